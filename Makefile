@@ -1,0 +1,74 @@
+# Everything one does with a clone.  Needs make, Python >= 3.11 and a package index; all else goes into .venv, here.
+
+PYTHON ?= python3
+JOBS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
+
+# The environment is the clone's own: nothing of the machine's packages is seen in it.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PYTHONNOUSERSITE := 1
+
+.PHONY: help demo test slow bench lint format install-demo install-test install-lint clean
+# One pip at a time in one environment.
+.NOTPARALLEL:
+
+help:
+	@echo "make demo     train a network on handwritten digits; writes digits.png"
+	@echo "make test     run the tests but the slow ones (JOBS=$(JOBS) processes)"
+	@echo "make slow     run the slow tests"
+	@echo "make bench    time ferro beside torch"
+	@echo "make lint     ruff, pyright, codespell"
+	@echo "make format   let ruff mend and format the code"
+	@echo "make clean    remove .venv, caches and builds"
+	@echo "PYTHON=...    the Python that .venv is made from (now $(PYTHON))"
+
+demo: install-demo
+	$(PY) -m ferro.examples.digits
+
+test: install-test
+	$(PY) -m pytest -m "not slow" -n $(JOBS) --dist worksteal
+
+slow: install-test
+	$(PY) -m pytest -m slow
+
+bench: install-test
+	@set -e; for script in per_op kernels models; do echo "bench/$$script.py"; $(PY) bench/$$script.py; done
+
+lint: install-lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright --pythonpath $(PY)
+	$(PY) -m codespell_lib --toml pyproject.toml .
+
+format: install-lint
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+# A stamp in .venv says that an extra is installed as these files have it now.
+DECLARED := pyproject.toml ferro/_version.py
+install-demo: $(VENV)/.demo
+install-test: $(VENV)/.check $(VENV)/.oracle
+install-lint: $(VENV)/.dev
+
+$(VENV)/.demo $(VENV)/.check $(VENV)/.dev: $(VENV)/.%: $(DECLARED) | $(PY)
+	@echo "installing ferro[$*] into $(VENV)"
+	@$(INSTALL) --editable ".[$*]"
+	@touch $@
+
+# torch has no build for some machines: then only the tests that compare with it are skipped, each saying so.
+$(VENV)/.oracle: $(DECLARED) | $(VENV)/.check
+	@echo "installing ferro[oracle] (torch, the reference of the tests) into $(VENV)"
+	@if $(INSTALL) --editable ".[oracle]"; then touch $@; \
+	else echo "torch could not be installed: the tests that compare ferro with it will be skipped."; fi
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "ferro needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find ferro tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +

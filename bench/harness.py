@@ -1,0 +1,215 @@
+"""What every benchmark shares: the two engines, interleaved timing, tables of ratios, JSON."""
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+SUBMODULES = ("nn", "nn.functional", "optim")
+
+
+def engines(names: Iterable[str] = ("ferro", "torch")) -> dict[str, ModuleType]:
+    """The libraries to compare, ferro first. Without torch, ferro is timed alone; without ferro there is nothing to do."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = importlib.import_module(name)
+            for part in SUBMODULES:
+                importlib.import_module(f"{name}.{part}")
+        except ModuleNotFoundError as error:
+            if name == "ferro" or error.name != name:
+                raise
+            print(f"{name} is not installed: no ratios", file=sys.stderr)
+    return found
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call: the least and the median of `blocks` measured ones."""
+
+    best: float
+    median: float
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to time: `prepare()` is called before each call of `run`, outside the clock, and makes its argument."""
+
+    run: Callable[..., Any]
+    prepare: Callable[[], Any] | None = None
+
+    def block(self, calls: int) -> float:
+        """Seconds per call, measured over a block of calls. Freeing arguments and results is part of a call."""
+        if self.prepare is not None:
+            prepared = [self.prepare() for _ in range(calls)]
+            start = time.perf_counter()
+            while prepared:
+                self.run(prepared.pop())
+            return (time.perf_counter() - start) / calls
+        run = self.run
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        return (time.perf_counter() - start) / calls
+
+
+def interleave(jobs: Mapping[str, Job | Callable[[], Any]], seconds: float, block_seconds: float = 0.01) -> dict[str, Timing]:
+    """Time several jobs in alternating blocks, first one order and then the other, for about `seconds` in all.
+
+    A noisy machine then disturbs all of them alike, and the minima compare what each can do. The garbage collector stays
+    on, since programs run with it, but a block does not begin with another's litter.
+    """
+    jobs = {name: job if isinstance(job, Job) else Job(job) for name, job in jobs.items()}
+    calls = {}
+    for name, job in jobs.items():
+        job.block(1)  # what the first call compiles or allocates is not measured
+        once = min(job.block(1) for _ in range(3))
+        most = 1000 if job.prepare is None else 10  # prepared arguments are all alive at once
+        calls[name] = max(1, min(most, round(block_seconds / max(once, 1e-9))))
+    samples: dict[str, list[float]] = {name: [] for name in jobs}
+    order = list(jobs)
+    deadline = time.perf_counter() + seconds
+    while len(samples[order[0]]) < 4 or time.perf_counter() < deadline:
+        for name in order:
+            gc.collect(0)
+            samples[name].append(jobs[name].block(calls[name]))
+        order.reverse()
+    return {name: Timing(min(times), statistics.median(times), len(times)) for name, times in samples.items()}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: what was timed, what each engine took, and how many operations one call stands for."""
+
+    name: str
+    timings: Mapping[str, Timing]
+    per: int = 1
+    note: str = ""
+
+    def ratio(self, of: str = "best") -> float | None:
+        """ferro's time over torch's; None when one of them was not timed."""
+        if not {"ferro", "torch"} <= self.timings.keys():
+            return None
+        return getattr(self.timings["ferro"], of) / getattr(self.timings["torch"], of)
+
+    def record(self) -> dict[str, Any]:
+        """The row as JSON keeps it: microseconds per operation."""
+        times = {
+            engine: {"min_us": t.best * 1e6 / self.per, "median_us": t.median * 1e6 / self.per, "blocks": t.blocks}
+            for engine, t in self.timings.items()
+        }
+        ratios = {"ratio_of_minima": self.ratio("best"), "ratio_of_medians": self.ratio("median")}
+        return {"name": self.name, **times, **ratios, "note": self.note}
+
+
+class Table:
+    """Rows printed as they come, with the geometric mean of their ratios at the end."""
+
+    def __init__(self, title: str, unit: str = "us", width: int = 44):
+        self.title, self.unit, self.width = title, unit, width
+        self.rows: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        """Print a row, after the heading if it is the first, and keep it."""
+        if not self.rows:
+            print(f"\n{self.title}")
+            head = f"{'ferro ' + self.unit:>12}{'torch ' + self.unit:>12}{'min/min':>9}{'med/med':>9}"
+            print(f"{'':{self.width}}{head}")
+        self.rows.append(row)
+        cells = ""
+        for engine in ("ferro", "torch"):
+            timing = row.timings.get(engine)
+            cells += f"{timing.best * 1e6 / row.per:12.2f}" if timing else f"{'-':>12}"
+        for of in ("best", "median"):
+            ratio = row.ratio(of)
+            cells += f"{ratio:9.2f}" if ratio is not None else f"{'-':>9}"
+        print(f"{row.name:{self.width}}{cells}  {row.note}".rstrip(), flush=True)
+
+    def close(self) -> None:
+        """Print the geometric means of the ratios."""
+        means = []
+        for of in ("best", "median"):
+            ratios = [r for r in (row.ratio(of) for row in self.rows) if r is not None]
+            means.append(f"{statistics.geometric_mean(ratios):9.2f}" if ratios else f"{'-':>9}")
+        print(f"{'geometric mean of the ratios':{self.width}}{'':24}{''.join(means)}", flush=True)
+
+    def records(self) -> list[dict[str, Any]]:
+        """All rows as JSON keeps them."""
+        return [row.record() for row in self.rows]
+
+
+def machine() -> dict[str, Any]:
+    """What a reader of the figures wants to know of where they were taken."""
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0] if names else model
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {
+        "processor": model,
+        "processors": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "load_at_start": load,
+    }
+
+
+def memory() -> dict[str, float]:
+    """Megabytes of this process: resident now, and the most there have been (Linux and macOS; else empty)."""
+    figures = {}
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        figures["rss_mb"] = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return figures
+    unit = 1 if sys.platform == "darwin" else 1024
+    figures["peak_rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+    return figures
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments that every benchmark takes."""
+    result = argparse.ArgumentParser(description=description)
+    result.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="for both engines (all processors)")
+    result.add_argument("--seconds", type=float, default=1.0, help="spent on each row (default 1)")
+    result.add_argument("--only", default="", help="only rows whose name contains this")
+    result.add_argument("--json", type=Path, help="where to save the figures")
+    return result
+
+
+def begin(args: argparse.Namespace, names: Sequence[str] = ("ferro", "torch")) -> dict[str, ModuleType]:
+    """Import the engines, give both the same number of threads, and print what runs where."""
+    libraries = engines(names)
+    for library in libraries.values():
+        library.set_num_threads(args.threads)
+    # Else each full collection would walk the hundred thousand objects of the other engine's modules.
+    gc.collect()
+    gc.freeze()
+    versions = ", ".join(f"{name} {library.__version__}" for name, library in libraries.items())
+    facts = machine()
+    print(f"{versions}; Python {facts['python']}; {args.threads} of {facts['processors']} processors: {facts['processor']}")
+    return libraries
+
+
+def save(args: argparse.Namespace, libraries: Mapping[str, ModuleType], results: Mapping[str, Any]) -> None:
+    """Write the JSON if it was asked for."""
+    if args.json is None:
+        return
+    versions = {name: str(library.__version__) for name, library in libraries.items()}
+    record = {"machine": machine(), "versions": versions, "threads": args.threads, "memory": memory(), **results}
+    args.json.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"saved {args.json}")

@@ -1,0 +1,92 @@
+"""What a training step of whole models costs, ferro beside torch, and how closely their training curves agree.
+
+python bench/models.py                  time steps, then compare 50 steps of the MLP and the digits CNN
+python bench/models.py --curves-only    only compare the curves
+"""
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench import harness
+from bench.harness import Row, Table
+from bench.workloads import WORKLOADS, Trainer, Workload, initial_state, loss_curve
+
+CURVES = ("MLP 64-128-128-10, digits, SGD", "digits CNN, batch norm, Adam")
+
+
+def time_steps(libraries: dict[str, ModuleType], args: Any) -> Table:
+    """Time zero_grad, forward, loss, backward and update from the same weights on one batch."""
+    table = Table("A step of training")
+    for name, workload in WORKLOADS.items():
+        if args.only not in name:
+            continue
+        state = initial_state(workload, libraries["ferro"])
+        jobs = {}
+        for engine, lib in libraries.items():
+            trainer = Trainer(workload, lib, state)
+            batch = trainer.load(next(workload.batches()))
+            jobs[engine] = lambda trainer=trainer, batch=batch: trainer.step(*batch)
+        table.add(Row(name, harness.interleave(jobs, 3 * args.seconds, block_seconds=0.05)))
+    if table.rows:
+        table.close()
+    return table
+
+
+def agreement(workload: Workload, libraries: dict[str, ModuleType], steps: int) -> dict[str, list[float]]:
+    """|difference| of the losses step by step: ferro and torch in float32, in float64, and torch's float32 from float64.
+
+    The last is the yardstick: how far rounding alone carries one engine from the exact curve. Two correct engines differ
+    from each other in float32 by about as much, and in float64 by some 5e8 times less.
+    """
+    state = initial_state(workload, libraries["ferro"])
+    curve = {
+        (engine, dtype): loss_curve(workload, lib, state, steps, dtype)
+        for engine, lib in libraries.items()
+        for dtype in ("float32", "float64")
+    }
+    pairs = {
+        "ferro, torch in float32": (("ferro", "float32"), ("torch", "float32")),
+        "torch float32, float64": (("torch", "float32"), ("torch", "float64")),
+        "ferro float32, float64": (("ferro", "float32"), ("ferro", "float64")),
+        "ferro, torch in float64": (("ferro", "float64"), ("torch", "float64")),
+    }
+    result = {label: np.abs(curve[a] - curve[b]).tolist() for label, (a, b) in pairs.items()}
+    return {"loss (ferro, float32)": curve["ferro", "float32"].tolist(), **result}
+
+
+def compare_curves(libraries: dict[str, ModuleType], steps: int) -> dict[str, dict[str, list[float]]]:
+    """Print the agreement at a few steps and its maximum."""
+    results = {}
+    shown = [step for step in (1, 2, 5, 10, 20, 30, 40, 50) if step <= steps]
+    for name in CURVES:
+        results[name] = agreement(WORKLOADS[name], libraries, steps)
+        print(f"\n{name}: |difference of losses| at step")
+        print(f"{'':26}" + "".join(f"{step:>9}" for step in shown) + f"{'largest':>10}")
+        for label, values in results[name].items():
+            kind = "9.4f" if label.startswith("loss") else "9.1e"
+            print(f"{label:26}" + "".join(f"{values[step - 1]:{kind}}" for step in shown) + f"{max(values):10.1e}")
+    return results
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = harness.parser(__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=50, help="of the training curves (default 50)")
+    parser.add_argument("--curves-only", action="store_true", help="compare the curves, time nothing")
+    args = parser.parse_args(argv)
+    libraries = harness.begin(args)
+    results: dict[str, Any] = {}
+    if not args.curves_only:
+        results["steps"] = time_steps(libraries, args).records()
+    if "torch" in libraries:
+        results["curves"] = compare_curves(libraries, args.steps)
+    harness.save(args, libraries, results)
+
+
+if __name__ == "__main__":
+    main()

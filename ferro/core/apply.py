@@ -1,0 +1,373 @@
+"""Applying an operation to tensors: compute, and record a node when a gradient will be wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro import cpu
+from ferro.core import dtypes, worlds
+from ferro.core.base import (LEAF, Packed, TensorBase, View, history, meta_of, new, version_of, wrap)  # fmt: skip
+from ferro.core.mode import ACTIVE, MODE, switched
+from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
+from ferro.core.op import Op, Plan
+from ferro.core.worlds import world
+
+ndarray, asarray = np.ndarray, np.asarray
+INEXACT = dtypes.INEXACT
+
+
+def unary(op: Op, x: Any, params: tuple = ()) -> Any:
+    """Applies an operation of one input and one output without aux values: the short form of `apply`.
+
+    Integers become the default dtype where ``op.floats`` says so.
+    """
+    n = x._node
+    if n is None:
+        if op.floats and x._data.dtype not in INEXACT:
+            x = wrap(x._data.astype(dtypes.default().np))
+        return apply(op, (x,), params)
+    if ACTIVE and MODE.get() is not None or x._counter is not None:
+        return apply(op, (x,), params)
+    a = x._data
+    if type(a) is ndarray:
+        out = op.forward(cpu, a, *params) if params else op.forward(cpu, a)
+        if type(out) is not ndarray:
+            out = asarray(out)
+    else:
+        out = op.forward(world(a), a, *params)
+    t = new(Tensor)
+    t._data = out
+    t._counter = t._meta = None
+    node = t._node = new(Node)
+    plan: Any = op.table[1] or op.plan(1)
+    node.plan = plan
+    if n is LEAF:
+        node.edges = (x,)
+        node.shape = out.shape
+        node.dtype = out.dtype
+    else:
+        node.edges = (n,)
+        if plan.same:
+            node.shape = n.shape
+            node.dtype = n.dtype
+        else:
+            node.shape = out.shape
+            node.dtype = out.dtype
+    pick = plan.pick
+    if pick is None:
+        node.saved = ()
+    else:
+        node.saved = pick((x, out, *params)) if params else pick((x, out))
+        if plan.shapes:
+            node.saved += (a.shape,)
+    node.seq = next_sequence()
+    node.meta = None
+    return t
+
+
+def binary(op: Op, x: Any, y: Any) -> Any:
+    """Applies an operation of two inputs and one output, after type promotion: numbers and arrays are accepted."""
+    try:
+        a = x._data
+        b = y._data
+    except AttributeError:
+        x, y = operands(op.name, x, y)
+        a = x._data
+        b = y._data
+    if a.dtype is not b.dtype:
+        x, y = promote(x, y)
+        a = x._data
+        b = y._data
+    nx = x._node
+    ny = y._node
+    if nx is None and ny is None:
+        if op.floats and a.dtype not in INEXACT:
+            x, y = [wrap(asarray(v, dtypes.default().np)) for v in (a, b)]
+        return apply(op, (x, y))
+    if ACTIVE and MODE.get() is not None or x._counter is not None or y._counter is not None or type(a) is not ndarray:
+        return apply(op, (x, y))
+    try:
+        out = op.forward(cpu, a, b)
+    except ValueError as e:
+        raise _shape_error(op, (a, b), e) from None
+    if type(out) is not ndarray:
+        out = asarray(out)
+    t = new(Tensor)
+    t._data = out
+    t._counter = t._meta = None
+    if not op.diff:
+        t._node = None
+        return t
+    node = t._node = new(Node)
+    if nx is None:
+        plan: Any = op.table[2] or op.plan(2)
+        node.edges = (y if ny is LEAF else ny,)
+    elif ny is None:
+        plan = op.table[1] or op.plan(1)
+        node.edges = (x if nx is LEAF else nx,)
+    else:
+        plan = op.table[3] or op.plan(3)
+        node.edges = (x if nx is LEAF else nx, y if ny is LEAF else ny)
+    node.plan = plan
+    pick = plan.pick
+    if pick is None:
+        node.saved = ()
+    else:
+        node.saved = pick((x, y, out))
+        if plan.shapes:
+            node.saved += tuple([(a, b)[i].shape for i in plan.shapes])
+    node.shape = out.shape
+    node.dtype = out.dtype
+    node.seq = next_sequence()
+    node.meta = None
+    return t
+
+
+def apply(op: Op, xs: tuple, params: tuple = ()) -> Any:
+    """Applies any operation to tensors (None for an absent optional one) and parameters; the general form.
+
+    Returns a tensor, or a tuple of tensors for an operation with several outputs.
+    """
+    mode = MODE.get() if ACTIVE else None
+    if mode is None:
+        return compute(op, xs, params, True)
+    return _special(op, xs, params, mode) if mode.special else compute(op, xs, params, mode.grad)
+
+
+def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
+    """`apply` without regard to special modes."""
+    arrays = tuple([None if x is None else x._data for x in xs])
+    xp = _world_of(op, arrays)
+    try:
+        result = op.forward(xp, arrays, *params) if op.variadic else op.forward(xp, *arrays, *params)
+    except ValueError as e:
+        raise _shape_error(op, arrays, e) from None
+    mask = _mask(op, xs) if recording else 0
+    if not op.multi:
+        outs = (result,) if not op.aux else result
+        t = wrap(outs[0])
+        if mask and t._data.dtype in INEXACT:
+            t._node = _record(op, Node, mask, xs, arrays, (t._data, *outs[1:]), params)
+            t._node.shape, t._node.dtype = t._data.shape, t._data.dtype
+        if op.view:
+            _mark_view(t, xs[0], op, params, None, recording)
+        return t
+    return _wrap_outputs(op, result, mask, xs, arrays, params, recording)
+
+
+def _wrap_outputs(op: Op, result: tuple, mask: int, xs: tuple, arrays: tuple, params: tuple, recording: bool) -> tuple:
+    """The tensors of an operation with several outputs."""
+    count = len(result) - len(op.aux)
+    tensors = tuple([wrap(r) for r in result[:count]])
+    data = [t._data for t in tensors]
+    differentiable = [i not in op.nondiff_indices and d.dtype in INEXACT for i, d in enumerate(data)]
+    if mask and any(differentiable):
+        node = _record(op, MultiNode, mask, xs, arrays, (*data, *result[count:]), params)
+        node.outputs = tuple([(d.shape, d.dtype) if ok else None for d, ok in zip(data, differentiable, strict=True)])
+        node.shape, node.dtype = None, None
+        for i, t in enumerate(tensors):
+            if differentiable[i]:
+                t._node = Pick(node, i, data[i].shape, data[i].dtype)
+    if op.view:
+        for i, t in enumerate(tensors):
+            _mark_view(t, xs[0], op, params, i, recording)
+    return tensors
+
+
+def _world_of(op: Op, arrays: tuple) -> Any:
+    for a in arrays:
+        if a is not None:
+            return cpu if type(a) is ndarray else world(a)
+    raise ValueError(f"{op.name}: expected at least one tensor")
+
+
+def _mask(op: Op, xs: tuple) -> int:
+    """Bits of the differentiable inputs that need a gradient."""
+    mask = 0
+    for i in range(len(xs)) if op.variadic else op.diff:
+        x = xs[i]
+        if x is not None and (x._node if x._counter is None else history(x)) is not None:
+            mask |= 1 << i
+    return mask
+
+
+def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: tuple, outs: tuple, params: tuple) -> Any:
+    """A node for one call, with what its formulas need saved."""
+    plan: Plan = op.plans[mask] if mask in op.plans else op.plan(mask)
+    node = new(cls)
+    node.plan = plan
+    node.edges = tuple([x if x._node is LEAF else x._node for x in [xs[i] for i in plan.indices]])
+    inputs = (xs,) if op.variadic else xs
+    produced = (outs,) if op.outputs == "*" else outs
+    saved = plan.pick((*inputs, *produced, *params)) if plan.pick is not None else ()
+    if plan.shapes:
+        saved += (tuple([a.shape for a in arrays]),) if op.variadic else tuple(
+            [None if arrays[i] is None else arrays[i].shape for i in plan.shapes])  # fmt: skip
+    node.saved = saved
+    node.seq = next_sequence()
+    node.meta = None
+    for x in xs:
+        if x is not None and x._counter is not None and x._counter.n and plan.saves_inputs:
+            meta = node_meta(node)
+            meta.guards = meta.guards or []
+            meta.guards.append((x._counter, x._counter.n, "input"))
+    return node
+
+
+def _mark_view(t: TensorBase, x: TensorBase, op: Op, params: tuple, index: int | None, recording: bool) -> None:
+    """Makes `t` a view of the base of `x` if it shares memory with it."""
+    if not _shares(t._data, x._data):
+        return
+    v = version_of(x)
+    t._counter = v
+    m = x._meta
+    parent = m.view if m is not None else None
+    step = (op, params, index)
+    creation = None if recording else "no_grad"
+    if index is not None and creation is None:
+        creation = "multi"
+    if parent is None:
+        meta_of(t).view = View(x, (step,), v.n, creation)
+    else:
+        meta_of(t).view = View(parent.base, (*parent.steps, step), v.n, creation or parent.creation)
+
+
+def _shares(a: Any, b: Any) -> bool:
+    """Whether a NumPy result is a view of its input (an own copy has no base, or a base of its own)."""
+    if a is b:
+        return True
+    if isinstance(a, ndarray):
+        base = a.base
+        return base is not None and (base is b or base is b.base or np.may_share_memory(a, b))
+    return np.may_share_memory(a, b)
+
+
+def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
+    """`apply` under forward mode, saved-tensor hooks, inference mode, anomaly mode or observers."""
+    if mode.level and any(x is not None and x._meta is not None and x._meta.tangents for x in xs):
+        return worlds.forward_mode(op, xs, params, mode)
+    if mode.observers:
+        return mode.observers[-1](op, xs, params, mode)
+    result = compute(op, xs, params, mode.grad and not mode.inference)
+    outs = result if op.multi else (result,)
+    if mode.inference:
+        for t in outs:
+            meta_of(t).inference = True
+        return result
+    node = next((t._node for t in outs if t._node is not None), None)
+    if node is not None:
+        node = node.node if isinstance(node, Pick) else node
+        if mode.pack:
+            pack_saved(node, mode.pack[-1])
+        if mode.anomaly is not None:
+            node_meta(node).trace = mode.anomaly.trace()
+    return result
+
+
+def pack_saved(node: Node, hooks: Any) -> None:
+    """Hands the tensors a node has saved to the pack hook."""
+    pack, unpack = hooks
+    packed = []
+    for value, kind in zip(node.saved, node.plan.kinds, strict=True):
+        if value is None or kind not in ("tensor", "array"):
+            packed.append(value)
+            continue
+        t = value if kind == "tensor" else wrap(value)
+        before = None if t._counter is None else t._counter.n
+        with switched(grad=False, pack=()):
+            kept = pack(wrap(t._data) if kind == "array" else t)
+        if (None if t._counter is None else t._counter.n) != before:
+            raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
+                               "pack hook can not be modified by in-place operations.")  # fmt: skip
+        packed.append(Packed(kept, unpack, t._node if kind == "tensor" else node))
+    node.saved = tuple(packed)
+
+
+# -- operands ----------------------------------------------------------------------------------------------------------
+
+_constants: dict[tuple, Any] = {}
+
+
+def constant(value: Any, dtype: Any) -> Any:
+    """A 0-d tensor for a Python number, kept for the next use (never shown to the user, never changed)."""
+    key = (value, dtype)
+    t = _constants.get(key)
+    if t is None or value == 0:  # 0.0 and -0.0 are equal keys
+        if len(_constants) > 4096:
+            _constants.clear()
+        t = _constants[key] = wrap(asarray(value, dtype))
+        t._data.flags.writeable = False
+    return t
+
+
+NUMBERS = (int, float, complex, bool)
+
+
+def operands(name: str, *given: Any) -> list:
+    """Tensors for the operands of an elementwise operation: Python numbers take part in type promotion as such."""
+    tensors = [g for g in given if isinstance(g, TensorBase)]
+    found = []
+    for g in given:
+        if isinstance(g, TensorBase):
+            found.append(g)
+        elif isinstance(g, NUMBERS):
+            found.append(g)
+        elif isinstance(g, (ndarray, np.generic)):
+            found.append(wrap(asarray(g)))
+        else:
+            raise TypeError(f"{name}: expected a tensor or a number, got {type(g).__name__}")
+    if len(tensors) == len(given):
+        return found
+    if len(tensors) == 1 and len(given) == 2:
+        dtype = _with_number(tensors[0]._data, next(g for g in found if not isinstance(g, TensorBase))) if not isinstance(
+            found[0], TensorBase) or not isinstance(found[1], TensorBase) else None  # fmt: skip
+    else:
+        dtype = dtypes.result_np([g._data if isinstance(g, TensorBase) else g for g in found])
+    return [g if isinstance(g, TensorBase) else constant(g, dtype) for g in found]
+
+
+def _with_number(a: Any, number: Any) -> Any:
+    """The dtype of array (op) Python number."""
+    d = a.dtype
+    kind = type(number)
+    if d in INEXACT and (kind is float or kind is int or kind is bool or d.kind == "c"):
+        return d
+    return dtypes.result_np([a, number])
+
+
+def promote(*xs: Any) -> list:
+    """The tensors cast (recorded) to their common dtype by PyTorch's rules."""
+    dtype = dtypes.result_np([x._data for x in xs])
+    return [x if x._data.dtype is dtype else apply(worlds.CAST, (x,), (dtype,)) for x in xs]
+
+
+def _shape_error(op: Op, arrays: tuple, e: ValueError) -> Exception:
+    """NumPy's complaint, in the user's words."""
+    shapes = " and ".join(str(list(a.shape)) for a in arrays if a is not None)
+    if "broadcast" in str(e):
+        return RuntimeError(f"{op.name}: shapes {shapes} cannot be broadcast together: {_clash([a.shape for a in arrays if a is not None])}")
+    return type(e)(f"{op.name}: {e} (shapes {shapes})") if str(e).find(op.name) < 0 else e
+
+
+def _clash(shapes: list) -> str:
+    """Names the dimension at which shapes do not broadcast."""
+    n = max(len(s) for s in shapes)
+    padded = [(1,) * (n - len(s)) + tuple(s) for s in shapes]
+    for d in range(n - 1, -1, -1):
+        sizes = {s[d] for s in padded} - {1}
+        if len(sizes) > 1:
+            return (f"the sizes at dimension {d} (counted in the result) are {', '.join(str(s[d]) for s in padded)}; "
+                    "they must be equal, or 1")  # fmt: skip
+    return "the shapes differ"
+
+
+Tensor: Any = TensorBase
+worlds.apply = apply
+
+
+def bind(cls: Any) -> None:
+    """Registers the Tensor class (defined above the core)."""
+    global Tensor
+    Tensor = worlds.tensor_class = cls

@@ -1,0 +1,76 @@
+"""Arguments normalised at the door: dimensions, shapes, dtypes; errors name the operation."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from ferro.core.base import TensorBase, wrap
+
+
+def one_dim(name: str, ndim: int, dim: Any, argument: str = "dim") -> int:
+    """A dimension as a non-negative number; IndexError out of range (a 0-d tensor counts as having one dimension)."""
+    try:
+        d = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"{name}: {argument} must be an integer, got {type(dim).__name__}") from None
+    n = max(ndim, 1)
+    if not -n <= d < n:
+        raise IndexError(f"{name}: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")
+    return d % n
+
+
+def many_dims(name: str, ndim: int, dim: Any, empty_is_all: bool = True) -> tuple[int, ...]:
+    """Dimensions (None: all; an int; a sequence, the empty one meaning all) as a sorted tuple of non-negative numbers."""
+    if dim is None:
+        return tuple(range(ndim))
+    if not isinstance(dim, (tuple, list)):
+        d = one_dim(name, ndim, dim)
+        return (d,) if ndim else ()
+    if not dim and empty_is_all:
+        return tuple(range(ndim))
+    found = [one_dim(name, ndim, d) for d in dim]
+    for i, d in enumerate(found):
+        if d in found[:i]:
+            raise RuntimeError(f"{name}: dim {d} appears multiple times in the list of dims")
+    return tuple(sorted(found)) if ndim else ()
+
+
+def sizes(name: str, given: tuple) -> tuple[int, ...]:
+    """Sizes given as f(2, 3), f((2, 3)) or f([2, 3])."""
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        given = tuple(given[0])
+    try:
+        return tuple([operator.index(s) if not isinstance(s, TensorBase) else int(s._data) for s in given])
+    except TypeError:
+        raise TypeError(f"{name}: sizes must be integers, got {given!r}") from None
+
+
+def need_tensor(name: str, argument: str, value: Any) -> Any:
+    """The argument, which must be a tensor."""
+    if not isinstance(value, TensorBase):
+        raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(value).__name__}")
+    return value
+
+
+def into(name: str, out: Any, result: Any) -> Any:
+    """Writes a result into the `out=` argument (None: the result itself); not differentiable, as in PyTorch."""
+    if out is None:
+        return result
+    from ferro.core.base import bump, history
+    from ferro.core.dtypes import FROM_NUMPY, can_cast
+    from ferro.core.mode import is_grad_enabled
+
+    need_tensor(name, "out", out)
+    if is_grad_enabled() and (history(result) is not None or history(out) is not None):
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                           "arguments requires grad.")  # fmt: skip
+    have, want = FROM_NUMPY[result._data.dtype], FROM_NUMPY[out._data.dtype]
+    if not can_cast(have, want):
+        raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")
+    if out._data.shape != result._data.shape:
+        out._data = wrap(result._data.astype(out._data.dtype))._data
+    else:
+        out._data[...] = result._data
+    bump(out, f"{name}(out=)")
+    return out

@@ -1,0 +1,272 @@
+"""What the tape knows of a tensor: its array, its history, its version, its place among views, and saved values."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ferro.core import mode as _mode
+from ferro.core import worlds
+from ferro.core.dtypes import INEXACT
+from ferro.core.node import FREED, MultiNode, Node, Pick, node_meta
+
+new = object.__new__
+
+
+class Leaf:
+    """The history of a leaf that requires grad (the tape's edges point at the tensor itself)."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<leaf>"
+
+
+LEAF = Leaf()
+
+
+class Version:
+    """Counts the in-place changes of a storage; shared by all tensors that view it, made when first needed."""
+
+    __slots__ = ("culprit", "n")
+
+    def __init__(self) -> None:
+        self.n = 0
+        self.culprit = ""  # the last operation that changed the storage
+
+
+class View:
+    """How a tensor views its base: replayable steps (op, parameters, output number), and the version at which its history was made."""
+
+    __slots__ = ("base", "creation", "stamp", "steps")
+
+    def __init__(self, base: TensorBase, steps: tuple, stamp: int, creation: str | None) -> None:
+        self.base, self.steps, self.stamp, self.creation = base, steps, stamp, creation
+
+
+class Meta:
+    """The rare belongings of a tensor."""
+
+    __slots__ = ("grad", "hooks", "inference", "name", "post", "retains", "tangents", "view")
+
+    def __init__(self) -> None:
+        self.grad: Any = None
+        self.hooks: dict | None = None  # of a leaf; those of other tensors hang on their node
+        self.post: dict | None = None  # post-accumulate-grad hooks
+        self.retains = False
+        self.view: View | None = None
+        self.tangents: dict | None = None  # forward-mode level -> tangent
+        self.inference = False
+        self.name: str | None = None
+
+
+class TensorBase:
+    """The slots of a tensor.  `_node` is None (no grad), LEAF, a Node, or the Pick of a node with several outputs."""
+
+    __slots__ = ("__weakref__", "_data", "_meta", "_node", "_counter")
+
+    _data: Any
+    _node: Any
+    _counter: Version | None
+    _meta: Meta | None
+
+
+def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:
+    """A tensor around an array, with the given history."""
+    if type(data) is not np.ndarray and isinstance(data, np.generic):
+        data = np.asarray(data)
+    t = new(cls or worlds.tensor_class)
+    t._data = data
+    t._node = node
+    t._counter = None
+    t._meta = None
+    return t
+
+
+def meta_of(t: TensorBase) -> Meta:
+    """The tensor's rare belongings, made at first use."""
+    m = t._meta
+    if m is None:
+        m = t._meta = Meta()
+    return m
+
+
+def version_of(t: TensorBase) -> Version:
+    """The tensor's version counter, made at first use; a node that saved the tensor as its result starts to watch it."""
+    v = t._counter
+    if v is None:
+        v = t._counter = Version()
+        watch(t, v)
+    return v
+
+
+def watch(t: TensorBase, v: Version) -> None:
+    """Lets the node that made `t`, if it saved its result, check `v` before using it."""
+    node = t._node
+    if isinstance(node, Pick):
+        node = node.node
+    if isinstance(node, Node) and node.plan.keeps_out:
+        meta = node_meta(node)
+        if meta.guards is None:
+            meta.guards = []
+        if all(g[0] is not v for g in meta.guards):
+            meta.guards.append((v, v.n, "result"))
+
+
+def bump(t: TensorBase, culprit: str) -> None:
+    """Counts an in-place change by the operation `culprit`."""
+    v = version_of(t)
+    v.n += 1
+    v.culprit = culprit
+
+
+def history(t: TensorBase) -> Any:
+    """The tensor's `_node`, after bringing that of a view up to date with an in-place change of its base."""
+    v = t._counter
+    if v is not None:
+        m = t._meta
+        if m is not None and m.view is not None and m.view.stamp != v.n:
+            _refresh(t, m.view, v)
+    return t._node
+
+
+def _refresh(t: TensorBase, view: View, v: Version) -> None:
+    """Gives a view of a changed base the history that the same view of the base has now."""
+    view.stamp = v.n
+    base_node = view.base._node
+    if base_node is None or t._node is LEAF:
+        return
+    with _mode.switched(grad=True, inference=False, level=0, pack=(), observers=()):
+        fresh: Any = view.base
+        for op, params, index in view.steps:
+            fresh = worlds.apply(op, (fresh,), params)
+            if index is not None:
+                fresh = fresh[index]
+    t._node = fresh._node
+
+
+def requires_grad(t: TensorBase) -> bool:
+    """Whether gradients flow to the tensor."""
+    return history(t) is not None
+
+
+def is_differentiable(array: Any) -> bool:
+    """Whether a tensor of this dtype can require grad."""
+    return array.dtype in INEXACT
+
+
+def position(t: TensorBase) -> Any:
+    """Where a gradient for `t` goes: its node, its Pick, or the tensor itself if it is a leaf; None without grad."""
+    node = history(t)
+    return t if node is LEAF else node
+
+
+# -- saved values ------------------------------------------------------------------------------------------------------
+
+
+class Packed:
+    """A saved tensor in the hands of a saved-tensor hook: what pack returned, and unpack."""
+
+    __slots__ = ("_counter", "array", "node", "unpack", "value")
+
+    def __init__(self, value: Any, unpack: Any, node: Any) -> None:
+        self.value, self.unpack, self.node = value, unpack, node
+        self._counter = True  # so that the short forms in op.py leave it to saved_arrays
+
+    def tensor(self) -> TensorBase:
+        """The saved tensor again, with its history."""
+        with _mode.switched(grad=False, pack=()):
+            t = self.unpack(self.value)
+        if not isinstance(t, TensorBase):
+            raise TypeError(f"saved_tensors_hooks: unpack must return a tensor, got {type(t).__name__}")
+        return wrap(t._data, self.node)
+
+
+def saved_arrays(node: Any, entries: list, needs: tuple) -> list:
+    """The values a formula names, as arrays, from ``node.saved``; entries are (kind, index)."""
+    saved = node.saved
+    found = []
+    for kind, i in entries:
+        if kind == "needs":
+            found.append(needs)
+            continue
+        value = saved[i]
+        if type(value) is Packed:
+            value = value.tensor()._data
+        elif kind == "tensor":
+            if value is not None:
+                if value._counter is not None:
+                    check_version(node, value)
+                value = value._data
+        elif kind == "tensors":
+            for v in value:
+                if v._counter is not None:
+                    check_version(node, v)
+            value = tuple([v._data for v in value])
+        found.append(value)
+    return found
+
+
+def saved_tensors(node: Any, entries: list, needs: tuple) -> list:
+    """The same as Tensors with their history, for a recorded backward."""
+    saved = node.saved
+    found = []
+    for kind, i in entries:
+        if kind == "needs":
+            found.append(needs)
+            continue
+        value = saved[i]
+        if type(value) is Packed:
+            value = value.tensor()
+        elif kind == "tensor":
+            if value is not None and value._counter is not None:
+                check_version(node, value)
+        elif kind == "tensors":
+            for v in value:
+                if v._counter is not None:
+                    check_version(node, v)
+        elif kind == "array":
+            value = wrap(value, node)
+        elif kind == "arrays":
+            value = tuple([wrap(v, _pick(node, k)) for k, v in enumerate(value)])
+        elif kind.startswith("array"):
+            value = wrap(value, _pick(node, int(kind[5:])))
+        elif kind == "aux":
+            value = None if value is None or value.dtype in INEXACT else wrap(value)
+        found.append(value)
+    return found
+
+
+def _pick(node: MultiNode, index: int) -> Pick | None:
+    out = node.outputs[index]
+    return None if out is None else Pick(node, index, *out)
+
+
+def check_version(node: Any, t: TensorBase) -> None:
+    """Raises if the saved input `t` was changed in place since the node saved it."""
+    v = t._counter
+    assert v is not None
+    if v.n:
+        guards = node.meta.guards if node.meta is not None else None
+        if guards is None or all(g[0] is not v for g in guards):
+            modified(node, v, 0, t._data.shape)
+
+
+def check_guards(node: Any) -> None:
+    """Raises if a value that the node watches was changed in place."""
+    if node.saved is not FREED:
+        for v, n, what in node.meta.guards:
+            if v.n != n:
+                modified(node, v, n, node.shape if what == "result" else None)
+
+
+def modified(node: Any, v: Version, expected: int, shape: Any) -> NoReturn:
+    """The error for a saved value that was changed in place."""
+    op = node.plan.op.name
+    which = f"a tensor{'' if shape is None else f' of shape {list(shape)}'} saved by '{op}' ({node.name()})"
+    raise RuntimeError(
+        f"one of the variables needed for gradient computation has been modified by an inplace operation: {which} "
+        f"is at version {v.n}; expected version {expected} instead. The last change was made by '{v.culprit}'. "
+        f"Use the out-of-place form of that operation (x = x + 1 instead of x += 1), or give '{op}' a clone()."
+    )

@@ -1,0 +1,248 @@
+"""Data types: ferro's dtype objects, type promotion and the default dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+class dtype:
+    """A data type such as ``ferro.float32``; compare with ``is`` or ``==``, hashable, printed as in PyTorch."""
+
+    __slots__ = ("category", "is_complex", "is_floating_point", "is_signed", "itemsize", "name", "np")
+
+    def __init__(self, name: str, np_dtype: Any, category: int) -> None:
+        self.name = name
+        self.np = np.dtype(np_dtype)
+        self.category = category  # 0 bool, 1 integer, 2 floating, 3 complex: the order of promotion
+        self.is_floating_point = category == 2
+        self.is_complex = category == 3
+        self.is_signed = category >= 2 or (category == 1 and not name.startswith("u"))
+        self.itemsize = self.np.itemsize
+
+    def __repr__(self) -> str:
+        return f"ferro.{self.name}"
+
+    def __reduce__(self) -> tuple:
+        return (_by_name, (self.name,))
+
+    def to_real(self) -> dtype:
+        """The dtype of the real part."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    def to_complex(self) -> dtype:
+        """The complex dtype whose real part has this dtype."""
+        return {"float64": complex128, "complex128": complex128}.get(self.name, complex64)
+
+
+bool_ = dtype("bool", np.bool_, 0)
+uint8 = dtype("uint8", np.uint8, 1)
+int8 = dtype("int8", np.int8, 1)
+int16 = dtype("int16", np.int16, 1)
+int32 = dtype("int32", np.int32, 1)
+int64 = dtype("int64", np.int64, 1)
+uint16 = dtype("uint16", np.uint16, 1)
+uint32 = dtype("uint32", np.uint32, 1)
+uint64 = dtype("uint64", np.uint64, 1)
+float16 = dtype("float16", np.float16, 2)
+bfloat16 = dtype("bfloat16", BFLOAT16, 2)
+float32 = dtype("float32", np.float32, 2)
+float64 = dtype("float64", np.float64, 2)
+complex64 = dtype("complex64", np.complex64, 3)
+complex128 = dtype("complex128", np.complex128, 3)
+
+ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, bfloat16, float32, float64, complex64,
+       complex128)  # fmt: skip
+FROM_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
+INEXACT = frozenset(d.np for d in ALL if d.category >= 2)
+COMPLEX = frozenset(d.np for d in ALL if d.category == 3)
+HALF = frozenset((float16.np, BFLOAT16))
+
+
+def _by_name(name: str) -> dtype:
+    return next(d for d in ALL if d.name == name)
+
+
+def from_numpy(np_dtype: Any) -> dtype:
+    """The ferro dtype of a NumPy dtype; TypeError for one that ferro has not."""
+    try:
+        return FROM_NUMPY[np_dtype]
+    except KeyError:
+        names = ", ".join(d.name for d in ALL)
+        raise TypeError(f"ferro has no dtype for NumPy's {np_dtype!r}; supported are {names}") from None
+
+
+def to_numpy(given: Any) -> Any:
+    """The NumPy dtype of a ferro dtype, Python type or NumPy dtype."""
+    if isinstance(given, dtype):
+        return given.np
+    if given is float:
+        return default().np
+    if given is complex:
+        return default().to_complex().np
+    if given is int:
+        return int64.np
+    if given is bool:
+        return bool_.np
+    try:
+        return from_numpy(np.dtype(given)).np
+    except TypeError:
+        raise TypeError(f"expected a ferro dtype such as ferro.float32, got {given!r}") from None
+
+
+_default = float32
+
+
+def default() -> dtype:
+    """The current default floating dtype."""
+    return _default
+
+
+def get_default_dtype() -> dtype:
+    """The floating dtype of new tensors made from Python floats (``ferro.float32`` unless set)."""
+    return _default
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Sets the floating dtype of new tensors made from Python floats."""
+    global _default
+    if not isinstance(d, dtype) or not d.is_floating_point:
+        raise TypeError(f"set_default_dtype: only floating-point dtypes are supported as the default, got {d!r}")
+    _default = d
+
+
+_INTEGERS = (uint8, int8, int16, int32, int64)
+
+
+def promote_types(a: dtype, b: dtype) -> dtype:
+    """The smallest dtype to which both can be cast as PyTorch does it.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.promote_types(ferro.int64, ferro.float16)
+        ferro.float16
+    """
+    return FROM_NUMPY[_promote_np(a.np, b.np)]
+
+
+_promotions: dict[tuple, Any] = {}
+
+
+def _promote_np(a: Any, b: Any) -> Any:
+    """promote_types on NumPy dtypes, memoised."""
+    if a is b:
+        return a
+    try:
+        return _promotions[a, b]
+    except KeyError:
+        result = _promotions[a, b] = _promote(FROM_NUMPY[a], FROM_NUMPY[b]).np
+        return result
+
+
+def _promote(a: dtype, b: dtype) -> dtype:
+    if a.category != b.category:
+        low, high = (a, b) if a.category < b.category else (b, a)
+        if high.is_complex and low is float64:
+            return complex128
+        return high
+    if a.category == 2:
+        if {a, b} == {float16, bfloat16}:
+            return float32
+        return a if a.itemsize >= b.itemsize else b
+    if a.category == 1:
+        if {a, b} == {uint8, int8}:
+            return int16
+        wide, narrow = (a, b) if a.itemsize >= b.itemsize else (b, a)
+        if not wide.is_signed and narrow.is_signed:
+            if wide.itemsize == 1:
+                return int16
+            raise RuntimeError(f"promotion of {a} and {b} is not supported")
+        return wide
+    return a if a.itemsize >= b.itemsize else b
+
+
+def scalar_dtype(value: Any) -> Any:
+    """The NumPy dtype that a Python number has as a tensor of its own."""
+    if isinstance(value, bool):
+        return bool_.np
+    if isinstance(value, int):
+        return int64.np
+    if isinstance(value, float):
+        return _default.np
+    if isinstance(value, complex):
+        return _default.to_complex().np
+    raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+def result_np(operands: Any) -> Any:
+    """PyTorch's result dtype, as a NumPy dtype, of arrays, 0-d arrays and Python numbers together.
+
+    A dtype of a higher category always counts; within a category arrays with dimensions dominate 0-d arrays,
+    and these dominate Python numbers.
+    """
+    levels: list[Any] = [None, None, None]
+    for x in operands:
+        if isinstance(x, (bool, int, float, complex)):
+            level, d = 2, scalar_dtype(x)
+        else:
+            level, d = (0 if x.ndim else 1), x.dtype
+        have = levels[level]
+        levels[level] = d if have is None else _promote_np(have, d)
+    result = None
+    for d in levels:
+        if d is None:
+            continue
+        if result is None:
+            result = d
+        elif FROM_NUMPY[d].category > FROM_NUMPY[result].category:
+            high = FROM_NUMPY[d]
+            # a complex or floating scalar raises the category; the precision stays the array's
+            if high.is_complex and FROM_NUMPY[result].is_floating_point:
+                result = FROM_NUMPY[result].to_complex().np
+            else:
+                result = d
+    return result
+
+
+def can_cast(from_: dtype, to: dtype) -> bool:
+    """Whether an in-place result of dtype `from_` may be written into `to` (the category may not fall)."""
+    return from_.category <= to.category
+
+
+class finfo:
+    """Limits of a floating dtype: bits, eps, max, min, tiny, smallest_normal, resolution."""
+
+    def __init__(self, type: dtype | None = None) -> None:
+        d = type or _default
+        if d.category < 2:
+            raise TypeError(f"finfo: expected a floating-point dtype, got {d}; use iinfo")
+        info: Any = ml_dtypes.finfo(d.to_real().np)
+        self.bits = info.bits
+        self.eps = float(info.eps)
+        self.max = float(info.max)
+        self.min = float(info.min)
+        self.tiny = self.smallest_normal = float(info.smallest_normal)
+        self.resolution = float(info.resolution)
+        self.dtype = d.name
+
+    def __repr__(self) -> str:
+        return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+                f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})")  # fmt: skip
+
+
+class iinfo:
+    """Limits of an integer dtype: bits, max, min."""
+
+    def __init__(self, type: dtype) -> None:
+        if type.category != 1:
+            raise TypeError(f"iinfo: expected an integer dtype, got {type}; use finfo")
+        info = np.iinfo(type.np)
+        self.bits, self.max, self.min, self.dtype = info.bits, int(info.max), int(info.min), type.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

@@ -1,0 +1,176 @@
+"""In-place operations: compute out of place, write, count the change, and give the tensor (or its base) a new history.
+
+Note [In-place].  ``x.f_(y)`` is recorded as ``x' = f(x, y)`` followed by a write into the memory of x.  If f saved its
+input, the old content is kept for it in a copy.  If x is a view of a base b, the history of b becomes
+``b' = copy_slices(b, x')`` and every view of b takes the same view of b' as its history when it is next asked for
+(base.history), recognised by the version counter that base and views share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from ferro.core import dtypes, worlds
+from ferro.core import mode as _mode
+from ferro.core.base import LEAF, Meta, TensorBase, bump, history, meta_of, wrap
+from ferro.core.dtypes import INEXACT
+from ferro.core.node import Node, Pick, node_meta
+
+
+def in_place(function: Callable) -> Callable:
+    """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``."""
+    name = f"{function.__name__}_"
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return change(self, name, lambda x: function(x, *args, **kwargs))
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"In-place version of :func:`{function.__name__}`."
+    return method
+
+
+def _calibrate() -> int:
+    t = object()
+    return getrefcount(t)
+
+
+HELD_ONCE = _calibrate()
+
+
+def change(self: Any, name: str, compute: Callable) -> Any:
+    """Replaces the content of `self` by ``compute(self)`` and records it; returns `self`."""
+    node = check(self, name)
+    alias = wrap(self._data, None if node is LEAF else node)
+    if self._meta is not None and self._meta.tangents:
+        meta_of(alias).tangents = dict(self._meta.tangents)
+    out = compute(alias)
+    data = self._data
+    if out._data.shape != data.shape:
+        raise RuntimeError(f"{name}: output with shape {list(data.shape)} doesn't match the broadcast shape {list(out._data.shape)}; "
+                           "an in-place operation cannot grow its tensor")  # fmt: skip
+    have, want = dtypes.FROM_NUMPY[out._data.dtype], dtypes.FROM_NUMPY[data.dtype]
+    if have is not want and not dtypes.can_cast(have, want):
+        raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")
+    if out is not alias:
+        if out._node is not None and getrefcount(alias) > HELD_ONCE:
+            alias._data = data.copy()
+        if alias._counter is not None:
+            bump(alias, name)
+        np.copyto(data, out._data, casting="unsafe")
+    bump(self, name)
+    if out._node is not None and out is not alias and data.dtype in INEXACT:
+        if have is not want:
+            out = worlds.apply(worlds.CAST, (out,), (data.dtype,))
+        rebase(self, out)
+    tangents = out._meta.tangents if out._meta is not None else None
+    if tangents or (self._meta is not None and self._meta.tangents):
+        meta_of(self).tangents = tangents
+        worlds.write_tangents(self)
+    return self
+
+
+def check(self: Any, name: str) -> Any:
+    """Refuses an in-place change that would make gradients wrong or ambiguous; returns the tensor's history."""
+    node = history(self)
+    data = self._data
+    meta: Meta | None = self._meta
+    mode = _mode.MODE.get()
+    if meta is not None and meta.inference and not (mode is not None and mode.inference):
+        raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. "
+                           "You can make a clone to get a normal tensor before doing inplace update.")  # fmt: skip
+    if not data.flags.writeable:
+        if 0 in data.strides and data.size > 1:
+            raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
+                               "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+        raise RuntimeError(f"{name}: the tensor shares the memory of a read-only NumPy array; clone() it first")
+    if not _mode.is_grad_enabled():
+        return node
+    if node is LEAF:
+        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Change it under "
+                           "torch.no_grad(), or work on a clone().")  # fmt: skip
+    view = meta.view if meta is not None else None
+    if view is not None:
+        if view.base._node is LEAF:
+            raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
+                               "Change it under torch.no_grad(), or work on a clone() of the leaf.")  # fmt: skip
+        if view.creation is not None and (node is not None or view.base._node is not None):
+            refuse(view, name)
+    return node
+
+
+def refuse(view: Any, name: str) -> None:
+    """The error for a view whose history cannot be rebased."""
+    if view.creation == "no_grad":
+        raise RuntimeError(f"{name}: A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
+                           "Create the view with grad mode enabled, or modify it under no_grad.")  # fmt: skip
+    op = view.steps[-1][0].name
+    raise RuntimeError(f"{name}: this tensor is one of several views returned by '{op}' and is being modified inplace; such views do "
+                       "not allow it. Use indexing or narrow() instead, or clone() the view.")  # fmt: skip
+
+
+def rebase(self: Any, out: Any) -> None:
+    """Makes the history of `out`, whose content `self` now holds, that of `self`."""
+    meta = self._meta
+    view = meta.view if meta is not None else None
+    if view is None:
+        self._node = out._node
+        if meta is not None and meta.retains:
+            retain(self)
+        return
+    if view.creation is not None:
+        refuse(view, self._counter.culprit)
+    base = view.base
+    stand_in = wrap(base._data, base._node)
+    base._node = worlds.apply(worlds.COPY_SLICES, (stand_in, out), (view.steps,))._node
+    if base._meta is not None and base._meta.retains:
+        retain(base)
+    if meta.retains:
+        retain(self)
+
+
+def retain(t: TensorBase) -> None:
+    """Lets the current history of `t` write into ``t.grad`` (retain_grad)."""
+    import weakref
+
+    node = history(t)
+    index = 0
+    if isinstance(node, Pick):
+        node, index = node.node, node.index
+    assert isinstance(node, Node)
+    meta = node_meta(node)
+    if meta.retained is None:
+        meta.retained = {}
+    meta.retained[index] = weakref.ref(t)
+
+
+def replay(xp: Any, x: Any, steps: tuple) -> Any:
+    """The view that `steps` describe, of an array or (with xp the functions on Tensors) of a Tensor."""
+    for op, params, index in steps:
+        x = worlds.apply(op, (x,), params) if xp is worlds.functional else op.forward(xp, x, *params)
+        if index is not None:
+            x = x[index]
+    return x
+
+
+def write_view(base: Any, value: Any, steps: tuple) -> Any:
+    """A copy of the array `base` in which the view that `steps` describe holds `value`."""
+    fresh = np.array(base, order="C", copy=True)
+    from ferro import cpu
+
+    view = replay(cpu, fresh, steps)
+    if np.may_share_memory(view, fresh):
+        np.copyto(_writable(view), value)
+        return fresh
+    where = replay(cpu, np.arange(base.size).reshape(base.shape), steps)  # a reshape that copied: write by flat index
+    fresh.reshape(-1)[where] = value
+    return fresh
+
+
+def _writable(view: Any) -> Any:
+    if not view.flags.writeable:
+        view.flags.writeable = True
+    return view

@@ -1,0 +1,106 @@
+"""Generators of random numbers, and the default one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.core.base import wrap
+from ferro.core.device import CPU, device
+
+_MASK = (1 << 64) - 1
+
+
+class Generator:
+    """A stream of random numbers with its own seed and state (PCG64, O'Neill 2014).
+
+    Example::
+
+        >>> import ferro
+        >>> g = ferro.Generator().manual_seed(0)
+        >>> ferro.rand(2, generator=g).shape
+        ferro.Size([2])
+    """
+
+    def __init__(self, device: Any = None) -> None:
+        self._seed = 67280421310721  # PyTorch's default seed
+        self.numpy = np.random.Generator(np.random.PCG64(self._seed))
+
+    @property
+    def device(self) -> device:
+        """Where the numbers are made."""
+        return CPU
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Starts the stream that belongs to `seed`; returns the generator."""
+        self._seed = int(seed)
+        self.numpy = np.random.Generator(np.random.PCG64(self._seed & _MASK))
+        return self
+
+    def seed(self) -> int:
+        """Seeds from the operating system; returns the seed."""
+        seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+        self.manual_seed(seed)
+        return seed
+
+    def initial_seed(self) -> int:
+        """The seed the stream was started from."""
+        return self._seed
+
+    def get_state(self) -> Any:
+        """The state as a uint8 tensor."""
+        s: Any = self.numpy.bit_generator.state
+        numbers = [self._seed & _MASK, s["state"]["state"] & _MASK, s["state"]["state"] >> 64, s["state"]["inc"] & _MASK,
+                   s["state"]["inc"] >> 64, s["has_uint32"], s["uinteger"]]  # fmt: skip
+        return wrap(np.array(numbers, np.uint64).view(np.uint8))
+
+    def set_state(self, state: Any) -> None:
+        """Continues from a state that get_state() returned."""
+        data = np.ascontiguousarray(state._data)
+        if data.dtype != np.uint8 or data.size != 56:
+            raise RuntimeError(f"Generator.set_state: expected the uint8 tensor of 56 bytes that get_state() returns, got {state.dtype} "
+                               f"of shape {list(data.shape)}")  # fmt: skip
+        seed, low, high, inc_low, inc_high, has, value = [int(v) for v in data.view(np.uint64)]
+        self._seed = seed
+        self.numpy.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": low | high << 64, "inc": inc_low | inc_high << 64},
+                                          "has_uint32": has, "uinteger": value}  # fmt: skip
+
+    def clone_state(self) -> Generator:
+        """A new generator in the same state."""
+        g = Generator()
+        g.set_state(self.get_state())
+        return g
+
+
+default_generator = Generator()
+
+
+def numpy_generator(generator: Generator | None) -> np.random.Generator:
+    """The NumPy generator behind `generator` (None: the default one)."""
+    return (generator or default_generator).numpy
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seeds the default generator."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seeds the default generator from the operating system."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Any:
+    """The state of the default generator."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Continues the default generator from a state."""
+    default_generator.set_state(new_state)

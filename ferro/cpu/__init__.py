@@ -1,0 +1,6 @@
+"""The world of NumPy arrays: pure array functions with PyTorch's vocabulary, arguments already normalised."""
+
+from ferro.cpu.pointwise import *
+from ferro.cpu.reductions import *
+from ferro.cpu.shape import *
+from ferro.cpu.structure import *

@@ -1,0 +1,472 @@
+"""One thread budget: the pool of worker threads, loops cut into chunks, the BLAS library's threads, and products.
+
+Note [Same numbers for any number of threads]
+    Work is cut into chunks by its size alone; the number of threads only decides who computes which chunk. Every chunk
+    runs with single-threaded BLAS (`blas_single`), because a threaded product rounds differently from a serial one.
+
+Note [Interrupts]
+    A KeyboardInterrupt can strike between any two bytecodes of the main thread. Starting the workers and counting those
+    that have finished are single C calls (`list.extend` over a `map`): each has happened entirely or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import ctypes
+import math
+import os
+import threading
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Callable
+from operator import methodcaller
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_acquire = methodcaller("acquire")
+_release = methodcaller("release")
+
+
+# --- the budget ------------------------------------------------------------------------------------------------------
+
+
+def _usable_cores() -> int:
+    """Number of cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def _budget_from_environment() -> int | None:
+    text = os.environ.get("FERRO_NUM_THREADS", "").strip()
+    if not text:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"FERRO_NUM_THREADS must be a positive integer, got {text!r}")
+    return int(text)
+
+
+def get_num_threads() -> int:
+    """Number of threads that one operation or one backward pass may use, the calling thread included."""
+    return _pool.budget
+
+
+def set_num_threads(n: int) -> None:
+    """Let operations, backward passes and BLAS use `n` threads. Results do not depend on it."""
+    if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
+        raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
+    if n < 1:
+        raise RuntimeError(f"set_num_threads expects a positive integer, but got {n}")
+    _pool.budget = int(n)
+    _blas.set_limit(min(_pool.budget, _usable_cores()))  # more spinning BLAS threads than cores are slower than one
+
+
+# --- the pool --------------------------------------------------------------------------------------------------------
+
+# Note [Off the caller's core]
+#   Some schedulers, those of virtual machines above all, put a woken thread on the core of the thread that woke it, and
+#   the two then take turns for milliseconds while another core sleeps. So a worker may run on any core but the one its
+#   caller is on when it starts it.
+
+
+def _core_finder() -> Callable[[], int] | None:
+    """The C library's sched_getcpu, where threads can be kept off a core at all."""
+    if not hasattr(os, "sched_setaffinity") or _usable_cores() < 2:
+        return None
+    find = getattr(ctypes.CDLL(None), "sched_getcpu", None)
+    if find is not None:
+        find.argtypes, find.restype = [], ctypes.c_int
+    return find
+
+
+_current_core = _core_finder()
+
+
+class _Run:
+    """One call of `run_workers`: what its threads share."""
+
+    __slots__ = ("errors", "fn", "stop")
+
+    def __init__(self, fn: Callable[[int], Any], stop: Callable[[], Any] | None):
+        self.fn = fn
+        self.stop = stop
+        self.errors: list[BaseException] = []
+
+    def fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+        if self.stop is not None:
+            self.stop()
+
+    def first_error(self) -> BaseException:
+        """What to raise: an interrupt if there was one, else whatever failed first."""
+        return next((e for e in self.errors if not isinstance(e, Exception)), self.errors[0])
+
+
+class _Worker:
+    """A daemon thread that sleeps on `gate` and releases `finished` after each task. Both locks are held at rest."""
+
+    __slots__ = ("avoided", "finished", "gate", "task", "thread")
+
+    def __init__(self, number: int):
+        self.gate = allocate_lock()
+        self.gate.acquire()
+        self.finished = allocate_lock()
+        self.finished.acquire()
+        self.task: tuple[_Run, int, contextvars.Context] | None = None
+        self.avoided = -1
+        self.thread = threading.Thread(target=self._serve, name=f"ferro-worker-{number}", daemon=True)
+        self.thread.start()
+
+    def avoid(self, core: int) -> None:
+        """See Note [Off the caller's core]."""
+        self.avoided = core
+        others = os.sched_getaffinity(0) - {core}
+        if others:
+            with contextlib.suppress(OSError):  # a hint only
+                os.sched_setaffinity(self.thread.native_id or 0, others)
+
+    def _serve(self) -> None:
+        _local.depth = 1
+        while True:
+            self.gate.acquire()
+            self._work()
+            self.finished.release()
+
+    def _work(self) -> None:
+        """Run the task. A frame of its own, so that a sleeping worker keeps no array alive."""
+        task, self.task = self.task, None
+        if task is not None:
+            run, index, context = task
+            try:
+                context.run(run.fn, index)
+            except BaseException as error:  # noqa: BLE001 (handed to the caller, interrupts included)
+                run.fail(error)
+
+
+class _Local(threading.local):
+    depth = 0  # nested runs this thread is part of
+
+
+class _Pool:
+    """The budget, the workers at rest, how many exist, and how many runs are going on."""
+
+    __slots__ = ("budget", "created", "idle", "lock", "running")
+
+    def __init__(self) -> None:
+        self.budget = _usable_cores()
+        self.forget()
+
+    def forget(self) -> None:
+        """Start without workers: a forked child has none of its parent's, and its lock in whatever state it was."""
+        self.lock = allocate_lock()
+        self.idle: list[_Worker] = []
+        self.created = 0
+        self.running = 0
+
+    def borrow(self, n: int) -> list[_Worker]:
+        """`n` workers, made if they do not exist; fewer where the system refuses another thread."""
+        with self.lock:
+            self.running += 1
+            kept = max(0, len(self.idle) - n)
+            workers = self.idle[kept:]
+            del self.idle[kept:]
+            while len(workers) < n:
+                try:
+                    workers.append(_Worker(self.created + 1))
+                except RuntimeError:
+                    break
+                self.created += 1
+        return workers
+
+    def give_back(self, workers: list[_Worker]) -> None:
+        with self.lock:
+            self.idle.extend(workers)
+            self.running -= 1
+
+
+_local = _Local()
+_pool = _Pool()
+
+
+def in_worker() -> bool:
+    """Whether the current thread is one of the threads of a `run_workers` call."""
+    return _local.depth > 0
+
+
+def run_workers(fn: Callable[[int], Any], n: int, stop: Callable[[], Any] | None = None) -> None:
+    """Call fn(0), ..., fn(n - 1) at the same time on n threads, fn(0) on the calling one, and wait for all of them.
+
+    The first exception is raised here, after every thread has returned; an interrupt of the caller goes before others.
+    `stop` is called when something has been raised, and should make the other calls return soon. Workers see a copy
+    of the caller's context variables. Where the system refuses more threads, the caller makes the remaining calls
+    itself, one after the other: a call must not wait for one of a higher index.
+    """
+    if n <= 1:
+        fn(0)
+        return
+    run = _Run(fn, stop)
+    workers = _pool.borrow(n - 1)
+    started: list[None] = []
+    _local.depth += 1
+    try:
+        core = _current_core() if _current_core is not None else -1
+        for index, worker in enumerate(workers, 1):
+            if worker.avoided != core:
+                worker.avoid(core)
+            worker.task = (run, index, contextvars.copy_context())
+        started.extend(map(_release, [worker.gate for worker in workers]))
+        fn(0)
+        for index in range(len(workers) + 1, n):
+            fn(index)
+    except BaseException as error:  # noqa: BLE001 (raised below, once nobody works on the caller's arrays any more)
+        run.fail(error)
+    locks = [worker.finished for worker in workers[: len(started)]]
+    done: list[bool] = []
+    while len(done) < len(locks):
+        try:
+            done.extend(map(_acquire, locks[len(done) :]))
+        except BaseException as error:  # noqa: BLE001 (likewise)
+            run.fail(error)
+    _local.depth -= 1
+    _pool.give_back(workers)
+    if run.errors:
+        try:
+            raise run.first_error()
+        finally:
+            del run  # the traceback holds this frame, which must not hold the error
+
+
+def parallel_for(fn: Callable[[int], Any], n_chunks: int) -> None:
+    """Call fn(0), ..., fn(n_chunks - 1), each once, spread over the pool.
+
+    Chunks must not depend on each other. They run in order on the calling thread if the budget is one thread, inside a
+    worker, or while the pool serves another caller. After an exception no further chunk is begun.
+    """
+    n = min(_pool.budget, n_chunks)
+    if n < 2 or _pool.running:
+        for chunk in range(n_chunks):
+            fn(chunk)
+        return
+    chunks = deque(range(n_chunks))
+
+    def work(_index: int) -> None:
+        take = chunks.popleft
+        while True:
+            try:
+                chunk = take()
+            except IndexError:
+                return
+            fn(chunk)
+
+    run_workers(work, n, chunks.clear)
+
+
+# --- the BLAS library's own threads ----------------------------------------------------------------------------------
+
+
+def _find_blas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """The functions (get, set) for the number of threads of NumPy's OpenBLAS; None for any other BLAS."""
+    extension = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
+    paths = [extension.__file__] if extension is not None else []  # looking up a name searches its libraries too
+    if os.name == "nt":  # but not on Windows
+        paths += [str(path) for path in (Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas*.dll")]
+    for path in paths:
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            continue
+        for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "")):
+            get = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
+            put = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
+            if get is not None and put is not None:
+                get.argtypes, get.restype = [], ctypes.c_int
+                put.argtypes, put.restype = [ctypes.c_int], None
+                return get, put
+    return None
+
+
+class _Blas:
+    """Counted guard over the process-wide number of BLAS threads."""
+
+    __slots__ = ("_functions", "_lock", "_saved", "_users")
+
+    def __init__(self) -> None:
+        self._functions = _find_blas()
+        self._lock = allocate_lock()
+        self._users = 0
+        self._saved = 1
+
+    def __enter__(self) -> None:
+        if self._functions is None:
+            return
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                get, put = self._functions
+                self._saved = get()
+                if self._saved != 1:
+                    put(1)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._functions is None:
+            return
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._saved != 1:
+                self._functions[1](self._saved)
+
+    def set_limit(self, n: int) -> None:
+        """Give BLAS `n` threads, from the end of the guarded stretch on if one is going on."""
+        if self._functions is None:
+            return
+        with self._lock:
+            self._saved = n
+            if self._users == 0:
+                self._functions[1](n)
+
+    def after_fork(self) -> None:
+        """Forget the users that were left behind in the parent process."""
+        self._lock = allocate_lock()
+        if self._users:
+            self._users = 0
+            self.set_limit(self._saved)
+
+
+_blas = _Blas()
+
+
+def blas_single() -> _Blas:
+    """Context manager: while anyone is inside, every BLAS call of the process runs on one thread."""
+    return _blas
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+# Multiplications up to which OpenBLAS computes a product on one thread whatever its limit, whatever the processor.
+_ONE_THREAD = {"f": 262144, "d": 262144, "F": 32768, "D": 32768}
+_ONE_THREAD_VECTOR = 2048  # the same if one operand is a vector, and so the product a gemv, ger or dot
+# From so many multiplications on, a product is cut into so many chunks.
+_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), (1 << 22, 2))
+
+
+def gemm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a @ b, computed on several threads and rounded alike for any number of them; np.matmul's shapes and broadcasting.
+
+    Transposed operands are not copied. Integers and 16-bit floats go to np.matmul as they are.
+    """
+    if a.ndim == 2 and b.ndim == 2:
+        m, k = a.shape
+        n = b.shape[1]
+        work = m * k * n
+        if work <= _ONE_THREAD_VECTOR or (m > 1 and n > 1 and work <= _ONE_THREAD.get(a.dtype.char, 0)):
+            return np.dot(a, b)  # 0.3 us quicker than matmul
+    return _gemm(a, b)
+
+
+def _gemm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Any product: brought to the form of a stack of matrices."""
+    dtype = np.result_type(a, b)
+    if a.ndim == 0 or b.ndim == 0 or dtype.char not in _ONE_THREAD or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+        return np.matmul(a, b)  # no product of BLAS, or no product at all: NumPy says why
+    if a.ndim == 1:
+        with _blas:
+            return np.matmul(a, b) if b.ndim == 1 else np.asarray(_gemm(a[None], b)[..., 0, :])
+    if b.ndim == 1:
+        return _gemm(a, b[:, None])[..., 0]
+    a, b = _operand(a, dtype), _operand(b, dtype)
+    if b.ndim == 2 and a.ndim > 2:  # one tall matrix instead of many
+        return _gemm_stack(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
+    return _gemm_stack(a, b)
+
+
+def _operand(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """`x` with the dtype of the product, its matrices laid out as BLAS reads them: by rows or by columns."""
+    x = x.astype(dtype, copy=False)
+    size, rows, columns = dtype.itemsize, *x.shape[-2:]
+    down, right = x.strides[-2:]
+    by_rows = (right == size or columns == 1) and (rows == 1 or (down >= columns * size and down % size == 0))
+    by_columns = (down == size or rows == 1) and (columns == 1 or (right >= rows * size and right % size == 0))
+    return x if (by_rows or by_columns) and x.flags.aligned else np.ascontiguousarray(x)
+
+
+def _gemm_stack(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product of (stacks of) matrices, cut along the stack if it is long and else into tiles of each matrix."""
+    (m, k), n = a.shape[-2:], b.shape[-1]
+    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    count = math.prod(stack)
+    work = count * m * k * n
+    chunks = next((chunks for least, chunks in _CHUNKS if work >= least), 1)
+    if chunks == 1:
+        with _blas:
+            return np.matmul(a, b)
+    if a.shape[:-2] != stack:
+        a = np.broadcast_to(a, (*stack, m, k))
+    if b.shape[:-2] != stack:
+        b = np.broadcast_to(b, (*stack, k, n))
+    out = np.empty((*stack, m, n), a.dtype)
+    if count >= chunks:
+        product = _cut_stack(a, b, out, chunks)
+    else:
+        product, chunks = _cut_matrices(a, b, out, -(-chunks // max(1, count)))
+    with _blas:
+        parallel_for(product, chunks)
+    return out
+
+
+def _cut_stack(a: np.ndarray, b: np.ndarray, out: np.ndarray, chunks: int) -> Callable[[int], None]:
+    """The function that computes one chunk, a range of the leading axes taken together."""
+    stack, axes = out.shape[:-2], 1
+    while math.prod(stack[:axes]) < chunks:
+        axes += 1
+    length = math.prod(stack[:axes])
+
+    def product(chunk: int) -> None:
+        start, stop = chunk * length // chunks, (chunk + 1) * length // chunks
+        if axes == 1:
+            np.matmul(a[start:stop], b[start:stop], out=out[start:stop])
+        else:
+            for flat in range(start, stop):
+                index = np.unravel_index(flat, stack[:axes])
+                np.matmul(a[index], b[index], out=out[index])
+
+    return product
+
+
+def _cut_matrices(a: np.ndarray, b: np.ndarray, out: np.ndarray, tiles: int) -> tuple[Callable[[int], None], int]:
+    """The function that computes one tile of one matrix of the stack, and the number of tiles of the whole stack."""
+    m, n = out.shape[-2:]
+    rows = columns = 1
+    while rows * columns < tiles:  # square tiles read the least
+        if m * columns >= n * rows:
+            rows *= 2
+        else:
+            columns *= 2
+    high, wide = (-(-m // rows) + 15) & -16, (-(-n // columns) + 15) & -16  # no ragged vectors inside
+    cuts = [(i, j) for i in range(0, m, high) for j in range(0, n, wide)]
+
+    def product(tile: int) -> None:
+        flat, cut = divmod(tile, len(cuts))
+        i, j = cuts[cut]
+        index = np.unravel_index(flat, out.shape[:-2]) if out.ndim > 2 else ()
+        np.matmul(a[index][i : i + high], b[index][:, j : j + wide], out=out[index][i : i + high, j : j + wide])
+
+    return product, len(cuts) * math.prod(out.shape[:-2])
+
+
+# --- start-up and fork -----------------------------------------------------------------------------------------------
+
+
+def _after_fork() -> None:
+    _pool.forget()
+    _blas.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+_requested = _budget_from_environment()
+if _requested is not None:
+    set_num_threads(_requested)

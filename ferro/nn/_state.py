@@ -1,0 +1,219 @@
+"""State: how a tree of modules is turned into a flat dictionary of tensors and read back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ferro
+from ferro.tensor import Tensor
+
+from .parameter import Parameter
+
+if TYPE_CHECKING:
+    from .module import Module
+
+_EXTRA_STATE = "_extra_state"
+
+
+class _IncompatibleKeys(NamedTuple):
+    """What `load_state_dict` reports: the model's keys that were not given, and the given ones that it does not know."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+    __str__ = __repr__
+
+
+class PublicHook:
+    """A public state_dict post hook: it edits in place, so returning something is a mistake worth telling."""
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        self.hook = hook
+
+    def __call__(self, *args: Any) -> None:
+        if self.hook(*args) is not None:
+            raise RuntimeError("state_dict post-hook must return None; edit the given dictionary in place instead")
+
+
+class WithModule(NamedTuple):
+    """Marks a load_state_dict pre hook that is given its module. (Holding the module here would make a cycle.)"""
+
+    hook: Callable[..., Any]
+
+
+# -------------------------------------------------------------------- saving
+
+
+def collect(module: Module, destination: dict[str, Any] | None, prefix: str, keep_vars: bool) -> dict[str, Any]:
+    """The state of `module` and all below it, in the order of registration."""
+    if destination is None:
+        destination = OrderedDict()
+        destination._metadata = OrderedDict()  # type: ignore[attr-defined]  # versions by path, as PyTorch keeps them
+    local_metadata = {"version": module._version}
+    if hasattr(destination, "_metadata"):
+        destination._metadata[prefix[:-1]] = local_metadata  # type: ignore[attr-defined]
+    for hook in list(module._state_dict_pre_hooks.values()):
+        hook(module, prefix, keep_vars)
+    module._save_to_state_dict(destination, prefix, keep_vars)
+    for name, child in module._modules.items():
+        if child is not None:
+            child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+    for hook in list(module._state_dict_hooks.values()):
+        replaced = hook(module, destination, prefix, local_metadata)
+        if replaced is not None:
+            destination = replaced
+    return destination
+
+
+def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+    """The parameters, persistent buffers and extra state of one module."""
+    for name, value in _own_tensors(module).items():
+        if value is not None:
+            destination[prefix + name] = value if keep_vars else value.detach()
+    if _defines(module, "get_extra_state"):
+        destination[prefix + _EXTRA_STATE] = module.get_extra_state()
+
+
+def _own_tensors(module: Module) -> dict[str, Any]:
+    buffers = {k: v for k, v in module._buffers.items() if k not in module._non_persistent_buffers_set}
+    return {**module._parameters, **buffers}
+
+
+def _defines(module: Module, method: str) -> bool:
+    from .module import Module  # here: module.py imports this file
+
+    return getattr(type(module), method) is not getattr(Module, method)
+
+
+# -------------------------------------------------------------------- loading
+
+
+def load(module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool) -> _IncompatibleKeys:
+    """Read a whole tree from `state_dict`, then report or raise."""
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"load_state_dict: expected state_dict to be dict-like, got {type(state_dict).__name__}")
+    metadata = getattr(state_dict, "_metadata", None)
+    state = OrderedDict(state_dict)
+    if metadata is not None:
+        state._metadata = metadata  # type: ignore[attr-defined]
+    missing: list[str] = []
+    unexpected: list[str] = []
+    errors: list[str] = []
+    _load_tree(module, state, "", metadata, assign, (strict, missing, unexpected, errors))
+    report = _IncompatibleKeys(missing, unexpected)
+    for owner in _post_order(module):
+        for hook in list(owner._load_state_dict_post_hooks.values()):
+            if hook(owner, report) is not None:
+                raise RuntimeError("load_state_dict post-hook must return None; edit incompatible_keys in place instead")
+    if strict:
+        if missing:
+            errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{key}"' for key in missing) + ". ")
+        if unexpected:
+            errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{key}"' for key in unexpected) + ". ")
+    if errors:
+        raise RuntimeError(
+            f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(errors)
+        )
+    return report
+
+
+def _load_tree(module: Module, state: dict[str, Any], prefix: str, metadata: Any, assign: bool, report: Any) -> None:
+    local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
+    if assign:
+        local_metadata["assign_to_params_buffers"] = True
+    module._load_from_state_dict(state, prefix, local_metadata, *report)
+    for name, child in module._modules.items():
+        if child is not None:
+            child_prefix = f"{prefix}{name}."
+            # Only its own part goes to a child: otherwise each module would scan the keys of the whole tree.
+            child_state = OrderedDict((k, v) for k, v in state.items() if k.startswith(child_prefix))
+            _load_tree(child, child_state, child_prefix, metadata, assign, report)
+
+
+def _post_order(module: Module) -> Any:
+    for child in module._modules.values():
+        if child is not None:
+            yield from _post_order(child)
+    yield module
+
+
+def load_own(
+    module: Module,
+    state_dict: dict[str, Any],
+    prefix: str,
+    local_metadata: dict[str, Any],
+    strict: bool,
+    missing_keys: list[str],
+    unexpected_keys: list[str],
+    error_msgs: list[str],
+) -> None:
+    """Copy one module's own tensors in, noting what is missing, unexpected or does not fit."""
+    report = (strict, missing_keys, unexpected_keys, error_msgs)
+    for hook in list(module._load_state_dict_pre_hooks.values()):
+        if isinstance(hook, WithModule):
+            hook.hook(module, state_dict, prefix, local_metadata, *report)
+        else:
+            hook(state_dict, prefix, local_metadata, *report)
+    assign = local_metadata.get("assign_to_params_buffers", False)
+    own = _own_tensors(module)
+    for name, current in own.items():
+        if current is None:
+            continue
+        key = prefix + name
+        if key in state_dict:
+            problem = _load_one(module, name, current, key, state_dict[key], assign)
+            if problem:
+                error_msgs.append(problem)
+        elif strict:
+            missing_keys.append(key)
+    extra_key = prefix + _EXTRA_STATE
+    if _defines(module, "set_extra_state"):
+        if extra_key in state_dict:
+            module.set_extra_state(state_dict[extra_key])
+        elif strict:
+            missing_keys.append(extra_key)
+    elif strict and extra_key in state_dict:
+        unexpected_keys.append(extra_key)
+    if strict:
+        for key in state_dict:
+            if key.startswith(prefix) and key != extra_key:
+                head, dot, _ = key[len(prefix) :].partition(".")
+                if head not in module._modules if dot else own.get(head) is None:
+                    unexpected_keys.append(key)
+
+
+def _load_one(module: Module, name: str, current: Tensor, key: str, given: Any, assign: bool) -> str | None:
+    """Copy or adopt one tensor; the sentence that says why it cannot be, or None."""
+    if not isinstance(given, Tensor):
+        return (
+            f'While copying the parameter named "{key}", expected ferro.Tensor from checkpoint '
+            f"but received {type(given).__name__}"
+        )
+    if given.shape != current.shape:
+        return (
+            f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
+            f"the shape in current model is {current.shape}."
+        )
+    try:
+        with ferro.no_grad():
+            if not assign:
+                current.copy_(given)
+            elif isinstance(current, Parameter) and not isinstance(given, Parameter):
+                setattr(module, name, Parameter(given, requires_grad=current.requires_grad))
+            else:
+                if isinstance(current, Parameter):
+                    given.requires_grad_(current.requires_grad)
+                setattr(module, name, given)
+    except Exception as error:  # one tensor that cannot be copied must not hide the problems of the others
+        return (
+            f'While copying the parameter named "{key}", whose dimensions in the model are {current.shape} and in the '
+            f"checkpoint {given.shape}, an exception occurred: {error!r}."
+        )
+    return None

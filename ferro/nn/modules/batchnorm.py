@@ -1,0 +1,150 @@
+"""Batch normalisation layers, and what they share with instance normalisation: statistics and affine parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+
+
+class _NormBase(Module):
+    """Running statistics and affine parameters of a normalisation over channels."""
+
+    _version = 2  # version 1 did not count its batches
+
+    num_features: int
+    eps: float
+    momentum: float | None
+    affine: bool
+    track_running_stats: bool
+    weight: Parameter | None
+    bias: Parameter | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        kind = {"device": device, "dtype": dtype}
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(name, Parameter(ferro.empty(num_features, **kind)) if wanted else None)
+        tracked = track_running_stats
+        self.register_buffer("running_mean", ferro.zeros(num_features, **kind) if tracked else None)
+        self.register_buffer("running_var", ferro.ones(num_features, **kind) if tracked else None)
+        count = ferro.tensor(0, dtype=ferro.int64, device=device) if tracked else None
+        self.register_buffer("num_batches_tracked", count)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Forget the statistics: mean 0, variance 1, no batch seen."""
+        if self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None:
+            self.running_mean.zero_()
+            self.running_var.fill_(1)
+            self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Forget the statistics and make the affine part the identity."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not say which inputs it takes")
+
+    def extra_repr(self) -> str:
+        bias = f"bias={self.bias is not None}, " if self.affine else ""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, {bias}"
+            f"track_running_stats={self.track_running_stats}"
+        )
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        key = prefix + "num_batches_tracked"
+        if local_metadata.get("version", 1) < 2 and self.num_batches_tracked is not None and key not in state_dict:
+            state_dict[key] = self.num_batches_tracked
+        report = strict, missing_keys, unexpected_keys, error_msgs
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *report)
+
+
+class _BatchNorm(_NormBase):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, the statistics taken over all dimensions but the channels.
+
+    Training uses the statistics of the batch (biased variance) and moves the running ones towards them (unbiased
+    variance) by `momentum`, or keeps their plain average if it is None; evaluation uses the running ones.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        factor = 0.0 if self.momentum is None else self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                factor = 1.0 / float(self.num_batches_tracked)
+        use_running = not self.training or self.track_running_stats
+        return F.batch_norm(
+            input,
+            self.running_mean if use_running else None,
+            self.running_var if use_running else None,
+            self.weight,
+            self.bias,
+            self.training or (self.running_mean is None and self.running_var is None),
+            factor,
+            self.eps,
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation of (N, C) or (N, C, L)."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() not in (2, 3):
+            raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of (N, C, H, W)."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() != 4:
+            raise ValueError(f"expected 4D input (got {input.dim()}D input)")
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of (N, C, D, H, W)."""
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() != 5:
+            raise ValueError(f"expected 5D input (got {input.dim()}D input)")

@@ -1,0 +1,57 @@
+"""Flatten and Unflatten: dimensions joined and split, as layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.tensor import Tensor
+
+from ..module import Module
+
+
+class Flatten(Module):
+    """Joins the dimensions from start_dim to end_dim."""
+
+    start_dim: int
+    end_dim: int
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        super().__init__()
+        self.start_dim = start_dim
+        self.end_dim = end_dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.flatten(self.start_dim, self.end_dim)
+
+    def extra_repr(self) -> str:
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """Splits the dimension `dim` into the sizes of `unflattened_size`."""
+
+    dim: int
+    unflattened_size: Any
+
+    def __init__(self, dim: int, unflattened_size: Any) -> None:
+        super().__init__()
+        if not isinstance(dim, int):
+            raise TypeError(f"Unflatten: dim must be an int for an unnamed tensor, got {type(dim).__name__}")
+        if not isinstance(unflattened_size, (tuple, list)):
+            raise TypeError(
+                f"unflattened_size must be a tuple of ints, but found type {type(unflattened_size).__name__}"
+            )
+        for position, size in enumerate(unflattened_size):
+            if not isinstance(size, int):
+                raise TypeError(
+                    "unflattened_size must be tuple of ints, "
+                    f"but found element of type {type(size).__name__} at pos {position}"
+                )
+        self.dim = dim
+        self.unflattened_size = unflattened_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

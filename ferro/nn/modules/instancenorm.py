@@ -1,0 +1,83 @@
+"""Instance normalisation layers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ferro.tensor import Tensor
+
+from .. import functional as F
+from .batchnorm import _NormBase
+
+
+class _InstanceNorm(_NormBase):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, the statistics taken over the space of one channel of one sample."""
+
+    n_dims: int
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        unbatched = self.n_dims + 1
+        if input.dim() not in (unbatched, unbatched + 1):
+            raise ValueError(f"expected {unbatched}D or {unbatched + 1}D input (got {input.dim()}D input)")
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_input_dim(input)
+        channel_dim = input.dim() - self.n_dims - 1
+        channels = input.shape[channel_dim]
+        if channels != self.num_features:
+            told = f"expected input's size at dim={channel_dim} to match num_features ({self.num_features}), got: {channels}."
+            if self.affine:
+                raise ValueError(told)
+            warnings.warn(
+                f"input's size at dim={channel_dim} does not match num_features: {told} It is not needed here, as "
+                "affine=False, and you may leave it out by giving any num_features",
+                stacklevel=2,
+            )
+        if channel_dim == 0:
+            return self._normalise(input.unsqueeze(0)).squeeze(0)
+        return self._normalise(input)
+
+    def _normalise(self, input: Tensor) -> Tensor:
+        return F.instance_norm(
+            input,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training or not self.track_running_stats,
+            0.0 if self.momentum is None else self.momentum,
+            self.eps,
+        )
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Instance normalisation of (N, C, L) or (C, L)."""
+
+    n_dims = 1
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Instance normalisation of (N, C, H, W) or (C, H, W)."""
+
+    n_dims = 2
+
+
+class InstanceNorm3d(_InstanceNorm):
+    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
+
+    n_dims = 3

@@ -1,0 +1,145 @@
+"""Normalisation within one sample: LayerNorm, RMSNorm, GroupNorm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+
+
+class LayerNorm(Module):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, the statistics taken over the last dimensions."""
+
+    normalized_shape: tuple[int, ...]
+    eps: float
+    elementwise_affine: bool
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
+            empty = Parameter(ferro.empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, empty)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Make the affine part the identity."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        bias = f", bias={self.bias is not None}" if self.elementwise_affine else ""
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}{bias}"
+
+
+class RMSNorm(Module):
+    """y = x / sqrt(mean of x² + eps) * weight, over the last dimensions; eps None means the machine's of x's dtype."""
+
+    normalized_shape: tuple[int, ...]
+    eps: float | None
+    elementwise_affine: bool
+    weight: Parameter | None
+
+    def __init__(
+        self,
+        normalized_shape: Any,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.normalized_shape = _shape(normalized_shape)
+        self.eps = eps
+        self.elementwise_affine = elementwise_affine
+        if elementwise_affine:
+            self.weight = Parameter(ferro.empty(self.normalized_shape, device=device, dtype=dtype))
+        else:
+            self.register_parameter("weight", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Make the weight one."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(Module):
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, the statistics taken over groups of channels of one sample."""
+
+    num_groups: int
+    num_channels: int
+    eps: float
+    affine: bool
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_channels % num_groups != 0:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups = num_groups
+        self.num_channels = num_channels
+        self.eps = eps
+        self.affine = affine
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            empty = Parameter(ferro.empty(num_channels, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, empty)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Make the affine part the identity."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        bias = f", bias={self.bias is not None}" if self.affine else ""
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}{bias}"
+
+
+def _shape(normalized_shape: Any) -> tuple[int, ...]:
+    return (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)

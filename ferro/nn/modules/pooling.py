@@ -1,0 +1,202 @@
+"""Pooling layers: maximum and average, with windows or with a fixed output size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.tensor import Tensor
+
+from .. import functional as F
+from ..module import Module
+from .utils import _single
+
+
+class _MaxPoolNd(Module):
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+    def _windows(self) -> dict[str, Any]:
+        return {
+            "kernel_size": self.kernel_size,
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+            "ceil_mode": self.ceil_mode,
+            "return_indices": self.return_indices,
+        }
+
+
+class MaxPool1d(_MaxPoolNd):
+    """The maximum of each window of the last dimension."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool1d(input, **self._windows())
+
+
+class MaxPool2d(_MaxPoolNd):
+    """The maximum of each window of the last two dimensions."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool2d(input, **self._windows())
+
+
+class MaxPool3d(_MaxPoolNd):
+    """The maximum of each window of the last three dimensions."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.max_pool3d(input, **self._windows())
+
+
+class _AvgPoolNd(Module):
+    kernel_size: Any
+    stride: Any
+    padding: Any
+    ceil_mode: bool
+    count_include_pad: bool
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPoolNd):
+    """The mean of each window of the last dimension."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = _single(kernel_size)
+        self.stride = _single(stride if stride is not None else kernel_size)
+        self.padding = _single(padding)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool1d(
+            input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad
+        )
+
+
+class _AvgPoolWithDivisor(_AvgPoolNd):
+    divisor_override: int | None
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride if stride is not None else kernel_size
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def _arguments(self) -> tuple[Any, ...]:
+        windows = self.kernel_size, self.stride, self.padding
+        return *windows, self.ceil_mode, self.count_include_pad, self.divisor_override
+
+
+class AvgPool2d(_AvgPoolWithDivisor):
+    """The mean of each window of the last two dimensions."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool2d(input, *self._arguments())
+
+
+class AvgPool3d(_AvgPoolWithDivisor):
+    """The mean of each window of the last three dimensions."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool3d(input, *self._arguments())
+
+
+class _AdaptiveAvgPoolNd(Module):
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
+    """The means of `output_size` windows that cover the last dimension."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool1d(input, self.output_size)
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
+    """The means of `output_size` windows that cover the last two dimensions."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(input, self.output_size)
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
+    """The means of `output_size` windows that cover the last three dimensions."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.adaptive_avg_pool3d(input, self.output_size)
+
+
+class _AdaptiveMaxPoolNd(Module):
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
+    """The maxima of `output_size` windows that cover the last dimension."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
+    """The maxima of `output_size` windows that cover the last two dimensions."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
+    """The maxima of `output_size` windows that cover the last three dimensions."""
+
+    def forward(self, input: Tensor) -> Any:
+        return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)

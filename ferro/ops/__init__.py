@@ -1,0 +1,1 @@
+"""The operations: one block per operation, one file per family."""

@@ -1,0 +1,190 @@
+"""Creation: tensors from data, filled tensors, ranges."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import device as _device
+from ferro.core import dtypes
+from ferro.core.arguments import sizes
+from ferro.core.base import LEAF, TensorBase, wrap
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace", "ones", "tensor", "zeros"]
+
+
+def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any:
+    """A new leaf around `data`."""
+    _device.check(device)
+    t = wrap(data)
+    if requires_grad:
+        if data.dtype not in dtypes.INEXACT:
+            raise RuntimeError(f"{name}: Only Tensors of floating point and complex dtype can require gradients, got {t.dtype}")
+        t._node = LEAF
+    return t
+
+
+def to_array(name: str, data: Any, dtype: Any) -> Any:
+    """NumPy array of anything `tensor` accepts, with PyTorch's dtype rules."""
+    wanted = None if dtype is None else dtypes.to_numpy(dtype)
+    if isinstance(data, TensorBase):
+        return data._data if wanted is None else data._data.astype(wanted, copy=False)
+    if isinstance(data, (np.ndarray, np.generic)):
+        a = np.asarray(data)
+        if wanted is None:
+            dtypes.from_numpy(a.dtype)
+        return a if wanted is None else a.astype(wanted, copy=False)
+    if isinstance(data, (bool, int, float, complex)):
+        return np.array(data, wanted or dtypes.scalar_dtype(data))
+    if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
+        return to_array(name, np.asarray(data), dtype)
+    if isinstance(data, (list, tuple, range)):
+        return _from_sequence(name, data, wanted)
+    raise TypeError(f"{name}: could not infer dtype of {type(data).__name__}; expected numbers, (nested) sequences of numbers, arrays or tensors")
+
+
+def _from_sequence(name: str, data: Any, wanted: Any) -> Any:
+    def plain(x: Any) -> Any:
+        if isinstance(x, (list, tuple, range)):
+            return [plain(y) for y in x]
+        return x._data if isinstance(x, TensorBase) else x
+
+    try:
+        a = np.array(plain(data))
+    except ValueError as e:
+        raise ValueError(f"{name}: expected nested sequences of equal lengths; {e}") from None
+    if a.dtype.kind not in "biufcV" or a.dtype == object:
+        raise TypeError(f"{name}: expected numbers, got elements of type {_odd(data)}")
+    if wanted is not None:
+        return a.astype(wanted)
+    if a.size == 0 or (a.dtype.kind == "f" and a.dtype == np.float64 and not _has_array(data)):
+        return a.astype(dtypes.default().np)
+    if a.dtype == np.complex128 and not _has_array(data):
+        return a.astype(dtypes.default().to_complex().np)
+    return a
+
+
+def _odd(data: Any) -> str:
+    while isinstance(data, (list, tuple)) and data:
+        data = next((d for d in data if not isinstance(d, (bool, int, float, complex))), data[0])
+    return type(data).__name__
+
+
+def _has_array(data: Any) -> bool:
+    """Whether a dtype comes with the elements."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, (np.ndarray, np.generic, TensorBase))
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A new leaf with a copy of `data`: a number, nested sequences, a NumPy array or a tensor.
+
+    Python floats take the default dtype, ints int64, bools bool; arrays keep theirs.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[1, 2], [3, 4]], dtype=ferro.float64)
+        tensor([[1., 2.],
+                [3., 4.]], dtype=ferro.float64)
+    """
+    a = to_array("tensor", data, dtype)
+    return finish("tensor", np.array(a, order="C", copy=True), requires_grad, device)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, without a copy and with its history where it is one already."""
+    _device.check(device)
+    if isinstance(data, TensorBase):
+        return data if dtype is None else data.to(dtype)  # type: ignore[attr-defined]
+    return wrap(to_array("as_tensor", data, dtype))
+
+
+def from_numpy(ndarray: Any) -> Tensor:
+    """A tensor that shares the memory of a NumPy array."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
+    dtypes.from_numpy(ndarray.dtype)
+    return wrap(ndarray)
+
+
+def _filled(name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None) -> Any:
+    shape = sizes(name, shape)
+    if any(s < 0 for s in shape):
+        raise RuntimeError(f"{name}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    a = np.zeros(shape, d) if value == 0 else np.full(shape, value, d)
+    return finish(name, a, requires_grad, device)
+
+
+def zeros(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of zeros."""
+    return _filled("zeros", size, 0, dtype, requires_grad, device)
+
+
+def ones(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of ones."""
+    return _filled("ones", size, 1, dtype, requires_grad, device)
+
+
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A tensor without set values (zeros here)."""
+    return _filled("empty", size, 0, dtype, requires_grad, device)
+
+
+def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A tensor filled with a number, of its dtype unless one is given."""
+    value = fill_value._data.item() if isinstance(fill_value, TensorBase) else fill_value
+    d = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy(dtype)
+    return finish("full", np.full(sizes("full", (size,)), value, d), requires_grad, device)
+
+
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A tensor like `input` filled with a number."""
+    d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
+    return finish("full_like", np.full(input._data.shape, fill_value, d), requires_grad, device)
+
+
+def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A tensor like `input` without set values (zeros here)."""
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+           requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """The numbers start, start + step, ... below `end`; int64 if all three are integers."""
+    if end is None:
+        start, end = 0, start
+    given = [v.item() if isinstance(v, TensorBase) else v for v in (start, end, step)]  # type: ignore[attr-defined]
+    start, end, step = given
+    if step == 0:
+        raise RuntimeError("arange: step must be nonzero")
+    if (end - start) * step < 0:
+        raise RuntimeError(f"arange: upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})")
+    integers = all(isinstance(v, int) for v in given)
+    d = (dtypes.int64.np if integers else dtypes.default().np) if dtype is None else dtypes.to_numpy(dtype)
+    n = max(0, math.ceil((end - start) / step)) if not integers else len(range(start, end, step))
+    a = (start + step * np.arange(n, dtype=np.int64 if integers else np.float64)).astype(d)
+    return finish("arange", a, requires_grad, device)
+
+
+def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+             requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """`steps` evenly spaced numbers from `start` to `end`, both included."""
+    if steps < 0:
+        raise RuntimeError(f"linspace: number of steps must be non-negative, got {steps}")
+    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    return finish("linspace", np.linspace(start, end, steps).astype(d), requires_grad, device)
+
+
+def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """Ones on the diagonal of an n x m matrix of zeros."""
+    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    return finish("eye", np.eye(n, m, dtype=d), requires_grad, device)

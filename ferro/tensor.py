@@ -1,0 +1,268 @@
+"""class Tensor: the slots of core.base, the attributes of autograd, conversions; the operations come as mixins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ferro.core import dtypes, worlds
+from ferro.core.apply import bind
+from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, meta_of, new, version_of, wrap
+from ferro.core.device import CPU, device
+from ferro.core.inplace import retain
+from ferro.core.node import Handle, Pick
+from ferro.core.size import Size
+from ferro.ops.arithmetic import ArithmeticMethods
+from ferro.ops.complex import ComplexMethods
+from ferro.ops.reductions import ReductionMethods
+from ferro.ops.shape import ShapeMethods
+from ferro.ops.structure import StructureMethods
+
+
+class Tensor(ArithmeticMethods, ComplexMethods, ReductionMethods, ShapeMethods, StructureMethods, TensorBase):
+    """An n-dimensional array that can record what is computed from it.
+
+    Made by :func:`ferro.tensor`, the creation functions and operations.  ``Tensor(sizes...)`` and ``Tensor(data)`` make
+    tensors of the default dtype, as in PyTorch.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            raise TypeError(f"Tensor() takes sizes or data, not the keyword arguments {sorted(kwargs)}; use ferro.tensor")
+        if len(args) == 1 and not isinstance(args[0], int):
+            data = args[0]._data if isinstance(args[0], TensorBase) else np.array(args[0], dtypes.default().np)
+        else:
+            data = np.zeros(args, dtypes.default().np)
+        return wrap(data, None, cls)
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of the dimensions."""
+        return Size(self._data.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension."""
+        if dim is None:
+            return Size(self._data.shape)
+        n = self._data.ndim
+        if not -n <= dim < n:
+            raise IndexError(f"size: Dimension out of range (expected to be in range of [{-max(n, 1)}, {max(n, 1) - 1}], but got {dim})")
+        return self._data.shape[dim]
+
+    @property
+    def dtype(self) -> dtypes.dtype:
+        """The data type."""
+        return dtypes.FROM_NUMPY[self._data.dtype]
+
+    @property
+    def device(self) -> device:
+        """Where the data live."""
+        return CPU
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._data.ndim
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self._data.ndim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._data.size
+
+    # -- autograd ------------------------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on the tensor are recorded; can be set on leaves."""
+        return history(self) is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Starts (or, False, stops) recording operations on this leaf; returns the tensor."""
+        node = history(self)
+        if isinstance(node, Leaf) or node is None:
+            if requires_grad and self._data.dtype not in dtypes.INEXACT:
+                raise RuntimeError(f"only Tensors of floating point and complex dtype can require gradients, got {self.dtype}")
+            self._node = LEAF if requires_grad else None
+        elif not requires_grad:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                               "subgraph that doesn't require differentiation use var_no_grad = var.detach().")  # fmt: skip
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor was made by the user rather than recorded as the result of an operation."""
+        node = history(self)
+        return node is None or node is LEAF
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node of the tape that computes the gradients of the tensor's inputs; None for a leaf."""
+        node = history(self)
+        if node is None or node is LEAF:
+            return None
+        return node.node if isinstance(node, Pick) else node
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of its ``grad_fn`` the tensor is."""
+        return self._node.index if isinstance(history(self), Pick) else 0
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient accumulated by backward(); None before the first."""
+        m = self._meta
+        return None if m is None else m.grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, TensorBase):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+            if value._data.shape != self._data.shape:
+                raise RuntimeError(f"assigned grad has data of a different size: {list(value._data.shape)} instead of {list(self._data.shape)}")
+            if value._data.dtype is not self._data.dtype:
+                raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} instead of {self.dtype}")
+        meta_of(self).grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        meta_of(self).grad = None
+
+    def backward(self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
+                 inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
+        """Adds the gradient of this tensor to the ``.grad`` of the leaves: see :func:`ferro.autograd.backward`."""
+        worlds.backward(self, gradient, retain_graph, create_graph, inputs=inputs, num_threads=num_threads)
+
+    def detach(self) -> Tensor:
+        """A tensor that shares the data (and the version counter) but no history."""
+        t = wrap(self._data)
+        t._counter = version_of(self)
+        return t
+
+    def detach_(self) -> Tensor:
+        """Cuts the tensor off from its history; refused for views."""
+        if self._meta is not None and self._meta.view is not None:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        self._node = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """A tensor that shares the data, but neither history nor version counter."""
+        return wrap(self._data)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._data = value._data
+
+    def retain_grad(self) -> None:
+        """Makes backward() keep the gradient of this non-leaf in ``.grad``."""
+        node = history(self)
+        if node is None:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        m = meta_of(self)
+        if node is LEAF or m.retains:
+            return
+        m.retains = True
+        retain(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether retain_grad() was called on this non-leaf."""
+        return self._meta is not None and self._meta.retains
+
+    def register_hook(self, hook: Callable) -> Handle:
+        """Calls ``hook(grad)`` when the gradient of the tensor is known; a tensor it returns replaces the gradient."""
+        node = history(self)
+        if node is None:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if node is LEAF:
+            m = meta_of(self)
+            if m.hooks is None:
+                m.hooks = {}
+            return Handle(m.hooks, hook)
+        if isinstance(node, Pick):
+            return Handle(node.node._register_hook_dict(node.index), hook)
+        return Handle(node._register_hook_dict(0), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable) -> Handle:
+        """Calls ``hook(tensor)`` after backward() has added to ``.grad`` of this leaf."""
+        if history(self) is not LEAF:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors or tensors that do not require grad")
+        m = meta_of(self)
+        if m.post is None:
+            m.post = {}
+        return Handle(m.post, hook)
+
+    @property
+    def _version(self) -> int:
+        """How often the storage was changed in place."""
+        return 0 if self._counter is None else self._counter.n
+
+    @property
+    def _base(self) -> Tensor | None:
+        """The tensor this one is a view of."""
+        m: Meta | None = self._meta
+        return None if m is None or m.view is None else m.view.base  # type: ignore[return-value]
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    # -- conversions ---------------------------------------------------------------------------------------------------
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The tensor as a NumPy array sharing its memory."""
+        if not force and history(self) is not None:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        return self._data
+
+    def item(self) -> Any:
+        """The value of a tensor with one element, as a Python number."""
+        if self._data.size != 1:
+            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
+        return self._data.item()
+
+    def tolist(self) -> Any:
+        """The tensor as (nested lists of) Python numbers."""
+        return self._data.tolist()
+
+    def __repr__(self) -> str:
+        return f"tensor({self._data!r})"
+
+    def __bool__(self) -> bool:
+        if self._data.size != 1:
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous" if self._data.size
+                               else "Boolean value of Tensor with no values is ambiguous")  # fmt: skip
+        return bool(self._data.item())
+
+    def __len__(self) -> int:
+        if self._data.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self._data.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._data.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(worlds.functional.unbind(self, 0))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+_ = new
+bind(Tensor)

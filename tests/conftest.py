@@ -1,0 +1,77 @@
+"""What every test stands on: a seed of its own, no state left behind, and torch as the oracle where it is installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import random
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+# The same examples in every run and on every machine; the limit on time is that of the test.
+settings.register_profile("ferro", derandomize=True, deadline=None, database=None, print_blob=False)
+settings.load_profile("ferro")
+
+# What code under test may switch and must switch back (tests too).
+AMBIENT = ("is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "get_num_threads")
+
+
+def pytest_report_header() -> str:
+    """The versions that numbers depend on."""
+    versions = []
+    for name in ("numpy", "scipy", "numba", "ml_dtypes", "torch"):
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"no {name}")
+    return ", ".join(versions)
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A number that belongs to this test: it does not depend on what runs before or beside it."""
+    return zlib.crc32(request.node.nodeid.encode())
+
+
+@pytest.fixture
+def rng(seed: int) -> np.random.Generator:
+    """A fresh generator with the seed of this test."""
+    return np.random.default_rng(seed)
+
+
+@pytest.fixture(autouse=True)
+def _seeded(seed: int) -> None:
+    """Seed every global generator that is loaded; torch computes on one thread, so that its sums never differ."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - library code that still reads the global generator must be repeatable too
+    for name in ("ferro", "torch"):
+        if hasattr(sys.modules.get(name), "manual_seed"):
+            sys.modules[name].manual_seed(seed)
+    if "torch" in sys.modules and sys.modules["torch"].get_num_threads() != 1:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """Fail the test after which ferro's modes, default dtype or number of threads are not what they were before it."""
+    before = _ambient()
+    yield
+    after = _ambient()
+    changed = [f"{name}: {before[name]} became {after[name]}" for name in before if before[name] != after[name]]
+    assert not changed, f"the test left ferro changed: {', '.join(changed)}"
+
+
+def _ambient() -> dict[str, Any]:
+    ferro = sys.modules.get("ferro")
+    return {name: getattr(ferro, name)() for name in AMBIENT if hasattr(ferro, name)}
+
+
+@pytest.fixture(scope="session")
+def torch() -> Any:
+    """PyTorch, the oracle.  A module that needs it throughout says the same with its own `pytest.importorskip`."""
+    return pytest.importorskip("torch", reason="torch is not installed: nothing to compare with", exc_type=ImportError)

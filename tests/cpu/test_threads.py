@@ -1,0 +1,487 @@
+"""The worker pool, the thread budget and the products computed on it."""
+
+import _thread
+import contextvars
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+from ferro.cpu import threads
+
+
+@pytest.fixture(autouse=True)
+def _budget_restored():
+    before = threads.get_num_threads()
+    yield
+    threads.set_num_threads(before)
+
+
+def run_python(code, **environment):
+    """What a fresh interpreter prints for `code`."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# --- the pool --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_every_worker_runs_at_the_same_time_and_the_caller_is_number_zero(n):
+    meeting = threading.Barrier(n)
+    seen = {}
+
+    def work(index):
+        meeting.wait(timeout=20)
+        seen[index] = threading.get_ident()
+
+    threads.run_workers(work, n)
+    assert sorted(seen) == list(range(n))
+    assert len(set(seen.values())) == n
+    assert seen[0] == threading.get_ident()
+
+
+def test_workers_are_kept_and_sleep_without_processor_time():
+    threads.run_workers(lambda index: None, 4)
+    created = threads._pool.created
+    for _ in range(50):
+        threads.run_workers(lambda index: None, 4)
+    assert threads._pool.created == created
+    before = time.process_time()
+    time.sleep(0.1)
+    assert time.process_time() - before < 0.05
+
+
+def test_an_idle_worker_keeps_nothing_alive():
+    big = np.zeros(10)
+    gone = weakref.ref(big)
+
+    def work(index, big=big):
+        return big.sum() + index
+
+    threads.run_workers(work, 3)
+    del work, big
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_first_error_is_raised_after_everyone_has_returned():
+    finished = []
+    stopped = threading.Event()
+
+    def work(index):
+        if index == 1:
+            raise ValueError("from worker 1")
+        stopped.wait(timeout=20)
+        finished.append(index)
+
+    with pytest.raises(ValueError, match="from worker 1"):
+        threads.run_workers(work, 3, stopped.set)
+    assert sorted(finished) == [0, 2]
+    threads.run_workers(lambda index: finished.append(index), 3)  # the pool still serves
+    assert len(finished) == 5
+
+
+def test_no_chunk_begins_after_an_error():
+    threads.set_num_threads(2)
+    begun = []
+
+    def work(chunk):
+        begun.append(chunk)
+        if chunk == 3:
+            raise RuntimeError("chunk 3")
+        time.sleep(0.001)
+
+    with pytest.raises(RuntimeError, match="chunk 3"):
+        threads.parallel_for(work, 1000)
+    assert len(begun) < 20
+
+
+def test_an_interrupt_inside_the_callers_part_waits_for_the_others():
+    finished = []
+
+    def work(index):
+        if index == 0:
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(0.05)
+        finished.append(index)
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.run_workers(work, 3)
+    assert sorted(finished) == [1, 2]
+
+
+def test_an_interrupt_of_the_waiting_caller_waits_for_the_others():
+    finished = []
+
+    def work(index):
+        if index == 1:
+            time.sleep(0.02)
+            _thread.interrupt_main()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # wakes it
+            time.sleep(0.05)
+            finished.append(index)
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.run_workers(work, 2)
+    assert finished == [1]
+    assert not threads.in_worker()
+    assert threads._pool.running == 0
+
+
+def test_interrupts_at_random_moments_leave_the_pool_usable():
+    threads.set_num_threads(2)
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    total = np.zeros(8)
+    hits = 0
+    try:
+        for attempt in range(60):
+            signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.00002 * attempt)
+            try:
+                for _ in range(200):
+                    threads.parallel_for(lambda chunk: np.add(total, chunk), 4)
+            except KeyboardInterrupt:
+                hits += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        hits += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    assert hits > 0
+    done = []
+    threads.parallel_for(done.append, 10)
+    assert sorted(done) == list(range(10))
+
+
+def test_a_loop_inside_a_worker_runs_on_that_worker():
+    threads.set_num_threads(2)
+    idents = {}
+
+    def work(chunk):
+        inner = []
+        assert threads.in_worker()
+        threads.parallel_for(lambda _: inner.append(threading.get_ident()), 5)
+        idents[chunk] = (threading.get_ident(), inner)
+
+    threads.parallel_for(work, 4)
+    assert all(inner == [outer] * 5 for outer, inner in idents.values())
+    assert not threads.in_worker()
+
+
+def test_runs_inside_runs_get_their_own_workers():
+    meeting = threading.Barrier(4)
+
+    def outer(_index):
+        threads.run_workers(lambda _: meeting.wait(timeout=20), 2)
+
+    threads.run_workers(outer, 2)
+
+
+def test_a_second_caller_is_served_while_the_pool_is_busy():
+    threads.set_num_threads(2)
+    release, entered = threading.Event(), threading.Event()
+
+    def slow(_chunk):
+        entered.set()
+        release.wait(timeout=20)
+
+    first = threading.Thread(target=threads.parallel_for, args=(slow, 2))
+    first.start()
+    assert entered.wait(timeout=20)
+    idents = []
+    threads.parallel_for(lambda _: idents.append(threading.get_ident()), 6)
+    release.set()
+    first.join(timeout=20)
+    assert idents == [threading.get_ident()] * 6
+
+
+def test_many_callers_at_once_each_get_all_their_chunks():
+    threads.set_num_threads(4)
+    results = [[] for _ in range(6)]
+
+    def caller(mine):
+        for _ in range(30):
+            done = []
+            threads.parallel_for(done.append, 7)
+            mine.append(sorted(done))
+
+    callers = [threading.Thread(target=caller, args=(mine,)) for mine in results]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join(timeout=60)
+    assert all(mine == [list(range(7))] * 30 for mine in results)
+
+
+def test_chunks_do_not_depend_on_the_budget():
+    for n in (1, 2, 5):
+        threads.set_num_threads(n)
+        done = []
+        threads.parallel_for(done.append, 9)
+        assert sorted(done) == list(range(9))
+
+
+def test_workers_see_the_callers_context():
+    mode = contextvars.ContextVar("mode", default="outer")
+    seen = []
+
+    def work(_index):
+        seen.append((mode.get(), np.geterr()["divide"]))
+        mode.set("changed inside")
+
+    token = mode.set("set by the caller")
+    with np.errstate(divide="raise"):
+        contextvars.copy_context().run(threads.run_workers, work, 3)
+    assert seen == [("set by the caller", "raise")] * 3
+    mode.reset(token)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_has_a_pool_of_its_own():
+    code = """
+import os, warnings
+import numpy as np
+from ferro.cpu import threads
+warnings.simplefilter("ignore")
+threads.set_num_threads(2)
+a = np.arange(400.0 * 400).reshape(400, 400) / 1e5
+expected = threads.gemm(a, a)
+child = os.fork()
+if child == 0:
+    same = np.array_equal(threads.gemm(a, a), expected) and threads._pool.created == 1
+    os._exit(0 if same else 1)
+print(os.waitpid(child, 0)[1], np.array_equal(threads.gemm(a, a), expected))
+"""
+    assert run_python(code) == "0 True"
+
+
+def test_where_no_thread_can_be_started_the_caller_does_everything(monkeypatch):
+    def refuse(_number):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "_Worker", refuse)
+    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    done = []
+    threads.run_workers(done.append, 4)
+    assert done == [0, 1, 2, 3]
+
+
+# --- the budget ------------------------------------------------------------------------------------------------------
+
+
+def test_the_default_budget_is_the_usable_cores():
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    code = "from ferro.cpu import threads; print(threads.get_num_threads())"
+    assert int(run_python(code, FERRO_NUM_THREADS="")) == cores
+
+
+def test_the_environment_sets_the_budget_and_the_limit_of_blas():
+    code = """
+from ferro.cpu import threads
+functions = threads._blas._functions
+print(threads.get_num_threads(), functions[0]() if functions else 1)
+"""
+    assert run_python(code, FERRO_NUM_THREADS="1") == "1 1"
+
+
+def test_a_bad_environment_is_told():
+    code = """
+try:
+    import ferro.cpu.threads
+except ValueError as error:
+    print(error)
+"""
+    assert run_python(code, FERRO_NUM_THREADS="many") == "FERRO_NUM_THREADS must be a positive integer, got 'many'"
+
+
+@pytest.mark.parametrize(("n", "error"), [(0, RuntimeError), (-2, RuntimeError), (2.0, TypeError), (True, TypeError)])
+def test_a_bad_budget_is_told(n, error):
+    with pytest.raises(error, match="set_num_threads expects"):
+        threads.set_num_threads(n)
+
+
+# --- the guard over BLAS ---------------------------------------------------------------------------------------------
+
+needs_openblas = pytest.mark.skipif(threads._blas._functions is None, reason="NumPy here has another BLAS")
+
+
+@needs_openblas
+def test_the_guard_nests_and_restores():
+    get = threads._blas._functions[0]
+    threads.set_num_threads(2)
+    before = get()  # 1 where there is only one core
+    with threads.blas_single():
+        with threads.blas_single():
+            assert get() == 1
+        assert get() == 1
+        threads.set_num_threads(1)
+        threads.set_num_threads(2)
+        assert get() == 1
+    assert get() == before
+
+
+@needs_openblas
+def test_the_guard_is_shared_by_all_threads():
+    get = threads._blas._functions[0]
+    threads.set_num_threads(2)
+    before = get()  # 1 where there is only one core
+    wrong = []
+
+    def user():
+        for _ in range(500):
+            with threads.blas_single():
+                if get() != 1:
+                    wrong.append(get())
+
+    users = [threading.Thread(target=user) for _ in range(4)]
+    for thread in users:
+        thread.start()
+    for thread in users:
+        thread.join(timeout=60)
+    assert not wrong
+    assert get() == before
+
+
+@needs_openblas
+def test_the_guard_restores_after_an_error():
+    get = threads._blas._functions[0]
+    threads.set_num_threads(2)
+    before = get()  # 1 where there is only one core
+    with pytest.raises(ZeroDivisionError), threads.blas_single():
+        raise ZeroDivisionError
+    assert get() == before
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+
+def _numbers(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.standard_normal(shape)
+    return x.astype(dtype)
+
+
+SHAPES = [
+    ((3, 4), (4, 5)),
+    ((64, 64), (64, 64)),
+    ((90, 80), (80, 70)),
+    ((300, 301), (301, 299)),
+    ((515, 400), (400, 390)),
+    ((1, 3000), (3000, 2000)),
+    ((2500, 2100), (2100, 1)),
+    ((17, 40000), (40000, 19)),
+    ((3000,), (3000, 2001)),
+    ((2001, 3000), (3000,)),
+    ((20000,), (20000,)),
+    ((7, 33, 64), (64, 500)),
+    ((40, 60, 50), (40, 50, 70)),
+    ((6, 1, 80, 70), (9, 70, 90)),
+    ((2, 300, 200), (2, 200, 310)),
+    ((3, 5, 100, 64), (64, 100)),
+    ((100, 64), (5, 64, 900)),
+    ((0, 5), (5, 6)),
+    ((4, 0), (0, 6)),
+    ((0, 3, 4), (4, 5)),
+    ((2, 0, 4), (4, 5)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize(("a_shape", "b_shape"), SHAPES, ids=str)
+def test_gemm_is_matmul_for_any_number_of_threads(a_shape, b_shape, dtype):
+    a, b = _numbers(a_shape, dtype), _numbers(b_shape, dtype, 1)
+    results = []
+    for n in (1, 2, 4, 8):
+        threads.set_num_threads(n)
+        results.append(threads.gemm(a, b))
+    wide = np.complex128 if np.dtype(dtype).kind == "c" else np.float64
+    with threads.blas_single():
+        expected = np.matmul(a.astype(wide), b.astype(wide))
+    assert results[0].dtype == dtype
+    assert results[0].shape == expected.shape
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+    tolerance = 20 * np.finfo(dtype).eps * a_shape[-1] ** 0.5 * 3
+    np.testing.assert_allclose(results[0], expected, rtol=tolerance, atol=tolerance * 10)
+
+
+def _layouts(x):
+    """The same numbers lying differently in memory."""
+    yield np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    padded = np.zeros((*x.shape[:-1], x.shape[-1] + 3), x.dtype)
+    padded[..., :-3] = x
+    yield padded[..., :-3]
+    yield x[..., ::-1].copy()[..., ::-1]
+    spread = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    spread[..., ::2] = x
+    yield spread[..., ::2]
+
+
+@pytest.mark.parametrize("shapes", [((300, 250), (250, 330)), ((20, 90, 80), (20, 80, 70))], ids=str)
+def test_gemm_takes_any_layout(shapes):
+    a, b = _numbers(shapes[0], np.float32), _numbers(shapes[1], np.float32, 1)
+    expected = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    for other_a in _layouts(a):
+        np.testing.assert_allclose(threads.gemm(other_a, b), expected, rtol=1e-4, atol=1e-4)
+    for other_b in _layouts(b):
+        np.testing.assert_allclose(threads.gemm(a, other_b), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_transposed_operands_are_not_copied():
+    a = np.zeros((5, 30, 40), np.float32)
+    for view in (a, a.swapaxes(1, 2), a[:, 1:, 2:], a[0].T[3:], np.broadcast_to(a[0], (7, 30, 40)), a[:, :, :1]):
+        assert threads._operand(view, view.dtype) is view
+    assert threads._operand(a[..., ::2], a.dtype) is not a
+
+
+def test_gemm_of_a_matrix_with_its_transpose_is_exact_for_any_number_of_threads():
+    a = _numbers((400, 90), np.float64)  # NumPy recognises this product and calls syrk
+    results = []
+    for n in (1, 2, 4):
+        threads.set_num_threads(n)
+        results += [threads.gemm(a, a.T), threads.gemm(a.T, a)]
+    assert all(np.array_equal(results[i], results[i % 2]) for i in range(6))
+    np.testing.assert_allclose(results[0], np.einsum("ik,jk->ij", a, a), rtol=1e-12, atol=1e-12)
+
+
+def test_gemm_of_other_dtypes_and_mixed_dtypes_is_matmul():
+    a, b = np.arange(6).reshape(2, 3), np.arange(12).reshape(3, 4)
+    np.testing.assert_array_equal(threads.gemm(a, b), a @ b)
+    wide = np.tile(a, (200, 200)) % 7
+    np.testing.assert_array_equal(threads.gemm(wide, wide.T), wide @ wide.T)
+    mixed = threads.gemm(_numbers((300, 200), np.float32), _numbers((200, 300), np.float64, 1))
+    assert mixed.dtype == np.float64
+    np.testing.assert_allclose(mixed, _numbers((300, 200), np.float32) @ _numbers((200, 300), np.float64, 1))
+
+
+@pytest.mark.parametrize("shapes", [((2, 3), (4, 5)), ((300, 200), (300, 200)), ((4, 30, 30), (3, 30, 30))], ids=str)
+def test_gemm_of_clashing_shapes_raises(shapes):
+    with pytest.raises(ValueError, match=r"shapes|mismatch|broadcast"):
+        threads.gemm(np.zeros(shapes[0]), np.zeros(shapes[1]))
+
+
+def test_gemm_passes_on_infinities_and_nans():
+    a, b = _numbers((300, 300), np.float64), np.eye(300)
+    a[5, 7], a[8, 9] = np.inf, np.nan
+    with np.errstate(invalid="ignore"):  # reaches the workers with the caller's context
+        result = threads.gemm(a, b)
+    assert np.isnan(result[8]).all()
+    assert np.isnan(result[5]).sum() == 299
+    assert result[5, 7] == np.inf

@@ -1,0 +1,283 @@
+"""The rules of the house: direction of imports, a light import, one version, documented files, documents that hold."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "ferro"
+
+# From the top down: a module imports from its own layer and from those below it.  `examples` stands above the public
+# names because a program of the library's users begins with `import ferro`.
+LAYERS = (
+    ("examples",),
+    ("__init__",),
+    ("optim", "nn", "utils", "debug", "profiler"),
+    ("autograd",),
+    ("functional", "tensor"),
+    ("ops",),
+    ("core",),
+    ("cpu", "cuda"),
+    ("xp",),
+    ("_version",),
+)
+DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+
+# What `import ferro` must not load, directly or through another package.
+HEAVY = ("numba", "llvmlite", "scipy", "torch", "cupy", "matplotlib", "sklearn", "tqdm", "hypothesis", "pytest")
+
+
+def python_files(*folders: str) -> list[Path]:
+    """The Python files of some folders of the clone, in order."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def text_files() -> list[Path]:
+    """Every file that people read: code, documents, configuration."""
+    suffixes = {".py", ".md", ".toml", ".yaml", ".yml", ".json", ".txt", ".cfg"}
+    inner = [p for folder in ("ferro", "tests", "bench", "docs") for p in (ROOT / folder).rglob("*")]
+    outer = [*ROOT.iterdir(), *(ROOT / ".ci").iterdir()]
+    known = {"Makefile", "LICENSE", "run", ".gitignore"}
+    return sorted(p for p in (*inner, *outer) if p.is_file() and (p.suffix in suffixes or p.name in known))
+
+
+def short(path: Path) -> str:
+    """The path as people write it."""
+    return path.relative_to(ROOT).as_posix()
+
+
+# The direction of imports.
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of a file of the package; of a package, its `__init__` included, so that `.` means the same."""
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def layer_of(dotted: str) -> str | None:
+    """The part of ferro that a dotted name lies in: "core" for ferro.core.tape; None outside of ferro."""
+    parts = dotted.split(".")
+    if parts[0] != "ferro":
+        return None
+    # `from ferro import x` takes a submodule if there is one, else a name that the package makes public.
+    return parts[1] if len(parts) > 1 and parts[1] in DEPTH else "__init__"
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    """Whether the condition of an `if` is TYPE_CHECKING."""
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+def imports(node: ast.AST, module: str) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of what the code of `module` imports, functions included, TYPE_CHECKING blocks excepted."""
+    if isinstance(node, ast.Import):
+        yield from ((node.lineno, alias.name) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parents = module.split(".")[: -node.level] if node.level else []
+        base = ".".join([*parents, *([node.module] if node.module else [])])
+        yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+    elif isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        first = node.args[0] if node.args else None
+        if called in ("import_module", "__import__") and isinstance(first, ast.Constant):
+            yield node.lineno, str(first.value)
+    skipped = node.body if isinstance(node, ast.If) and is_type_checking(node.test) else ()
+    for child in ast.iter_child_nodes(node):
+        if child not in skipped:
+            yield from imports(child, module)
+
+
+def upward(source: str, module: str) -> list[str]:
+    """The imports in `source`, the text of `module`, that point up: "line: what is wrong"."""
+    own = module.split(".")[1]
+    wrong = []
+    for line, name in imports(ast.parse(source), module):
+        layer = layer_of(name)
+        if layer is not None and DEPTH[layer] < DEPTH[own]:
+            wrong.append(f"{line}: {own} imports {name}, which lies above it")
+    return wrong
+
+
+def test_every_module_has_a_layer() -> None:
+    tops = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or any(path.glob("*.py"))}
+    assert tops <= DEPTH.keys(), f"say in LAYERS where they stand: {sorted(tops - DEPTH.keys())}"
+
+
+def test_imports_point_down() -> None:
+    wrong = [
+        f"{short(path)}:{message}"
+        for path in python_files("ferro")
+        for message in upward(path.read_text("utf-8"), module_name(path))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("ferro.core.engine", "from ferro.ops import pointwise"),
+        ("ferro.core.engine", "import ferro"),
+        ("ferro.core.engine", "import numpy, ferro.ops.pointwise"),
+        ("ferro.core.engine", "from ferro import __all__"),
+        ("ferro.core.engine", "from .. import ops"),
+        ("ferro.core.engine", "from ..ops.pointwise import add"),
+        ("ferro.core.__init__", "from ..ops import pointwise"),
+        ("ferro.core.engine", "def f():\n    from ferro.ops import pointwise"),
+        ("ferro.core.engine", "ops = importlib.import_module('ferro.ops')"),
+        ("ferro.core.engine", "if TYPE_CHECKING:\n    pass\nelse:\n    from ferro.ops import pointwise"),
+        ("ferro.ops.pointwise", "from ferro import nn"),
+        ("ferro.nn.module", "import ferro as torch"),
+        ("ferro.cpu.pointwise", "from ferro.core import mode"),
+    ],
+)
+def test_an_import_that_points_up_is_found(module: str, source: str) -> None:
+    assert len(upward(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("ferro.core.engine", "from ferro.core import mode\nfrom . import node\nfrom .node import Node"),
+        ("ferro.core.engine", "import numpy as np\nimport ferro.cpu.pointwise"),
+        ("ferro.core.__init__", "from .mode import current"),
+        ("ferro.core.engine", "if TYPE_CHECKING:\n    from ferro.tensor import Tensor"),
+        ("ferro.core.engine", "if typing.TYPE_CHECKING:\n    from ferro.tensor import Tensor"),
+        ("ferro.ops.pointwise", "from ferro.core import apply"),
+        ("ferro.optim.sgd", "from ferro.nn import Parameter"),
+        ("ferro.examples.digits", "import ferro as torch"),
+    ],
+)
+def test_an_import_that_points_down_or_is_only_typed_is_free(module: str, source: str) -> None:
+    assert upward(source, module) == []
+
+
+def test_the_package_file_defines_nothing() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
+    defined = [n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+    assert set(defined) <= {"__getattr__", "__dir__"}, "ferro/__init__.py only gives names that are defined elsewhere"
+
+
+# What `import ferro` costs and gives.
+
+
+def test_import_loads_no_heavy_package_and_warns_of_nothing() -> None:
+    code = "import sys, ferro; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert not set(HEAVY) & set(done.stdout.split())
+
+
+MODULES = [module_name(path).removesuffix(".__init__") for path in python_files("ferro")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_names_that_a_module_makes_public_exist(name: str) -> None:
+    if name.startswith("ferro.cuda"):
+        pytest.importorskip("cupy", reason="cupy is not installed: ferro.cuda cannot be imported")
+    module = importlib.import_module(name)
+    public = list(getattr(module, "__all__", ()))
+    assert len(public) == len(set(public)), "a name stands twice in __all__"
+    assert [n for n in public if not hasattr(module, n)] == []
+
+
+def test_the_public_names_are_listed() -> None:
+    import ferro
+
+    # The tests lean on the second line, in conftest.py.
+    needed = {"Tensor", "tensor", "no_grad", "autograd", "nn", "optim", "__version__"}
+    needed |= {"manual_seed", "is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "get_num_threads"}
+    assert needed <= set(ferro.__all__)
+
+
+# One version.
+
+
+def test_the_version_is_read_from_one_place() -> None:
+    import ferro
+    from ferro._version import __version__
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert ferro.__version__ == __version__
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "ferro/_version.py"
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == __version__, "CHANGELOG.md begins with another version"
+
+
+def test_the_installed_version_is_the_one_of_the_source() -> None:
+    from ferro._version import __version__
+
+    try:
+        installed = importlib.metadata.version("ferro")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("ferro is not installed, it runs from the clone")
+    assert installed == __version__
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+
+
+# Every file.
+
+
+def test_every_file_begins_by_saying_what_it_owns() -> None:
+    files = python_files("ferro", "tests", "bench", "docs")
+    assert [short(path) for path in files if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
+
+
+def test_no_file_names_a_path_of_a_machine() -> None:
+    absolute = re.compile(r"(?<![\w.)}>/~-])/(?:home|root|Users|work|srv|mnt|media|scratch)/\w|\b[A-Z]:\\+Users")
+    named = [
+        f"{short(path)}:{number}: {line.strip()[:100]}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if absolute.search(line)
+    ]
+    assert not named, "\n".join(named)
+
+
+def test_the_rules_that_find_bugs_are_never_silenced() -> None:
+    silenced = re.compile(r"noqa:.*\bF8(?:11|21|41)\b")
+    files = python_files("ferro", "tests", "bench", "docs")
+    assert [short(path) for path in files if silenced.search(path.read_text("utf-8"))] == []
+    lint = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["ruff"]["lint"]
+    ignored = [*lint["ignore"], *(rule for rules in lint["per-file-ignores"].values() for rule in rules)]
+    assert not [rule for bug in ("F811", "F821", "F841") for rule in ignored if bug.startswith(rule)]
+
+
+# The documents.
+
+
+def test_the_examples_of_the_readme_run() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert blocks
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    broken = [
+        f"{short(path)}: {link}"
+        for path in text_files()
+        if path.suffix == ".md"
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
+        if "://" not in link and not (path.parent / link).exists()
+    ]
+    assert broken == []
