@@ -19,7 +19,7 @@ SUBMODULES = ("nn", "nn.functional", "optim")
 
 
 def engines(names: Iterable[str] = ("ferro", "torch")) -> dict[str, ModuleType]:
-    """The libraries to compare, ferro first. Without torch, ferro is timed alone; without ferro there is nothing to do."""
+    """The libraries to compare, ferro first. Without torch, ferro is timed alone."""
     found = {}
     for name in names:
         try:
@@ -64,11 +64,13 @@ class Job:
         return (time.perf_counter() - start) / calls
 
 
-def interleave(jobs: Mapping[str, Job | Callable[[], Any]], seconds: float, block_seconds: float = 0.01) -> dict[str, Timing]:
+def interleave(
+    jobs: Mapping[str, Job | Callable[[], Any]], seconds: float, block_seconds: float = 0.01
+) -> dict[str, Timing]:
     """Time several jobs in alternating blocks, first one order and then the other, for about `seconds` in all.
 
-    A noisy machine then disturbs all of them alike, and the minima compare what each can do. The garbage collector stays
-    on, since programs run with it, but a block does not begin with another's litter.
+    A noisy machine then disturbs all of them alike, and the minima compare what each can do. The garbage collector
+    stays on, since programs run with it, but a block does not begin with another's litter.
     """
     jobs = {name: job if isinstance(job, Job) else Job(job) for name, job in jobs.items()}
     calls = {}
@@ -154,7 +156,9 @@ def machine() -> dict[str, Any]:
     model = platform.processor()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
-        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        names = [
+            line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
+        ]
         model = names[0] if names else model
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return {
@@ -201,7 +205,8 @@ def begin(args: argparse.Namespace, names: Sequence[str] = ("ferro", "torch")) -
     gc.freeze()
     versions = ", ".join(f"{name} {library.__version__}" for name, library in libraries.items())
     facts = machine()
-    print(f"{versions}; Python {facts['python']}; {args.threads} of {facts['processors']} processors: {facts['processor']}")
+    where = f"{args.threads} of {facts['processors']} processors: {facts['processor']}"
+    print(f"{versions}; Python {facts['python']}; {where}")
     return libraries
 
 

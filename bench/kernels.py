@@ -35,7 +35,7 @@ class Case:
     def arrays(self) -> list[np.ndarray]:
         """The inputs, the same for both engines."""
         rng = np.random.default_rng(0)
-        result = [rng.uniform(self.low, self.high, shape).astype(np.float32) for shape in self.shapes]
+        result: list[np.ndarray] = [rng.uniform(self.low, self.high, shape).astype(np.float32) for shape in self.shapes]
         if self.classes:
             result[-1] = rng.integers(0, self.classes, self.shapes[-1])
         return result
@@ -154,7 +154,9 @@ class Running:
             if tensor.dtype == lib.float32:
                 self.leaves.append(tensor.requires_grad_())
         shape = tuple(self.forward().shape)
-        self.cotangent = lib.from_numpy(np.random.default_rng(1).uniform(0.5, 1, shape).astype(np.float32).reshape(shape))
+        self.cotangent = lib.from_numpy(
+            np.random.default_rng(1).uniform(0.5, 1, shape).astype(np.float32).reshape(shape)
+        )
 
     def forward(self) -> Any:
         """The operation without recording."""

@@ -39,10 +39,10 @@ def time_steps(libraries: dict[str, ModuleType], args: Any) -> Table:
 
 
 def agreement(workload: Workload, libraries: dict[str, ModuleType], steps: int) -> dict[str, list[float]]:
-    """|difference| of the losses step by step: ferro and torch in float32, in float64, and torch's float32 from float64.
+    """|difference| of the losses step by step, between the engines and between float32 and float64 of each engine.
 
-    The last is the yardstick: how far rounding alone carries one engine from the exact curve. Two correct engines differ
-    from each other in float32 by about as much, and in float64 by some 5e8 times less.
+    The latter is the yardstick: how far rounding alone carries an engine from the exact curve. Two correct engines
+    differ from each other in float32 by about as much, and in float64 by some 5e8 times less.
     """
     state = initial_state(workload, libraries["ferro"])
     curve = {

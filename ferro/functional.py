@@ -4,6 +4,8 @@ from ferro.core import worlds
 from ferro.ops.arithmetic import *
 from ferro.ops.complex import *
 from ferro.ops.creation import *
+from ferro.ops.extrema import *
+from ferro.ops.extrema import tie_weights, value_gather, value_scatter
 from ferro.ops.reductions import *
 from ferro.ops.shape import *
 from ferro.ops.shape import expand
@@ -19,4 +21,4 @@ def _register() -> None:
 
 
 _register()
-_ = expand
+_ = (expand, tie_weights, value_gather, value_scatter)

@@ -16,12 +16,13 @@ from ferro.core.node import Handle, Pick
 from ferro.core.size import Size
 from ferro.ops.arithmetic import ArithmeticMethods
 from ferro.ops.complex import ComplexMethods
+from ferro.ops.extrema import ExtremaMethods
 from ferro.ops.reductions import ReductionMethods
 from ferro.ops.shape import ShapeMethods
 from ferro.ops.structure import StructureMethods
 
 
-class Tensor(ArithmeticMethods, ComplexMethods, ReductionMethods, ShapeMethods, StructureMethods, TensorBase):
+class Tensor(ArithmeticMethods, ComplexMethods, ExtremaMethods, ReductionMethods, ShapeMethods, StructureMethods, TensorBase):
     """An n-dimensional array that can record what is computed from it.
 
     Made by :func:`ferro.tensor`, the creation functions and operations.  ``Tensor(sizes...)`` and ``Tensor(data)`` make

@@ -246,7 +246,7 @@ def _shares(a: Any, b: Any) -> bool:
 
 def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     """`apply` under forward mode, saved-tensor hooks, inference mode, anomaly mode or observers."""
-    if mode.level and any(x is not None and x._meta is not None and x._meta.tangents for x in xs):
+    if mode.level and any(x is not None and x._meta is not None for x in xs):
         return worlds.forward_mode(op, xs, params, mode)
     if mode.observers:
         return mode.observers[-1](op, xs, params, mode)

@@ -39,10 +39,11 @@ class Version:
 class View:
     """How a tensor views its base: replayable steps (op, parameters, output number), and the version at which its history was made."""
 
-    __slots__ = ("base", "creation", "stamp", "steps")
+    __slots__ = ("base", "creation", "stamp", "steps", "tangent_stamp")
 
     def __init__(self, base: TensorBase, steps: tuple, stamp: int, creation: str | None) -> None:
         self.base, self.steps, self.stamp, self.creation = base, steps, stamp, creation
+        self.tangent_stamp = stamp
 
 
 class Meta:
@@ -134,9 +135,11 @@ def history(t: TensorBase) -> Any:
 def _refresh(t: TensorBase, view: View, v: Version) -> None:
     """Gives a view of a changed base the history that the same view of the base has now."""
     view.stamp = v.n
-    base_node = view.base._node
-    if base_node is None or t._node is LEAF:
+    if view.base._node is None or t._node is LEAF:
         return
+    if view.creation == "function":
+        raise RuntimeError("the base of a view that a custom Function returned was modified inplace: the gradient of the view is not "
+                           "known any more. Return a clone() of the view from the Function, or modify it out of place.")  # fmt: skip
     with _mode.switched(grad=True, inference=False, level=0, pack=(), observers=()):
         fresh: Any = view.base
         for op, params, index in view.steps:

@@ -215,14 +215,14 @@ def execute(run: Run, ready: list) -> None:
                 elif gx is not None and not same:
                     a = gx._data if record else gx
                     at = t if kind is Node else t._data
-                    if a.shape != at.shape or a.dtype is not at.dtype:
+                    if a.shape != at.shape or a.dtype is not at.dtype or type(a) is not ndarray:
                         gx = conform(gx, at.shape, at.dtype, record)
                 if needed is not None and t not in needed:
                     continue
                 count = deps[t] - 1
                 if count:
                     deps[t] = count
-                    if gx is not None:
+                    if gx is not None and kind is not MultiNode:
                         before = grads.pop(t, None)
                         grads[t] = gx if before is None else add(before, gx)
                     continue
@@ -297,7 +297,7 @@ def gradients(run: Run, node: Any, g: Any) -> list:
 
 def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
     """A gradient with the shape and dtype of what it belongs to: broadcasting undone, the real part for a real input."""
-    if not record and type(gx) is not ndarray:
+    if isinstance(gx, np.generic):
         gx = asarray(gx)
     a = gx._data if record else gx
     if a.shape != shape:

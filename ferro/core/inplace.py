@@ -45,8 +45,8 @@ def change(self: Any, name: str, compute: Callable) -> Any:
     """Replaces the content of `self` by ``compute(self)`` and records it; returns `self`."""
     node = check(self, name)
     alias = wrap(self._data, None if node is LEAF else node)
-    if self._meta is not None and self._meta.tangents:
-        meta_of(alias).tangents = dict(self._meta.tangents)
+    if self._meta is not None and _mode.current().level:
+        meta_of(alias).tangents = dict(worlds.tangents_of(self)) or None
     out = compute(alias)
     data = self._data
     if out._data.shape != data.shape:
@@ -66,10 +66,11 @@ def change(self: Any, name: str, compute: Callable) -> Any:
         if have is not want:
             out = worlds.apply(worlds.CAST, (out,), (data.dtype,))
         rebase(self, out)
-    tangents = out._meta.tangents if out._meta is not None else None
-    if tangents or (self._meta is not None and self._meta.tangents):
-        meta_of(self).tangents = tangents
-        worlds.write_tangents(self)
+    if _mode.current().level:
+        tangents = out._meta.tangents if out._meta is not None else None
+        if tangents or (self._meta is not None and self._meta.tangents):
+            meta_of(self).tangents = tangents
+            worlds.write_tangents(self)
     return self
 
 
@@ -107,6 +108,9 @@ def refuse(view: Any, name: str) -> None:
     if view.creation == "no_grad":
         raise RuntimeError(f"{name}: A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
                            "Create the view with grad mode enabled, or modify it under no_grad.")  # fmt: skip
+    if view.creation == "function":
+        raise RuntimeError(f"{name}: this tensor is a view of an input that a custom Function returned and is being modified inplace; the "
+                           "Function's backward would be ignored. Return a clone() from the Function instead.")  # fmt: skip
     op = view.steps[-1][0].name
     raise RuntimeError(f"{name}: this tensor is one of several views returned by '{op}' and is being modified inplace; such views do "
                        "not allow it. Use indexing or narrow() instead, or clone() the view.")  # fmt: skip

@@ -17,13 +17,15 @@ apply: Any = None
 backward: Any = None
 forward_mode: Any = None
 write_tangents: Any = None
+tangents_of: Any = None
 parallel: Any = None
 CAST: Any = None  # cast to a dtype
+VIEW_PUT: Any = None  # a copy of a base with new content in a view of it
 COPY_SLICES: Any = None  # the history of a base after a write through a view
 
 
 def world(array: Any) -> Any:
     """The module of array functions for an array that is not a NumPy one."""
-    if isinstance(array, ndarray):
+    if isinstance(array, (ndarray, np.generic)):
         return cpu
     raise TypeError(f"no world of arrays serves {type(array).__name__}; ferro computes on numpy.ndarray")

@@ -1,10 +1,279 @@
-"""Reductions of NumPy arrays; `dim` is a tuple of non-negative dimensions."""
+"""Reductions of NumPy arrays; `dim` is a tuple of non-negative dimensions unless said otherwise.
+
+Note [Accurate sums].  NumPy adds pairwise along the dimension that lies closest in memory and one after the other along
+any other, so the sum of the rows of a tall float32 matrix would lose digits in proportion to its height.  Long sums over
+such dimensions are cut into blocks here, whose sums are added in turn: the error grows with the depth of the tree.
+16-bit floats are summed as float32 and rounded once.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
+__all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max_dim", "mean",
+           "min_dim", "nansum", "prod", "prod_others", "std", "std_mean", "sum", "tie_weights", "value_gather",
+           "value_scatter", "var", "var_mean"]  # fmt: skip
+
+FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+FLOAT32 = np.dtype(np.float32)
+RUN = 256  # so many numbers may be added one after the other
+SMALL = 4096  # elements below which an array goes straight to NumPy
+
+
+def wide(x: Any) -> Any:
+    """x, as float32 if it holds 16-bit floats."""
+    d = x.dtype
+    return x.astype(FLOAT32) if d is FLOAT16 or d is BFLOAT16 else x
+
+
+def count(shape: tuple, dim: tuple) -> int:
+    """How many elements of a shape a reduction over `dim` takes together."""
+    n = 1
+    for d in dim:
+        n *= shape[d]
+    return n
+
 
 def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
-    """Sum over the dimensions `dim`."""
-    return x.sum(axis=dim, keepdims=keepdim, dtype=x.dtype)
+    """Sum over the dimensions `dim`, in the dtype of x.  See Note [Accurate sums]."""
+    d = x.dtype
+    if d is FLOAT16 or d is BFLOAT16:
+        return sum(x.astype(FLOAT32), dim, keepdim).astype(d)
+    if x.size <= SMALL or d.kind in "biu":
+        return np.add.reduce(x, dim, d, None, keepdim)
+    return _long_sum(x, dim, keepdim)
+
+
+def _long_sum(x: Any, dim: tuple, keepdim: bool) -> Any:
+    if len(dim) == x.ndim and x.flags.forc:
+        return np.add.reduce(x, dim, x.dtype, None, keepdim)
+    near = min(range(x.ndim), key=lambda d: (abs(x.strides[d]), -d) if x.shape[d] > 1 else (1 << 62, 0))
+    pairwise = x.shape[near] if near in dim else 1
+    if count(x.shape, dim) <= RUN * pairwise:
+        return np.add.reduce(x, dim, x.dtype, None, keepdim)
+    if pairwise > 1:  # first the dimension along which NumPy is accurate
+        x = np.add.reduce(x, near, x.dtype, None, True)
+    for d in sorted(dim, key=lambda d: -abs(x.strides[d])):
+        if d != near or pairwise == 1:
+            x = _blocked_sum(x, d)
+    return x if keepdim else x.reshape([s for d, s in enumerate(x.shape) if d not in dim])
+
+
+def _blocked_sum(x: Any, d: int) -> Any:
+    """The sum over dimension d, kept, of blocks of at most RUN and of their sums in turn."""
+    n = x.shape[d]
+    if n <= RUN:
+        return np.add.reduce(x, d, x.dtype, None, True)
+    columns = x.size // n
+    if columns <= 16:  # short rows: NumPy is fast and accurate along the columns of a copy
+        y = np.ascontiguousarray(np.moveaxis(x, d, -1))
+        return np.moveaxis(np.add.reduce(y, -1, x.dtype, None, True), -1, d)
+    blocks = max(n // RUN, 2)
+    size = n // blocks
+    head = x[(slice(None),) * d + (slice(0, blocks * size),)]
+    cut = head.reshape((*x.shape[:d], blocks, size, *x.shape[d + 1 :]))
+    total = _blocked_sum(np.add.reduce(cut, d + 1, x.dtype), d)
+    if blocks * size < n:
+        tail = x[(slice(None),) * d + (slice(blocks * size, n),)]
+        total = total + np.add.reduce(tail, d, x.dtype, None, True)
+    return total
+
+
+def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """Mean over the dimensions `dim`; nan over none."""
+    d = x.dtype
+    total = sum(wide(x), dim, keepdim)
+    n = count(x.shape, dim)
+    total = total / n if n else np.full_like(total, np.nan)
+    return total if d is total.dtype else total.astype(d)
+
+
+def nansum(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """Sum over the dimensions `dim`, nan counted as zero."""
+    return sum(np.where(np.isnan(x), np.zeros((), x.dtype), x), dim, keepdim)
+
+
+def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
+    """Product of all elements or along the dimension `dim`."""
+    d = x.dtype
+    if x.ndim == 0:
+        return x.copy()
+    return np.multiply.reduce(wide(x), dim, None if d.kind == "V" else _product_dtype(d), None, keepdim).astype(d, copy=False)
+
+
+def _product_dtype(d: Any) -> Any:
+    return FLOAT32 if d is FLOAT16 else d
+
+
+def prod_others(x: Any, dim: int | None) -> Any:
+    """At every place the product of the other elements (along `dim`, or all): exact where x has zeros."""
+    if dim is None:
+        return prod_others(x.reshape(-1), 0).reshape(x.shape)
+    if x.ndim == 0:
+        return np.ones_like(x)
+    d = x.dtype
+    y = np.moveaxis(wide(x), dim, 0)
+    before, behind = np.ones_like(y), np.ones_like(y)
+    np.multiply.accumulate(y[:-1], 0, out=before[1:])
+    np.multiply.accumulate(y[:0:-1], 0, out=behind[-2::-1])
+    return np.moveaxis(before * behind, 0, dim).astype(d, copy=False)
+
+
+# -- spread ------------------------------------------------------------------------------------------------------------
+
+
+def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
+    """Variance over the dimensions `dim`: the sum of |x - mean|^2 over n - correction (at least 0)."""
+    return var_mean(x, dim, correction, keepdim)[0]
+
+
+def std(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
+    """Square root of the variance."""
+    d = x.real.dtype
+    return np.sqrt(wide(var(wide(x), dim, correction, keepdim))).astype(d, copy=False)
+
+
+def var_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
+    """Variance and mean over the dimensions `dim`."""
+    d = x.dtype
+    y = wide(x)
+    n = count(y.shape, dim)
+    m = mean(y, dim, True)
+    diff = y - m
+    squares = sum(diff.real**2 + diff.imag**2 if d.kind == "c" else diff * diff, dim, keepdim)
+    rest = max(n - correction, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        v = squares / rest if rest else np.asarray(squares / np.zeros_like(squares))
+    m = m if keepdim else m.reshape(np.shape(v))
+    if d is FLOAT16 or d is BFLOAT16:
+        return v.astype(d), m.astype(d)
+    return v, m
+
+
+def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
+    """Standard deviation and mean over the dimensions `dim`."""
+    d = x.dtype
+    v, m = var_mean(wide(x), dim, correction, keepdim)
+    s = np.sqrt(v)
+    return (s.astype(d), m.astype(d)) if d is FLOAT16 or d is BFLOAT16 else (s, m)
+
+
+# -- extrema -----------------------------------------------------------------------------------------------------------
+
+
+def amax(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """Largest element over the dimensions `dim`; nan if one is nan."""
+    d = x.dtype
+    return np.maximum.reduce(x.astype(FLOAT32), dim, None, None, keepdim).astype(d) if d is BFLOAT16 else (
+        np.maximum.reduce(x, dim, None, None, keepdim))  # fmt: skip
+
+
+def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """Smallest element over the dimensions `dim`; nan if one is nan."""
+    d = x.dtype
+    return np.minimum.reduce(x.astype(FLOAT32), dim, None, None, keepdim).astype(d) if d is BFLOAT16 else (
+        np.minimum.reduce(x, dim, None, None, keepdim))  # fmt: skip
+
+
+def aminmax(x: Any, dim: tuple, keepdim: bool) -> tuple:
+    """Smallest and largest element over the dimensions `dim`."""
+    return amin(x, dim, keepdim), amax(x, dim, keepdim)
+
+
+def argmax(x: Any, dim: int | None, keepdim: bool) -> Any:
+    """Index of the largest element (the first of several, or of the first nan) along `dim`, or in the flattened array."""
+    return _arg(np.argmax, x, dim, keepdim)
+
+
+def argmin(x: Any, dim: int | None, keepdim: bool) -> Any:
+    """Index of the smallest element (the first of several, or of the first nan) along `dim`, or in the flattened array."""
+    return _arg(np.argmin, x, dim, keepdim)
+
+
+def _arg(find: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    return np.asarray(find(wide(x), axis=dim, keepdims=keepdim), np.int64)
+
+
+def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
+    """Largest element along one dimension, and its index."""
+    return _picked(x, dim, keepdim, argmax)
+
+
+def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
+    """Smallest element along one dimension, and its index."""
+    return _picked(x, dim, keepdim, argmin)
+
+
+def _picked(x: Any, dim: int, keepdim: bool, find: Any) -> tuple:
+    index = find(x, dim, keepdim)
+    return value_gather(x, dim, index, keepdim), index
+
+
+def tie_weights(x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
+    """What share of the cotangent of an extremum `out` of x over `dim` goes to each element: equal parts to equal ones."""
+    if not keepdim:
+        out = np.reshape(out, [1 if d in dim else s for d, s in enumerate(x.shape)])
+    hit = x == out
+    if x.dtype.kind != "c" and np.isnan(out).any():
+        hit |= np.isnan(x) & np.isnan(out)
+    n = np.add.reduce(hit, dim, x.dtype if x.dtype.itemsize > 2 else FLOAT32, None, True)
+    return (hit / n).astype(x.dtype, copy=False)
+
+
+# -- values picked by index --------------------------------------------------------------------------------------------
+
+
+def value_gather(x: Any, dim: int, index: Any, keepdim: bool) -> Any:
+    """The elements of x at `index` along `dim` (which `index`, without keepdim, lacks)."""
+    if x.ndim == 0:
+        return x.copy()
+    found = np.take_along_axis(x, index if keepdim else np.expand_dims(index, dim), dim)
+    return found if keepdim else found.squeeze(dim)
+
+
+def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -> Any:
+    """Zeros of shape x_shape with g at `index` along `dim`, which repeats no index: the transpose of value_gather."""
+    if not x_shape:
+        return g.reshape(())
+    out = np.zeros(x_shape, g.dtype)
+    if not keepdim:
+        g, index = np.expand_dims(g, dim), np.expand_dims(index, dim)
+    np.put_along_axis(out, index, g, dim)
+    return out
+
+
+# -- logarithms, logic -------------------------------------------------------------------------------------------------
+
+
+def logsumexp(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """log of the sum of exp(x) over the dimensions `dim`, without overflow; -inf over nothing."""
+    d = x.dtype
+    y = wide(x)
+    if 0 in [y.shape[k] for k in dim]:
+        return np.full_like(np.add.reduce(x, dim, None, None, keepdim), -np.inf)
+    top = amax(y.real, dim, True)
+    top = np.where(np.isinf(top), np.zeros((), top.dtype), top)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        out = np.log(sum(np.exp(y - top), dim, True)) + top
+    out = out if keepdim else out.reshape([s for k, s in enumerate(out.shape) if k not in dim])
+    return out.astype(d, copy=False)
+
+
+def all(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """Whether all elements over the dimensions `dim` are non-zero."""
+    return np.logical_and.reduce(x, dim, None, None, keepdim)
+
+
+def any(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """Whether any element over the dimensions `dim` is non-zero."""
+    return np.logical_or.reduce(x, dim, None, None, keepdim)
+
+
+def count_nonzero(x: Any, dim: tuple) -> Any:
+    """How many elements over the dimensions `dim` are non-zero."""
+    return np.asarray(np.count_nonzero(x, axis=dim), np.int64)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided as _as_strided
+
+__all__ = ["as_strided", "as_strided_add", "as_strided_read", "bit_view", "contiguous", "diagonal", "expand", "geometry", "narrow",
+           "new_zeros", "ones_like", "permute", "reshape", "select", "split", "squeeze", "storage_bytes", "transpose", "unbind",
+           "unfold", "unfold_backward", "unsqueeze", "zeros_like"]  # fmt: skip
+
+ALL = slice(None)
+
+
+# -- views -------------------------------------------------------------------------------------------------------------
 
 
 def reshape(x: Any, shape: tuple) -> Any:
@@ -13,10 +24,215 @@ def reshape(x: Any, shape: tuple) -> Any:
 
 
 def expand(x: Any, shape: tuple) -> Any:
-    """x broadcast to `shape` without a copy (a read-only view)."""
-    return np.broadcast_to(x, shape)
+    """x broadcast to `shape` without a copy (writing into the result is for the caller to refuse)."""
+    have = x.shape
+    if have == shape:
+        return x.view()
+    lead = len(shape) - len(have)
+    strides = (0,) * lead + tuple([0 if h == 1 and s != 1 else t for h, s, t in zip(have, shape[lead:], x.strides, strict=True)])
+    return strided(x, shape, strides)
+
+
+def strided(x: Any, shape: tuple, strides: tuple, start: int = 0) -> Any:
+    """The memory that begins `start` bytes after the first element of x, under another shape and strides (in bytes)."""
+    if x.flags.forc:
+        return np.ndarray(shape, x.dtype, x, start, strides)  # ten times faster than NumPy's as_strided
+    if start:
+        raise ValueError("as_strided: the storage of the tensor is not one block of memory")
+    return _as_strided(x, shape, strides)
 
 
 def permute(x: Any, dims: tuple) -> Any:
     """x with its dimensions in the order `dims`."""
     return x.transpose(dims)
+
+
+def transpose(x: Any, dim0: int, dim1: int) -> Any:
+    """x with two dimensions exchanged."""
+    return x.swapaxes(dim0, dim1) if x.ndim else x.view()
+
+
+def unsqueeze(x: Any, dim: int) -> Any:
+    """x with a dimension of size 1 inserted before `dim`."""
+    return x[(ALL,) * (dim if dim >= 0 else dim + x.ndim + 1) + (None, ...)]
+
+
+def squeeze(x: Any, dim: Any) -> Any:
+    """x without those of the dimensions `dim` (a number or a tuple) whose size is 1."""
+    dims = (dim,) if isinstance(dim, int) else dim
+    n = x.ndim
+    return x.squeeze(tuple([d for d in dims if -n <= d < n and x.shape[d] == 1]))
+
+
+def select(x: Any, dim: int, index: int) -> Any:
+    """The slice of x at `index` along `dim`, without that dimension."""
+    return x[(ALL,) * (dim if dim >= 0 else dim + x.ndim) + (index, ...)]
+
+
+def narrow(x: Any, dim: int, start: int, length: int) -> Any:
+    """`length` elements of x along `dim` from `start` on."""
+    return x[(ALL,) * (dim if dim >= 0 else dim + x.ndim) + (slice(start, start + length), ...)]
+
+
+def split(x: Any, lengths: tuple, dim: int) -> tuple:
+    """Consecutive parts of x along `dim`, of the given lengths."""
+    before = (ALL,) * dim
+    ends = accumulate(lengths)
+    return tuple([x[(*before, slice(e - n, e))] for e, n in zip(ends, lengths, strict=True)])
+
+
+def unbind(x: Any, dim: int) -> tuple:
+    """All slices of x along `dim`, without that dimension."""
+    before = (ALL,) * dim
+    return tuple([x[(*before, i, ...)] for i in range(x.shape[dim])])
+
+
+def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """The diagonal of the matrices in dim1 and dim2, as the last dimension: a writable view."""
+    rows, columns = x.shape[dim1], x.shape[dim2]
+    n = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    corner = [ALL] * x.ndim
+    corner[dim1] = slice(max(-offset, 0), None)
+    corner[dim2] = slice(max(offset, 0), None)
+    y = x[tuple(corner)]
+    rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
+    if not n:
+        return y.transpose(*rest, dim1, dim2).reshape(*[x.shape[d] for d in rest], -1)[..., :0]
+    return _as_strided(y, (*[y.shape[d] for d in rest], n), (*[y.strides[d] for d in rest], y.strides[dim1] + y.strides[dim2]))
+
+
+def unfold(x: Any, dim: int, size: int, step: int) -> Any:
+    """Windows of `size` elements along `dim`, `step` apart; the window is the last dimension."""
+    if x.ndim == 0:
+        return _as_strided(x, (size,), (0,))
+    count = (x.shape[dim] - size) // step + 1
+    shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
+    strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
+    return _as_strided(x, shape, strides)
+
+
+def unfold_backward(g: Any, shape: tuple, dim: int, size: int, step: int) -> Any:
+    """The transpose of `unfold`: what overlaps in windows is added, in the order of the positions in the window."""
+    out = np.zeros(shape, g.dtype)
+    if not shape:
+        out[...] = g.reshape(-1)[:1].sum() if size else 0
+        return out
+    count = g.shape[dim]
+    before = (ALL,) * dim
+    for k in range(size if count else 0):
+        out[(*before, slice(k, k + (count - 1) * step + 1, step))] += g[..., k]
+    return out
+
+
+def bit_view(x: Any, dtype: Any) -> Any:
+    """The bits of x read as another dtype; the last dimension grows or shrinks with the size of an element."""
+    return x.view(dtype)
+
+
+def contiguous(x: Any) -> Any:
+    """A copy of x in C order."""
+    return np.array(x, order="C", copy=True)
+
+
+# -- strides over the storage ------------------------------------------------------------------------------------------
+
+
+def _root(x: Any) -> Any:
+    """The array that owns the memory x lies in, or the outermost that is known."""
+    while True:
+        base = x.base
+        if not isinstance(base, np.ndarray):  # NumPy's as_strided hides the array in an object of its own
+            base = getattr(base, "base", None)
+        if not isinstance(base, np.ndarray):
+            return x
+        x = base
+
+
+def _address(x: Any) -> int:
+    return x.__array_interface__["data"][0]
+
+
+def geometry(x: Any) -> tuple[tuple, tuple, int]:
+    """Shape, strides and offset in the storage of x, counted in elements."""
+    size = x.dtype.itemsize
+    if x.size:
+        strides = tuple([s // size for s in x.strides])
+    else:  # NumPy gives an empty array no strides; PyTorch those it would have if no size were 0
+        strides, n = [], 1
+        for s in reversed(x.shape):
+            strides.insert(0, n)
+            n *= max(s, 1)
+        strides = tuple(strides)
+    return x.shape, strides, (_address(x) - _address(_root(x))) // size
+
+
+def storage_bytes(x: Any) -> int:
+    """The number of bytes of the storage of x."""
+    root = _root(x)
+    return np.lib.array_utils.byte_bounds(root)[1] - _address(root) if root.size else 0
+
+
+def reach(size: tuple, stride: tuple, offset: int) -> int:
+    """The number of elements that a storage must have for this view of it."""
+    if 0 in size:
+        return 0
+    return offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
+
+
+def as_strided(x: Any, size: tuple, stride: tuple, offset: int, source: tuple) -> Any:
+    """The view (size, stride, offset) of the storage of x, whose own geometry was `source` when the view was made.
+
+    An array with another geometry (a gradient, for example) is read as if it were laid out like `source`.
+    """
+    if geometry(x) != source:
+        return as_strided_read(x, size, stride, offset, source)
+    if 0 in size:
+        return x.reshape(-1)[:0].reshape(size)
+    item = x.dtype.itemsize
+    return strided(_root(x).view(x.dtype), size, tuple([s * item for s in stride]), offset * item)
+
+
+def _places(size: tuple, stride: tuple, offset: int) -> Any:
+    """The number in the storage of every element of the view."""
+    places = np.full(size, offset, np.int64)
+    for d, (n, s) in enumerate(zip(size, stride, strict=True)):
+        places += (np.arange(n) * s).reshape((n,) + (1,) * (len(size) - d - 1))
+    return places
+
+
+def as_strided_read(x: Any, size: tuple, stride: tuple, offset: int, source: tuple) -> Any:
+    """`as_strided` of an array laid out like `source`, by copying; places outside of x hold 0."""
+    places = _places(*source)
+    held = np.zeros(max(reach(size, stride, offset), reach(*source)), x.dtype)
+    np.add.at(held, places.reshape(-1), np.ascontiguousarray(x).reshape(-1))
+    if x.size > 1 and 0 in source[1]:  # several elements of x lie at one place: their mean
+        held = held / np.maximum(np.bincount(places.reshape(-1), minlength=len(held)), 1).astype(x.real.dtype)
+    return held[_places(size, stride, offset)]
+
+
+def as_strided_add(g: Any, size: tuple, stride: tuple, offset: int, source: tuple) -> Any:
+    """The transpose of `as_strided`: adds what g holds at a place of the storage, in the order of g."""
+    places = _places(*source)
+    held = np.zeros(max(reach(size, stride, offset), reach(*source)), g.dtype)
+    np.add.at(held, _places(size, stride, offset).reshape(-1), np.ascontiguousarray(g).reshape(-1))
+    if 0 in source[1]:
+        held = held / np.maximum(np.bincount(places.reshape(-1), minlength=len(held)), 1).astype(g.real.dtype)
+    return held[places]
+
+
+# -- constants like an array -------------------------------------------------------------------------------------------
+
+
+def new_zeros(x: Any, shape: tuple) -> Any:
+    """Zeros of the dtype of x."""
+    return np.zeros(shape, x.dtype)
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros of the shape and dtype of x."""
+    return np.zeros(x.shape, x.dtype)
+
+
+def ones_like(x: Any) -> Any:
+    """Ones of the shape and dtype of x."""
+    return np.ones(x.shape, x.dtype)

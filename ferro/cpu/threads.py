@@ -5,8 +5,9 @@ Note [Same numbers for any number of threads]
     runs with single-threaded BLAS (`blas_single`), because a threaded product rounds differently from a serial one.
 
 Note [Interrupts]
-    A KeyboardInterrupt can strike between any two bytecodes of the main thread. Starting the workers and counting those
-    that have finished are single C calls (`list.extend` over a `map`): each has happened entirely or not at all.
+    A KeyboardInterrupt can strike between any two calls of the main thread. So starting the workers and counting those
+    that have finished are single C calls (`list.extend` over a `map`), each of which has happened or has not, and the
+    clean-up of a run stands in two nested `finally` and goes on where it was cut off.
 """
 
 from __future__ import annotations
@@ -85,26 +86,6 @@ def _core_finder() -> Callable[[], int] | None:
 _current_core = _core_finder()
 
 
-class _Run:
-    """One call of `run_workers`: what its threads share."""
-
-    __slots__ = ("errors", "fn", "stop")
-
-    def __init__(self, fn: Callable[[int], Any], stop: Callable[[], Any] | None):
-        self.fn = fn
-        self.stop = stop
-        self.errors: list[BaseException] = []
-
-    def fail(self, error: BaseException) -> None:
-        self.errors.append(error)
-        if self.stop is not None:
-            self.stop()
-
-    def first_error(self) -> BaseException:
-        """What to raise: an interrupt if there was one, else whatever failed first."""
-        return next((e for e in self.errors if not isinstance(e, Exception)), self.errors[0])
-
-
 class _Worker:
     """A daemon thread that sleeps on `gate` and releases `finished` after each task. Both locks are held at rest."""
 
@@ -129,7 +110,7 @@ class _Worker:
                 os.sched_setaffinity(self.thread.native_id or 0, others)
 
     def _serve(self) -> None:
-        _local.depth = 1
+        _local.is_worker = True
         while True:
             self.gate.acquire()
             self._work()
@@ -147,13 +128,13 @@ class _Worker:
 
 
 class _Local(threading.local):
-    depth = 0  # nested runs this thread is part of
+    is_worker = False  # whether this thread belongs to the pool
 
 
 class _Pool:
-    """The budget, the workers at rest, how many exist, and how many runs are going on."""
+    """The budget, the workers at rest, how many were made, and the runs that are going on."""
 
-    __slots__ = ("budget", "created", "idle", "lock", "running")
+    __slots__ = ("budget", "created", "idle", "lock", "runs")
 
     def __init__(self) -> None:
         self.budget = _usable_cores()
@@ -164,36 +145,90 @@ class _Pool:
         self.lock = allocate_lock()
         self.idle: list[_Worker] = []
         self.created = 0
-        self.running = 0
+        self.runs: set[_Run] = set()
 
-    def borrow(self, n: int) -> list[_Worker]:
-        """`n` workers, made if they do not exist; fewer where the system refuses another thread."""
+    def borrow(self, n: int, workers: list[_Worker]) -> None:
+        """Fill `workers` up to n, making those that do not exist; to fewer if the system refuses another thread."""
         with self.lock:
-            self.running += 1
-            kept = max(0, len(self.idle) - n)
-            workers = self.idle[kept:]
-            del self.idle[kept:]
             while len(workers) < n:
+                if self.idle:
+                    workers.append(self.idle.pop())
+                    continue
                 try:
                     workers.append(_Worker(self.created + 1))
                 except RuntimeError:
                     break
                 self.created += 1
-        return workers
 
     def give_back(self, workers: list[_Worker]) -> None:
+        """Empty `workers`. An interrupt in the middle may cost a sleeping thread, but no worker serves two callers."""
         with self.lock:
-            self.idle.extend(workers)
-            self.running -= 1
+            while workers:
+                self.idle.append(workers.pop())
 
 
 _local = _Local()
 _pool = _Pool()
 
 
+class _Run:
+    """One call of `run_workers`."""
+
+    __slots__ = ("caller", "done", "errors", "fn", "started", "stop", "workers")
+
+    def __init__(self, fn: Callable[[int], Any], stop: Callable[[], Any] | None):
+        self.fn = fn
+        self.stop = stop
+        self.caller = threading.get_ident()
+        self.errors: list[BaseException] = []
+        self.workers: list[_Worker] = []
+        self.started: list[None] = []  # as long as `workers` once they have been started
+        self.done: list[bool] = []  # one entry for each that has finished
+
+    def fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+        if self.stop is not None:
+            self.stop()
+
+    def work(self, n: int) -> None:
+        """Start n - 1 workers and do the caller's part."""
+        try:
+            _pool.runs.add(self)
+            _pool.borrow(n - 1, self.workers)
+            core = _current_core() if _current_core is not None else -1
+            for index, worker in enumerate(self.workers, 1):
+                if worker.avoided != core:
+                    worker.avoid(core)
+                worker.task = (self, index, contextvars.copy_context())
+            self.started.extend(map(_release, [worker.gate for worker in self.workers]))
+            self.fn(0)
+            for index in range(len(self.workers) + 1, n):
+                self.fn(index)
+        except BaseException as error:  # noqa: BLE001 (raised once nobody works on the caller's arrays any more)
+            self.fail(error)
+
+    def finish(self) -> None:
+        """Wait for the workers and return them. Does the rest of it when called again after an interrupt."""
+        locks = [worker.finished for worker in self.workers[: len(self.started)]]
+        while len(self.done) < len(locks):
+            try:
+                self.done.extend(map(_acquire, locks[len(self.done) :]))
+            except BaseException as error:  # noqa: BLE001 (likewise)
+                self.fail(error)
+        _pool.runs.discard(self)
+        _pool.give_back(self.workers)
+
+    def first_error(self) -> BaseException | None:
+        """What to raise: an interrupt if there was one, else whatever failed first."""
+        return next((e for e in self.errors if not isinstance(e, Exception)), self.errors[0] if self.errors else None)
+
+
 def in_worker() -> bool:
     """Whether the current thread is one of the threads of a `run_workers` call."""
-    return _local.depth > 0
+    if _local.is_worker:
+        return True
+    thread = threading.get_ident()
+    return any(run.caller == thread for run in tuple(_pool.runs))
 
 
 def run_workers(fn: Callable[[int], Any], n: int, stop: Callable[[], Any] | None = None) -> None:
@@ -208,35 +243,19 @@ def run_workers(fn: Callable[[int], Any], n: int, stop: Callable[[], Any] | None
         fn(0)
         return
     run = _Run(fn, stop)
-    workers = _pool.borrow(n - 1)
-    started: list[None] = []
-    _local.depth += 1
     try:
-        core = _current_core() if _current_core is not None else -1
-        for index, worker in enumerate(workers, 1):
-            if worker.avoided != core:
-                worker.avoid(core)
-            worker.task = (run, index, contextvars.copy_context())
-        started.extend(map(_release, [worker.gate for worker in workers]))
-        fn(0)
-        for index in range(len(workers) + 1, n):
-            fn(index)
-    except BaseException as error:  # noqa: BLE001 (raised below, once nobody works on the caller's arrays any more)
-        run.fail(error)
-    locks = [worker.finished for worker in workers[: len(started)]]
-    done: list[bool] = []
-    while len(done) < len(locks):
         try:
-            done.extend(map(_acquire, locks[len(done) :]))
-        except BaseException as error:  # noqa: BLE001 (likewise)
-            run.fail(error)
-    _local.depth -= 1
-    _pool.give_back(workers)
-    if run.errors:
-        try:
-            raise run.first_error()
+            run.work(n)
         finally:
-            del run  # the traceback holds this frame, which must not hold the error
+            run.finish()
+    finally:
+        run.finish()
+    error = run.first_error()
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del run, error  # the traceback holds this frame, which must not hold the error
 
 
 def parallel_for(fn: Callable[[int], Any], n_chunks: int) -> None:
@@ -246,7 +265,7 @@ def parallel_for(fn: Callable[[int], Any], n_chunks: int) -> None:
     worker, or while the pool serves another caller. After an exception no further chunk is begun.
     """
     n = min(_pool.budget, n_chunks)
-    if n < 2 or _pool.running:
+    if n < 2 or _pool.runs:
         for chunk in range(n_chunks):
             fn(chunk)
         return

@@ -1,4 +1,4 @@
-"""Train a small causal transformer on text that ships with Python, letter by letter: `python -m ferro.examples.chargpt`."""
+"""Train a small causal transformer on text that ships with Python: `python -m ferro.examples.chargpt`."""
 
 import argparse
 import math
@@ -150,10 +150,13 @@ def evaluate(model: CharGPT, codes: np.ndarray, how_many: int = 20) -> float:
     rng = np.random.default_rng(0)
     model.eval()
     with ferro.no_grad():
-        return float(np.mean([cross_entropy(model, *batches(codes, model.context, rng)).item() for _ in range(how_many)]))
+        losses = [cross_entropy(model, *batches(codes, model.context, rng)).item() for _ in range(how_many)]
+    return float(np.mean(losses))
 
 
-def sample(model: CharGPT, start: list[int], length: int, rng: np.random.Generator, temperature: float = 0.8) -> list[int]:
+def sample(
+    model: CharGPT, start: list[int], length: int, rng: np.random.Generator, temperature: float = 0.8
+) -> list[int]:
     """Continue a text, drawing one character after the other from the network's probabilities."""
     codes = list(start)
     model.eval()
@@ -203,7 +206,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     held_out = evaluate(model, test_codes)
     fell = first_below(losses, 2.0)
     print(f"nats per character: {losses[0]:.3f} at first, {np.mean(losses[-10:]):.3f} in the last ten steps")
-    print(f"{held_out:.3f} on held-out text;", f"below 2.0 after {fell} steps" if fell else "never below 2.0 in training")
+    below = f"below 2.0 after {fell} steps" if fell else "never below 2.0"
+    print(f"{held_out:.3f} on held-out text; in training {below}")
     written = "".join(letters[i] for i in sample(model, [code["\n"]], args.sample, rng))
     print(f"{time.perf_counter() - start:.1f} s in all. A sample:\n{written}")
     return {"losses": losses, "held_out": held_out, "sample": written}

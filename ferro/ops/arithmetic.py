@@ -1,21 +1,69 @@
-"""Arithmetic: sums, differences, products, quotients, powers, and their scaled forms."""
+"""Arithmetic: sums, differences, products, quotients and their fused forms; powers are in exponential.py."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.apply import binary, unary
-from ferro.core.arguments import into
+from ferro.core import dtypes, worlds
+from ferro.core.apply import NUMBERS, apply, binary, operands, promote, unary
+from ferro.core.arguments import into, need_tensor
+from ferro.core.base import TensorBase
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
-from ferro.core.samples import Arg, Sample
+from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["add", "mul", "neg"]
+__all__ = ["add", "addcdiv", "addcmul", "div", "divide", "lerp", "mul", "multiply", "neg", "negative", "positive", "reciprocal", "rsub",
+           "square", "sub", "subtract", "true_divide"]  # fmt: skip
+
+
+def operator(op: Op, swapped: bool = False) -> Callable:
+    """The special method (``__add__``, or swapped ``__radd__``) of an operation of two tensors.
+
+    What is neither tensor, number nor array gets NotImplemented, so that the other operand may know better.
+    """
+
+    def forward(self: Any, other: Any) -> Any:
+        try:
+            return binary(op, self, other)
+        except TypeError:
+            if isinstance(other, (TensorBase, *NUMBERS)):
+                raise
+            return NotImplemented
+
+    def reverse(self: Any, other: Any) -> Any:
+        try:
+            return binary(op, other, self)
+        except TypeError:
+            if isinstance(other, (TensorBase, *NUMBERS)):
+                raise
+            return NotImplemented
+
+    method = reverse if swapped else forward
+    method.__name__ = method.__qualname__ = f"__{'r' * swapped}{op.name}__"
+    method.__doc__ = f"The operator form of :func:`{op.name}`{', operands exchanged' * swapped}."
+    return method
+
+
+def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
+    """alpha times the second operand, in the dtype that it has together with the first."""
+    dtype = dtypes.FROM_NUMPY[dtypes.result_np([getattr(v, "_data", v) for v in (input, other)])]
+    if isinstance(alpha, bool) and dtype is not dtypes.bool_:
+        raise RuntimeError(f"{name}: a boolean alpha is only supported for boolean results; the result here is {dtype}")
+    if isinstance(alpha, float) and dtype.category < 2:
+        raise RuntimeError(f"{name}: for integral input tensors ({dtype}), argument alpha must not be a floating point number, got {alpha}")
+    if isinstance(alpha, complex) and dtype.category < 3:
+        raise RuntimeError(f"{name}: for non-complex input tensors ({dtype}), argument alpha must not be a complex number, got {alpha}")
+    if isinstance(other, NUMBERS):
+        return other * alpha
+    if dtype is dtypes.bool_:
+        alpha = bool(alpha)
+    return mul(other if other._data.dtype is dtype.np else apply(worlds.CAST, (other,), (dtype.np,)), alpha)
 
 
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -27,8 +75,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         >>> ferro.add(ferro.tensor([1.0, 2.0]), 10, alpha=2)
         tensor([21., 22.])
     """
-    if alpha != 1:
-        other = mul(other, alpha)
+    if alpha != 1 or type(alpha) is not int:
+        other = scaled("add", input, other, alpha)
     result = binary(ADD, input, other)
     return result if out is None else into("add", out, result)
 
@@ -36,7 +84,63 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 ADD = Op("add", lambda xp, x, y: x + y, kind=LINEAR,
          x=lambda xp, g: g,
          y=lambda xp, g: g,
+         samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2), Sample(Arg(2, 3), 3, alpha=0.5)], complex=True)  # fmt: skip
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """x - alpha y, with broadcasting and type promotion; not defined for bool tensors.  d(x - a y) = dx - a dy."""
+    no_bools("sub", input, other)
+    if alpha != 1 or type(alpha) is not int:
+        other = scaled("sub", input, other, alpha)
+    result = binary(SUB, input, other)
+    return result if out is None else into("sub", out, result)
+
+
+SUB = Op("sub", lambda xp, x, y: x - y, kind=LINEAR,
+         x=lambda xp, g: g,
+         y=lambda xp, g: -g,
          samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2)], complex=True)  # fmt: skip
+
+
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """y - alpha x: `sub` with the operands exchanged."""
+    no_bools("rsub", input, other)
+    return binary(SUB, other, input if alpha == 1 and type(alpha) is int else scaled("rsub", other, input, alpha))
+
+
+declare("rsub", [*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2)], complex=True)
+
+
+def no_bools(name: str, x: Any, y: Any) -> None:
+    """Refuses a difference of truth values, which has no meaning that everybody would guess."""
+    bools = [isinstance(v, bool) if isinstance(v, NUMBERS) else getattr(v, "dtype", None) is dtypes.bool_ for v in (x, y)]
+    both = all(bools)
+    if both or any(b and isinstance(v, TensorBase) and isinstance(w, NUMBERS) for b, v, w in ((bools[0], x, y), (bools[1], y, x))):
+        which = "two bool tensors" if both else "a bool tensor"
+        raise RuntimeError(f"{name}: Subtraction, the `-` operator, with {which} is not supported. "
+                           "Use the `^` operator or logical_xor() for bools, `~` or logical_not() to invert a mask.")  # fmt: skip
+
+
+def difference(self: Any, other: Any) -> Any:
+    """self - other."""
+    if self._data.dtype.kind == "b":
+        no_bools("sub", self, other)
+    try:
+        return binary(SUB, self, other)
+    except TypeError:
+        if isinstance(other, (TensorBase, *NUMBERS)):
+            raise
+        return NotImplemented
+
+
+def swapped_difference(self: Any, other: Any) -> Any:
+    """other - self."""
+    if self._data.dtype.kind == "b":
+        no_bools("rsub", self, other)
+    try:
+        return binary(SUB, other, self)
+    except TypeError:
+        return NotImplemented
 
 
 def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -51,10 +155,70 @@ MUL = Op("mul", lambda xp, x, y: x * y, kind=MULTILINEAR,
          samples=pairs(), complex=True)  # fmt: skip
 
 
+def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """x / y; integers are divided as floating numbers of the default dtype.  d(x / y) = (dx - (x / y) dy) / y.
+
+    rounding_mode "trunc" rounds the quotient towards zero and "floor" down; integers then stay integers, and the
+    derivative is zero.
+    """
+    if rounding_mode is not None:
+        result = rounded_quotient(input, other, rounding_mode)
+    else:
+        result = binary(DIV, input, other)
+    return result if out is None else into("div", out, result)
+
+
+DIV = Op("div", lambda xp, x, y: x / y, floats=True, kind=ELEMENTWISE,
+         x=lambda xp, g, y: g / y.conj(),
+         y=lambda xp, g, y, out: -(g * (out / y).conj()),
+         samples=[*pairs(low2=0.5, high2=2.0), *[Sample(Arg(2, 3, low=-6, high=6), y, rounding_mode=mode, complex=False)
+                  for mode in ("trunc", "floor") for y in (Arg(3, low=0.7, high=2.0), -1.7)],
+                  Sample(Arg(values=[1.0, 0.0, -1.0]), Arg(values=[0.0, 0.0, 0.0]), smooth=False, complex=False)],
+         complex=True)  # fmt: skip
+
+
+def rounded_quotient(input: Any, other: Any, mode: str) -> Any:
+    """The quotient rounded towards zero or down; RuntimeError for an integer division by zero."""
+    if mode not in ("trunc", "floor"):
+        raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {mode!r}")
+    x, y = promote(*operands("div", input, other))
+    no_zero_division("div", x, y)
+    return apply(DIV_TRUNC if mode == "trunc" else DIV_FLOOR, (x, y))
+
+
+def no_zero_division(name: str, x: Any, y: Any) -> None:
+    """Refuses dtypes without an order, and integer division by zero."""
+    kind = y._data.dtype.kind
+    if kind == "c":
+        raise NotImplementedError(f"{name}: not defined for complex numbers; the operands are {x.dtype} and {y.dtype}")
+    if kind in "iu" and not y._data.all():
+        raise RuntimeError(f"ZeroDivisionError: {name}: integer division by zero")
+
+
+DIV_TRUNC = Op("div_trunc", lambda xp, x, y: xp.div_trunc(x, y), kind=ELEMENTWISE,
+               x=lambda xp, g: xp.zeros_like(g),
+               y=lambda xp, g: xp.zeros_like(g))  # fmt: skip
+DIV_FLOOR = Op("div_floor", lambda xp, x, y: xp.div_floor(x, y), kind=ELEMENTWISE,
+               x=lambda xp, g: xp.zeros_like(g),
+               y=lambda xp, g: xp.zeros_like(g))  # fmt: skip
+
+
+def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """1 / x.  d(1 / x) = -dx / x²."""
+    result = unary(RECIPROCAL, input)
+    return result if out is None else into("reciprocal", out, result)
+
+
+RECIPROCAL = Op("reciprocal", lambda xp, x: xp.reciprocal(x), floats=True, kind=ELEMENTWISE,
+                x=lambda xp, g, out: -(g * (out * out).conj()),
+                samples=points(0.3, 2.0), complex=True)  # fmt: skip
+
+
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-x."""
+    """-x; not defined for bool tensors."""
+    need_tensor("neg", "input", input)
     if input._data.dtype.kind == "b":
-        raise RuntimeError("neg: Negation, the `-` operator, on a bool tensor is not supported. Use ~ (logical_not) instead.")
+        raise RuntimeError("neg: Negation, the `-` operator, on a bool tensor is not supported. Use the `~` operator or logical_not() instead.")
     result = unary(NEG, input)
     return result if out is None else into("neg", out, result)
 
@@ -62,13 +226,121 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 NEG = Op("neg", lambda xp, x: -x, kind=ELEMENTWISE, x=lambda xp, g: -g, samples=points(), complex=True)
 
 
+def positive(input: Tensor) -> Tensor:
+    """x itself; not defined for bool tensors."""
+    need_tensor("positive", "input", input)
+    if input._data.dtype.kind == "b":
+        raise RuntimeError("positive: the `+` operator on a bool tensor is not supported; cast it to a number type first")
+    return input
+
+
+declare("positive", points(), complex=True)
+
+
+def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """x².  d x² = 2 x dx."""
+    need_tensor("square", "input", input)
+    if input._data.dtype.kind == "b":
+        input = apply(worlds.CAST, (input,), (dtypes.int64.np,))
+    result = unary(SQUARE, input)
+    return result if out is None else into("square", out, result)
+
+
+SQUARE = Op("square", lambda xp, x: x * x, kind=ELEMENTWISE, x=lambda xp, g, x: g * (x + x).conj(), samples=points(), complex=True)
+
+
+def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1, out: Tensor | None = None) -> Tensor:
+    """x + value y z."""
+    xs = promote(*operands("addcmul", input, tensor1, tensor2))
+    result = apply(ADDCMUL, tuple(xs), (value,))
+    return result if out is None else into("addcmul", out, result)
+
+
+FUSED = [((3, 4), (3, 4), (3, 4)), ((3, 4), (4,), (3, 1)), ((), (2,), ()), ((0,), (1,), (1,))]
+
+ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: x + y * z * xp.typed(value, x), kind=ELEMENTWISE,
+             x=lambda xp, g: g,
+             y=lambda xp, g, z, value: g * (z * value).conj(),
+             z=lambda xp, g, y, value: g * (y * value).conj(),
+             samples=[Sample(*[Arg(*s) for s in shapes], value=v) for shapes in FUSED for v in (1, 0.5)], complex=True)  # fmt: skip
+
+
+def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1, out: Tensor | None = None) -> Tensor:
+    """x + value y / z; y and z may not both be integers."""
+    x, y, z = operands("addcdiv", input, tensor1, tensor2)
+    if y._data.dtype.kind in "biu" and z._data.dtype.kind in "biu":
+        raise RuntimeError("addcdiv: integer division is not supported, tensor1 and tensor2 are both integer tensors; "
+                           "write input + value * torch.true_divide(tensor1, tensor2)")  # fmt: skip
+    result = apply(ADDCDIV, tuple(promote(x, y, z)), (value,))
+    return result if out is None else into("addcdiv", out, result)
+
+
+ADDCDIV = Op("addcdiv", lambda xp, x, y, z, /, value: x + y / z * xp.typed(value, x), kind=ELEMENTWISE,
+             x=lambda xp, g: g,
+             y=lambda xp, g, z, value: g * (value / z).conj(),
+             z=lambda xp, g, y, z, value: -(g * (y / z / z * value).conj()),
+             samples=[Sample(Arg(*a), Arg(*b), Arg(*c, low=0.5), value=v) for a, b, c in FUSED for v in (1, 0.5)],
+             complex=True)  # fmt: skip
+
+
+def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
+    """x + w (y - x), the point at w on the way from x to y; exact at both ends.  All tensors have one dtype."""
+    for argument, t in (("input", input), ("end", end)):
+        need_tensor("lerp", argument, t)
+    for argument, t in (("end", end), ("weight", weight)):
+        if isinstance(t, TensorBase) and t._data.dtype is not input._data.dtype:
+            raise RuntimeError(f"lerp: expected dtype {input.dtype} for `{argument}`, the dtype of input, but got dtype {t.dtype}")
+    if input._data.dtype not in dtypes.INEXACT:
+        raise NotImplementedError(f"lerp: defined for floating-point and complex tensors, not for {input.dtype}; cast the operands first")
+    if isinstance(weight, TensorBase):
+        result = apply(LERP, (input, end, weight))
+    else:
+        result = apply(LERP_SCALAR, (input, end), (weight,))
+    return result if out is None else into("lerp", out, result)
+
+
+LERP = Op("lerp", lambda xp, x, y, w: xp.lerp(x, y, w), kind=ELEMENTWISE,
+          x=lambda xp, g, w: g * (1 - w).conj(),
+          y=lambda xp, g, w: g * w.conj(),
+          w=lambda xp, g, x, y: g * (y - x).conj(),
+          samples=[*[Sample(Arg(*a), Arg(*b), Arg(*c, low=0, high=1)) for a, b, c in FUSED],
+                   *[Sample(Arg(3, 4), Arg(4), w) for w in (0.25, 0.75, 0, 1)]], complex=True)  # fmt: skip
+LERP_SCALAR = Op("lerp_scalar", lambda xp, x, y, /, w: xp.lerp(x, y, xp.typed(w, x)), kind=LINEAR,
+                 x=lambda xp, g, w: g * (1 - w).conjugate(),
+                 y=lambda xp, g, w: g * w.conjugate())  # fmt: skip
+
+subtract, multiply, divide, true_divide, negative = sub, mul, div, div, neg
+
+
 class ArithmeticMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    add = __add__ = __radd__ = add
-    mul = multiply = __mul__ = __rmul__ = mul
-    neg = negative = __neg__ = neg
+    add = add
+    __add__ = operator(ADD)
+    __radd__ = operator(ADD, swapped=True)
     add_ = __iadd__ = in_place(add)
+    sub = subtract = sub
+    __sub__, __rsub__ = difference, swapped_difference
+    sub_ = subtract_ = __isub__ = in_place(sub)
+    mul = multiply = mul
+    __mul__ = operator(MUL)
+    __rmul__ = operator(MUL, swapped=True)
     mul_ = multiply_ = __imul__ = in_place(mul)
+    div = divide = true_divide = div
+    __truediv__ = operator(DIV)
+    __rtruediv__ = __rdiv__ = operator(DIV, swapped=True)
+    div_ = divide_ = true_divide_ = __itruediv__ = in_place(div)
+    reciprocal = reciprocal
+    reciprocal_ = in_place(reciprocal)
+    neg = negative = __neg__ = neg
     neg_ = negative_ = in_place(neg)
+    positive = __pos__ = positive
+    square = square
+    square_ = in_place(square)
+    addcmul = addcmul
+    addcmul_ = in_place(addcmul)
+    addcdiv = addcdiv
+    addcdiv_ = in_place(addcdiv)
+    lerp = lerp
+    lerp_ = in_place(lerp)

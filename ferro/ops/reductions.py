@@ -1,38 +1,101 @@
-"""Reductions: sums, means, extrema, variances, and whether all or any hold."""
+"""Reductions: sums, means, products, variances, log of a sum of exponentials, and whether all or any elements hold."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from ferro.core import dtypes
-from ferro.core.apply import unary
-from ferro.core.arguments import into, many_dims
+from ferro.core import dtypes, worlds
+from ferro.core.apply import apply, unary
+from ferro.core.arguments import into, many_dims, need_tensor, one_dim
+from ferro.core.base import wrap
 from ferro.core.op import LINEAR, Op
-from ferro.core.samples import Arg, Sample
+from ferro.core.samples import Arg, Sample, declare
+from ferro.core.worlds import world
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["sum"]
+__all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "std", "std_mean", "sum", "var",
+           "var_mean"]  # fmt: skip
 
 REDUCED = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True), Sample(Arg(2, 3, 2), (0, 2)),
-           Sample(Arg(2, 3, 2), (-1, 0), keepdim=True), Sample(Arg(0, 3), 0), Sample(Arg(1, 3), 0)]  # fmt: skip
+           Sample(Arg(2, 3, 2), (-1, 0), keepdim=True), Sample(Arg(0, 3), 0), Sample(Arg(1, 3), 0), Sample(Arg(3, 4), axis=1)]  # fmt: skip
+NAN, INF = math.nan, math.inf
+
+
+# -- what reductions share ---------------------------------------------------------------------------------------------
 
 
 def spread(xp: Any, g: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:
     """The cotangent of a reduction over `dim`, expanded to the `shape` of its input."""
     if not keepdim:
-        g = xp.reshape(g, tuple([1 if d in dim else s for d, s in enumerate(shape)]))
+        g = xp.reshape(g, kept(shape, dim))
     return xp.expand(g, shape)
 
 
-def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None) -> Tensor:
-    """The sum of the elements over the dimensions `dim` (all by default); integers are summed as int64."""
-    dim = many_dims("sum", input._data.ndim, dim)
+def kept(shape: tuple, dim: tuple) -> tuple:
+    """`shape` with the dimensions `dim` reduced to one element each."""
+    return tuple([1 if d in dim else s for d, s in enumerate(shape)])
+
+
+def count(shape: tuple, dim: tuple) -> int:
+    """How many elements a reduction over `dim` takes together."""
+    n = 1
+    for d in dim:
+        n *= shape[d]
+    return n
+
+
+def renamed(name: str, given: dict, dim: Any, keepdim: Any) -> tuple:
+    """`dim` and `keepdim`, for which NumPy's names `axis` and `keepdims` are taken too."""
+    for key, value in given.items():
+        if key == "axis":
+            dim = value
+        elif key == "keepdims":
+            keepdim = value
+        else:
+            raise TypeError(f"{name}() got an unexpected keyword argument '{key}'")
+    return dim, keepdim
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """The tensor as a NumPy dtype, recorded."""
+    return x if x._data.dtype is dtype else apply(worlds.CAST, (x,), (dtype,))
+
+
+def summable(x: Any, dtype: Any) -> Any:
+    """The tensor as it is added up: in the wanted dtype, integers and bools as int64."""
     if dtype is not None:
-        input = input.to(dtype)
-    elif input._data.dtype.kind in "biu":
-        input = input.to(dtypes.int64)
+        return cast(x, dtypes.to_numpy(dtype))
+    return cast(x, dtypes.int64.np) if x._data.dtype.kind in "biu" else x
+
+
+def need_inexact(name: str, x: Any, what: str = "input") -> None:
+    """RuntimeError unless the tensor is floating-point or complex."""
+    if x._data.dtype not in dtypes.INEXACT:
+        raise RuntimeError(f"{name}: expected a floating point or complex tensor as {what}, got {dtypes.FROM_NUMPY[x._data.dtype]}; "
+                           "convert it, e.g. with .float()")  # fmt: skip
+
+
+def need_real(name: str, x: Any) -> None:
+    """RuntimeError if the tensor is complex."""
+    if x._data.dtype.kind == "c":
+        raise RuntimeError(f"{name}: complex tensors are not supported (they have no order); got {dtypes.FROM_NUMPY[x._data.dtype]}")
+
+
+# -- sums and products -------------------------------------------------------------------------------------------------
+
+
+def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
+        **names: Any) -> Tensor:  # fmt: skip
+    """The sum of the elements over the dimensions `dim` (all by default); integers are summed as int64."""
+    if names:
+        dim, keepdim = renamed("sum", names, dim, keepdim)
+    a = need_tensor("sum", "input", input)._data
+    dim = many_dims("sum", a.ndim, dim)
+    if dtype is not None or a.dtype.kind in "biu":
+        input = summable(input, dtype)
     result = unary(SUM, input, (dim, keepdim))
     return result if out is None else into("sum", out, result)
 
@@ -42,8 +105,265 @@ SUM = Op("sum", lambda xp, x, /, dim, keepdim: xp.sum(x, dim, keepdim), kind=LIN
          samples=REDUCED, complex=True)  # fmt: skip
 
 
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
+           **names: Any) -> Tensor:  # fmt: skip
+    """The sum over the dimensions `dim` with nan counted as zero; the derivative at nan is 0."""
+    if names:
+        dim, keepdim = renamed("nansum", names, dim, keepdim)
+    need_real("nansum", input)
+    dim = many_dims("nansum", input._data.ndim, dim)
+    x = summable(input, dtype)
+    result = unary(SUM if x._data.dtype.kind in "biu" else NANSUM, x, (dim, keepdim))
+    return result if out is None else into("nansum", out, result)
+
+
+NANSUM = Op("nansum", lambda xp, x, /, dim, keepdim: xp.nansum(x, dim, keepdim),
+            x=lambda xp, g, x, dim, keepdim: spread(xp, g, x.shape, dim, keepdim) * (x == x),
+            samples=[*REDUCED, Sample(Arg(values=[1.0, NAN, 2.0]), smooth=False)])  # fmt: skip
+
+
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
+         **names: Any) -> Tensor:  # fmt: skip
+    """The mean of the elements over the dimensions `dim` (all by default); nan over none."""
+    if names:
+        dim, keepdim = renamed("mean", names, dim, keepdim)
+    a = need_tensor("mean", "input", input)._data
+    dim = many_dims("mean", a.ndim, dim)
+    if dtype is not None:
+        input = summable(input, dtype)
+    need_inexact("mean", input, "input (or a dtype= of these)")
+    result = unary(MEAN, input, (dim, keepdim))
+    return result if out is None else into("mean", out, result)
+
+
+MEAN = Op("mean", lambda xp, x, /, dim, keepdim: xp.mean(x, dim, keepdim), kind=LINEAR,
+          x=lambda xp, g, x_shape, dim, keepdim: spread(xp, g / (count(x_shape, dim) or 1), x_shape, dim, keepdim),
+          samples=REDUCED, complex=True)  # fmt: skip
+
+
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
+            **names: Any) -> Tensor:  # fmt: skip
+    """The mean of the elements that are not nan, over the dimensions `dim`."""
+    if names:
+        dim, keepdim = renamed("nanmean", names, dim, keepdim)
+    need_inexact("nanmean", input)
+    need_real("nanmean", input)
+    n: Any = sum(wrap(input._data == input._data), dim, keepdim)
+    result = nansum(input, dim, keepdim, dtype=dtype) / n
+    return result if out is None else into("nanmean", out, result)
+
+
+declare("nanmean", [*REDUCED[:6], Sample(Arg(values=[1.0, NAN, 2.0]), smooth=False)])
+
+
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
+         **names: Any) -> Tensor:  # fmt: skip
+    """The product of all elements, or along the dimension `dim`; integers are multiplied as int64.
+
+    d prod / d x_i is the product of the other elements: exact, to any order, where elements are zero.
+    """
+    if names:
+        dim, keepdim = renamed("prod", names, dim, keepdim)
+    d = None if dim is None else one_dim("prod", input._data.ndim, dim)
+    result = unary(PROD, summable(input, dtype), (d, d is not None and keepdim))
+    return result if out is None else into("prod", out, result)
+
+
+def _prod_x(xp: Any, g: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
+    dims = tuple(range(len(x.shape))) if dim is None else (dim,) if len(x.shape) else ()
+    return spread(xp, g, x.shape, dims, keepdim) * xp.prod_others(x, dim).conj()
+
+
+PROD = Op("prod", lambda xp, x, /, dim, keepdim: xp.prod(x, dim, keepdim), x=_prod_x,
+          samples=[Sample(Arg()), Sample(Arg(5)), Sample(Arg(3, 4), 0), Sample(Arg(2, 3, 2), -1, True), Sample(Arg(0, 3), 0),
+                   Sample(Arg(values=[2.0, 0.0, 3.0])), Sample(Arg(values=[0.0, 4.0, 0.0, 5.0])), Sample(Arg(), 0),
+                   Sample(Arg(values=[[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), 1), Sample(Arg(2, 3))],
+          complex=True)  # fmt: skip
+
+
+# -- variance ----------------------------------------------------------------------------------------------------------
+
+
+def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None,
+        out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
+    """The variance sum |x - mean|^2 / max(0, n - correction) over the dimensions `dim`; `correction` is 1 by default.
+
+    `unbiased` is the older spelling of correction=1 (True) or 0.  d var / d x = 2 (x - mean) / (n - correction).
+    With n <= correction variance and gradient are infinite, or nan where all elements are equal.
+    """
+    params = _moments("var", input, dim, unbiased, keepdim, correction, names)
+    result = apply(VAR, (input,), params)
+    return result if out is None else into("var", out, result)
+
+
+def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None,
+        out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
+    """The square root of the variance (see :func:`var`); its gradient is 0 where it is 0."""
+    params = _moments("std", input, dim, unbiased, keepdim, correction, names)
+    result = apply(STD, (input,), params)
+    return result if out is None else into("std", out, result)
+
+
+def var_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+             correction: Any = None, **names: Any) -> tuple:  # fmt: skip
+    """The variance and the mean over the dimensions `dim` (see :func:`var`)."""
+    return apply(VAR_MEAN, (input,), _moments("var_mean", input, dim, unbiased, keepdim, correction, names))
+
+
+def std_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
+             correction: Any = None, **names: Any) -> tuple:  # fmt: skip
+    """The standard deviation and the mean over the dimensions `dim` (see :func:`std`)."""
+    return apply(STD_MEAN, (input,), _moments("std_mean", input, dim, unbiased, keepdim, correction, names))
+
+
+def _moments(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any, names: dict) -> tuple:
+    """The parameters (dim, correction, keepdim) from the present and the older signature."""
+    if names:
+        dim, keepdim = renamed(name, names, dim, keepdim)
+    if isinstance(dim, bool):  # var(x, True)
+        dim, unbiased = None, dim
+    if unbiased is not None and correction is not None:
+        raise TypeError(f"{name}: give either unbiased or correction, not both")
+    if correction is None:
+        correction = 1 if unbiased is None else int(unbiased)
+    need_inexact(name, need_tensor(name, "input", input))
+    return many_dims(name, input._data.ndim, dim), correction, bool(keepdim)
+
+
+def _var_x(xp: Any, g: Any, x: Any, dim: tuple, correction: Any, keepdim: bool) -> Any:
+    diff = x - xp.mean(x, dim, True)
+    if not keepdim:
+        g = xp.reshape(g, kept(x.shape, dim))
+    rest = count(x.shape, dim) - correction
+    return diff * (g * (2 / rest)) if rest > 0 else g * xp.where(diff == 0, NAN, INF)
+
+
+def _std_x(xp: Any, g: Any, x: Any, out: Any, dim: tuple, correction: Any, keepdim: bool) -> Any:
+    zero = out == 0
+    return _var_x(xp, xp.where(zero, 0.0, 0.5 * g / xp.where(zero, 1.0, out)), x, dim, correction, keepdim)
+
+
+def _with_mean(xp: Any, gx: Any, g: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
+    """The gradient through the mean, whose cotangent is g, added to gx; either may be None."""
+    if g is None:
+        return gx
+    gm = spread(xp, g / (count(x.shape, dim) or 1), x.shape, dim, keepdim)
+    return gm if gx is None else gx + gm
+
+
+def _var_mean_x(xp: Any, g: Any, x: Any, dim: tuple, correction: Any, keepdim: bool) -> Any:
+    gx = None if g[0] is None else _var_x(xp, g[0], x, dim, correction, keepdim)
+    return _with_mean(xp, gx, g[1], x, dim, keepdim)
+
+
+def _std_mean_x(xp: Any, g: Any, x: Any, std: Any, dim: tuple, correction: Any, keepdim: bool) -> Any:
+    gx = None if g[0] is None else _std_x(xp, g[0], x, std, dim, correction, keepdim)
+    return _with_mean(xp, gx, g[1], x, dim, keepdim)
+
+
+_MOMENTS = [Sample(Arg(5)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, keepdim=True), Sample(Arg(2, 3, 2), (0, 2)),
+            Sample(Arg(4), correction=0), Sample(Arg(4, 3), 0, correction=2), Sample(Arg(4), True), Sample(Arg(4), False),
+            Sample(Arg(4, 3), 0, False), Sample(Arg(4, 3), 1, True, True), Sample(Arg(4, 3), axis=0)]  # fmt: skip
+
+VAR = Op("var", lambda xp, x, /, dim, correction, keepdim: xp.var(x, dim, correction, keepdim), x=_var_x,
+         samples=[*_MOMENTS, Sample(Arg(1), correction=0), Sample(Arg(), correction=0)], complex=True)  # fmt: skip
+
+STD = Op("std", lambda xp, x, /, dim, correction, keepdim: xp.std(x, dim, correction, keepdim), x=_std_x,
+         samples=[*_MOMENTS, Sample(Arg(values=[3.0, 3.0]), smooth=False)], complex=True)  # fmt: skip
+
+VAR_MEAN = Op("var_mean", lambda xp, x, /, dim, correction, keepdim: xp.var_mean(x, dim, correction, keepdim),
+              outputs=("var", "mean"), x=_var_mean_x, samples=_MOMENTS, complex=True)  # fmt: skip
+
+STD_MEAN = Op("std_mean", lambda xp, x, /, dim, correction, keepdim: xp.std_mean(x, dim, correction, keepdim),
+              outputs=("std", "mean"), x=_std_mean_x, samples=_MOMENTS, complex=True)  # fmt: skip
+
+
+# -- log of a sum of exponentials --------------------------------------------------------------------------------------
+
+
+def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
+    """log(sum(exp(x))) over the dimensions `dim`, without overflow.  Its derivative is softmax(x).
+
+    Over nothing, or over elements that are all -inf, the result is -inf; the gradient is then 0.
+    """
+    if names:
+        dim, keepdim = renamed("logsumexp", names, dim, keepdim)
+    if dim is None:
+        raise TypeError("logsumexp() missing 1 required positional argument: 'dim'")
+    if input._data.dtype not in dtypes.INEXACT:
+        input = cast(input, dtypes.default().np)
+    result = unary(LOGSUMEXP, input, (many_dims("logsumexp", input._data.ndim, dim), keepdim))
+    return result if out is None else into("logsumexp", out, result)
+
+
+def _logsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
+    if not keepdim:
+        shape = kept(x.shape, dim)
+        g, out = xp.reshape(g, shape), xp.reshape(out, shape)
+    return g * xp.exp(x - xp.where(out == -INF, 0.0, out)).conj()
+
+
+LOGSUMEXP = Op("logsumexp", lambda xp, x, /, dim, keepdim: xp.logsumexp(x, dim, keepdim), x=_logsumexp_x,
+               samples=[Sample(Arg(4), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (0, 1), True), Sample(Arg(), 0), Sample(Arg(0, 2), 0),
+                        Sample(Arg(3, 4, low=500, high=900), -1, complex=False),
+                        Sample(Arg(values=[-INF, 0.0, 1.0]), 0, smooth=False, complex=False)], complex=True)  # fmt: skip
+
+
+# -- logic and counting ------------------------------------------------------------------------------------------------
+
+
+def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
+    """Whether all elements over the dimensions `dim` are non-zero: bool (uint8 for uint8)."""
+    if names:
+        dim, keepdim = renamed("all", names, dim, keepdim)
+    return _logical("all", input, dim, keepdim, out)
+
+
+def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
+    """Whether any element over the dimensions `dim` is non-zero: bool (uint8 for uint8)."""
+    if names:
+        dim, keepdim = renamed("any", names, dim, keepdim)
+    return _logical("any", input, dim, keepdim, out)
+
+
+def _logical(name: str, input: Any, dim: Any, keepdim: bool, out: Any) -> Any:
+    a = need_tensor(name, "input", input)._data
+    # an empty tuple is no dimension here: every element stands for itself
+    dims = many_dims(name, a.ndim, dim, empty_is_all=False)
+    result = getattr(world(a), name)(a, dims, keepdim)
+    return into(name, out, wrap(result.astype(a.dtype) if a.dtype is dtypes.uint8.np else result))
+
+
+def count_nonzero(input: Tensor, dim: Any = None, **names: Any) -> Tensor:
+    """How many elements over the dimensions `dim` are not zero (int64)."""
+    if names:
+        dim, _ = renamed("count_nonzero", names, dim, False)
+    a = input._data
+    return wrap(world(a).count_nonzero(a, many_dims("count_nonzero", a.ndim, dim)))
+
+
+_LOGIC = [Sample(Arg(3, 4, dtype="bool")), Sample(Arg(3, 4, dtype="bool"), 0), Sample(Arg(3, 4, dtype="int64"), 1, True),
+          Sample(Arg(values=[0.0, math.nan])), Sample(Arg(0, 2), 0), Sample(Arg(dtype="uint8", values=[3, 0]))]  # fmt: skip
+declare("all", [*_LOGIC, Sample(Arg(2, 3, 4, dtype="bool"), (0, 2))], differentiable=False, complex=True)
+declare("any", [*_LOGIC, Sample(Arg(2, 3, 4, dtype="bool"), (0, 2))], differentiable=False, complex=True)
+declare("count_nonzero", [*[s for s in _LOGIC if True not in s.args], Sample(Arg(2, 3, 4, dtype="int64"), (0, 2))],
+        differentiable=False, complex=True)  # fmt: skip
+
+
 class ReductionMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
+    all = all
+    any = any
+    count_nonzero = count_nonzero
+    logsumexp = logsumexp
+    mean = mean
+    nanmean = nanmean
+    nansum = nansum
+    prod = prod
+    std = std
     sum = sum
+    var = var
+
+

@@ -23,6 +23,11 @@ COPY_SLICES = worlds.COPY_SLICES = Op(
     base=lambda xp, g, steps: zero_through(xp, g, steps),
     value=lambda xp, g, steps: replay(xp, g, steps))  # fmt: skip
 
+VIEW_PUT = worlds.VIEW_PUT = Op(
+    "view_put", lambda xp, base, value, /, steps: write_view(base, value, steps), kind=LINEAR,
+    base=lambda xp, g, steps: zero_through(xp, g, steps),
+    value=lambda xp, g, steps: replay(xp, g, steps))  # fmt: skip
+
 
 def zero_through(xp: Any, g: Any, steps: tuple) -> Any:
     """`g` with zeros where the view described by `steps` lies."""

@@ -194,10 +194,9 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """The output of the last layer; is_causal None means: find out whether the mask is the causal one."""
-        causal = _is_causal(mask, is_causal)
+        """The output of the last layer; is_causal is a hint, the mask itself must be given."""
         for layer in self.layers:
-            src = layer(src, src_mask=mask, is_causal=causal, src_key_padding_mask=src_key_padding_mask)
+            src = layer(src, src_mask=mask, is_causal=bool(is_causal), src_key_padding_mask=src_key_padding_mask)
         return src if self.norm is None else self.norm(src)
 
 
@@ -221,8 +220,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """The output of the last layer; tgt_is_causal None means: find out whether tgt_mask is the causal one."""
-        causal = _is_causal(tgt_mask, tgt_is_causal)
+        """The output of the last layer; the is_causal hints are handed on, the masks themselves must be given."""
         for layer in self.layers:
             tgt = layer(
                 tgt,
@@ -231,7 +229,7 @@ class TransformerDecoder(Module):
                 memory_mask=memory_mask,
                 tgt_key_padding_mask=tgt_key_padding_mask,
                 memory_key_padding_mask=memory_key_padding_mask,
-                tgt_is_causal=causal,
+                tgt_is_causal=bool(tgt_is_causal),
                 memory_is_causal=memory_is_causal,
             )
         return tgt if self.norm is None else self.norm(tgt)
@@ -319,14 +317,3 @@ class Transformer(Module):
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """The causal mask of length `sz`: 0 on and below the diagonal, minus infinity above."""
         return ferro.full((sz, sz), float("-inf"), dtype=dtype, device=device).triu(1)
-
-
-def _is_causal(mask: Tensor | None, told: bool | None) -> bool:
-    """Whether a mask is the causal one, which the caller may have told already."""
-    if told is not None:
-        return told
-    if mask is None or mask.dim() != 2 or mask.shape[0] != mask.shape[1]:
-        return False
-    causal = Transformer.generate_square_subsequent_mask(mask.shape[0], dtype=ferro.float32)
-    given = causal.new_zeros(mask.shape).masked_fill(mask, float("-inf")) if mask.dtype == ferro.bool else mask
-    return bool((given == causal).all())

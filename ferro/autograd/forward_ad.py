@@ -1,0 +1,97 @@
+"""Forward-mode automatic differentiation: dual tensors, which carry a tangent along with their value."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+from ferro.core import mode as _mode
+from ferro.core.base import LEAF, TensorBase, meta_of, version_of, wrap
+from ferro.core.dtypes import INEXACT
+from ferro.core.forward import set_tangent, tangents_of, without
+from ferro.core.mode import MODE
+
+UnpackedDualTensor = namedtuple("UnpackedDualTensor", ["primal", "tangent"])
+
+
+def _level(level: int | None) -> int:
+    level = _mode.current().level if level is None else level
+    if level <= 0:
+        raise RuntimeError("Trying to create or unpack a dual Tensor but no dual level exists, make sure to enter_dual_level() first "
+                           "(with forward_ad.dual_level(): ...).")  # fmt: skip
+    return level
+
+
+class dual_level:
+    """A level of forward mode: tangents made inside end with it.
+
+    Example::
+
+        >>> import ferro
+        >>> import ferro.autograd.forward_ad as fwAD
+        >>> with fwAD.dual_level():
+        ...     x = fwAD.make_dual(ferro.tensor(3.0), ferro.tensor(1.0))
+        ...     fwAD.unpack_dual(x * x).tangent
+        tensor(6.)
+    """
+
+    def __enter__(self) -> int:
+        self.previous = MODE.get()
+        self.level = _mode.current().level + 1
+        _mode.enter(_mode.changed(level=self.level))
+        return self.level
+
+    def __exit__(self, *exc: object) -> None:
+        _mode.leave(self.previous)
+
+
+_entered: list[dual_level] = []
+
+
+def enter_dual_level() -> int:
+    """Enters a level; exit_dual_level() must follow."""
+    level = dual_level()
+    _entered.append(level)
+    return level.__enter__()
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Leaves the level entered last."""
+    if not _entered:
+        raise RuntimeError("exit_dual_level: no dual level was entered")
+    if level is not None and level != _entered[-1].level:
+        raise RuntimeError(f"exit_dual_level: trying to exit level {level}, but the innermost one is {_entered[-1].level}")
+    _entered.pop().__exit__()
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+    """A tensor with the value of `tensor` that carries `tangent`: a view of it, differentiable in both."""
+    level = _level(level)
+    for what, t in (("tensor", tensor), ("tangent", tangent)):
+        if not isinstance(t, TensorBase):
+            raise TypeError(f"make_dual: expected {what} to be a Tensor, got {type(t).__name__}")
+        if t._data.dtype not in INEXACT:
+            raise ValueError(f"Expected {'primal' if what == 'tensor' else what} to be floating point or complex, but got: {t.dtype}")  # type: ignore[attr-defined]
+    if tensor._data.shape != tangent._data.shape:
+        raise RuntimeError(f"make_dual: Expected tensor and tangent to have the same shape, got {list(tensor._data.shape)} and "
+                           f"{list(tangent._data.shape)}")  # fmt: skip
+    if tensor._data.dtype is not tangent._data.dtype:
+        raise RuntimeError(f"make_dual: Expected tensor and tangent to have the same dtype, got {tensor.dtype} and {tangent.dtype}")
+    node = tensor._node
+    dual = tensor.view_as(tensor) if node is LEAF else wrap(tensor._data, node)
+    dual._counter = version_of(tensor)
+    if tensor._meta is not None:
+        meta_of(dual).tangents = dict(tangents_of(tensor)) or None
+        if node is not LEAF:
+            meta_of(dual).view = tensor._meta.view
+    set_tangent(dual, level, tangent)
+    return dual
+
+
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+    """The value and the tangent (None: none) of a tensor at a level, as a named tuple (primal, tangent)."""
+    level = _mode.current().level if level is None else level
+    if level <= 0:
+        return UnpackedDualTensor(tensor, None)
+    tangent = tangents_of(tensor).get(level)
+    return UnpackedDualTensor(tensor if tangent is None else without(tensor, level), tangent)

@@ -1,0 +1,397 @@
+"""Custom functions: `Function`, whose forward and backward the user writes.  The context `ctx` is the node of the tape."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ferro.core import mode as _mode
+from ferro.core.apply import apply as apply_op
+from ferro.core.base import LEAF, Packed, TensorBase, View, bump, history, meta_of, modified, version_of, wrap
+from ferro.core.dtypes import INEXACT
+from ferro.core.forward import set_tangent, tangents_of
+from ferro.core.node import FREED, FreedError, MultiNode, Pick, next_sequence
+from ferro.core.op import Op
+
+
+class FunctionCtx:
+    """What forward leaves for backward.  Any attribute may be set on it."""
+
+    saved: Any
+    needs_input_grad: tuple[bool, ...]
+    _to_save: tuple
+    _for_forward: tuple
+    _dirty: tuple
+    _nondiff: tuple
+    materialize_grads: bool
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keeps inputs, outputs or other tensors (or None) for backward, where they are ``ctx.saved_tensors``."""
+        for t in tensors:
+            if t is not None and not isinstance(t, TensorBase):
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}; "
+                                "keep other values as attributes of ctx")  # fmt: skip
+        self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Keeps tensors for jvp."""
+        self._for_forward = tensors
+
+    def mark_dirty(self, *args: Any) -> None:
+        """Says which inputs forward has changed in place; they must be returned."""
+        self._dirty = args
+
+    def mark_non_differentiable(self, *args: Any) -> None:
+        """Says which outputs have no derivative."""
+        self._nondiff = args
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether absent cotangents come as zeros (True, the default) or None."""
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """The tensors given to save_for_backward, after checking that none was changed in place since."""
+        saved = self.saved
+        if saved is FREED:
+            raise FreedError
+        if saved is None:  # still within forward, or nothing recorded
+            return self._to_save or self._for_forward
+        return tuple([entry() for entry in saved])
+
+
+class _Saved:
+    """One saved tensor: an input or another tensor by itself, an output as its array (its tensor would hold the node)."""
+
+    __slots__ = ("expected", "index", "node", "packed", "tensor", "version")
+
+    def __init__(self, t: Any, node: Any, index: int | None) -> None:
+        import weakref
+
+        self.version = version_of(t) if t is not None else None
+        self.expected = self.version.n if self.version is not None else 0
+        self.index = index
+        self.node = weakref.ref(node)
+        self.packed: Packed | None = None
+        pack = _mode.current().pack
+        if t is not None and pack:
+            with _mode.switched(grad=False, pack=()):
+                self.packed = Packed(pack[-1][0](t), pack[-1][1], t._node if index is None else Pick(node, index, *node.outputs[index]))
+            t = None
+        self.tensor = t if index is None or t is None else t._data
+
+    def __call__(self) -> Any:
+        if self.packed is not None:
+            return self.packed.tensor()
+        if self.tensor is None:
+            return None
+        node: Any = self.node()
+        if self.version is not None and self.version.n != self.expected:
+            shape = self.tensor.shape
+            modified(node, self.version, self.expected, shape)
+        if self.index is None:
+            return self.tensor
+        out = node.outputs[self.index]
+        t = wrap(self.tensor, None if out is None else Pick(node, self.index, *out))
+        t._counter = self.version
+        return t
+
+
+class FunctionNode(FunctionCtx, MultiNode):
+    """The node of a custom function; the user's ctx."""
+
+    def __init__(self) -> None:
+        self.saved = None
+        self._to_save = self._for_forward = self._dirty = self._nondiff = ()
+        self.materialize_grads = True
+        self.meta = None
+        self.outputs = ()
+        self.shape = None  # type: ignore[assignment]
+        self.dtype = None
+
+    @property
+    def saved_variables(self) -> tuple:
+        """The old name of saved_tensors."""
+        return self.saved_tensors
+
+
+class _FunctionOp:
+    """Stands for an Op in the plan of a custom function."""
+
+    multi, lone, weight, variadic, view = True, None, 20.0, False, False
+    nondiff_indices: frozenset = frozenset()
+
+    def __init__(self, cls: Any) -> None:
+        self.name = cls.__name__
+        self.backward_name = f"{cls.__name__}Backward"
+
+
+class _FunctionPlan:
+    """Stands for a Plan: which arguments get gradients, and how the engine runs the user's backward."""
+
+    joint, same, keeps, keeps_out = True, False, True, False
+    formulas = recorded = (None,)
+    spread = kinds = names = ()
+
+    def __init__(self, cls: Any, arity: int, indices: tuple) -> None:
+        self.cls, self.arity, self.indices = cls, arity, indices
+        self.op = _FunctionOp(cls)
+
+    def user(self, run: Any, given: list, node: Any) -> list:
+        """Calls the user's backward and checks what it returns."""
+        with run.lock:
+            grads = [self._cotangent(run, g, out, node) for g, out in zip(given, node.output_kinds, strict=True)]
+            found = self.cls._backward()(node, *grads)
+        found = found if isinstance(found, tuple) else (list(found) if isinstance(found, list) else (found,))
+        found = list(found)
+        name = self.op.backward_name
+        if len(found) > self.arity and all(g is None for g in found[self.arity :]):
+            found = found[: self.arity]
+        if len(found) != self.arity:
+            raise RuntimeError(f"function {name} returned an incorrect number of gradients (expected {self.arity}, got {len(found)})")
+        for i, g in enumerate(found):
+            if g is not None and not isinstance(g, TensorBase):
+                raise TypeError(f"function {name} must return Tensors or None as gradients, but gradient {i} is {type(g).__name__}")
+            if g is not None and i not in node.tensor_indices:
+                raise RuntimeError(f"function {name} returned a gradient different from None at position {i + 1}, "
+                                   "but the corresponding forward input was not a Variable")  # fmt: skip
+            if g is not None and i in self.indices:
+                expected = node.input_shapes[i]
+                if g._data.shape != expected and not _expandable(g._data.shape, expected):
+                    raise RuntimeError(f"Function {name} returned an invalid gradient at index {i} - got {list(g._data.shape)} but "
+                                       f"expected shape compatible with {list(expected)}")  # fmt: skip
+                if run.record:
+                    found[i] = g
+                else:
+                    found[i] = g._data
+                    if found[i].shape != expected and found[i].ndim <= len(expected):
+                        found[i] = np.broadcast_to(found[i], np.broadcast_shapes(found[i].shape, expected))
+        return found
+
+    def _cotangent(self, run: Any, g: Any, kind: Any, node: Any) -> Any:
+        if g is None:
+            if not node.materialize_grads or kind is None:
+                return None
+            return wrap(np.zeros(*kind))
+        return g if run.record else wrap(g)
+
+
+def _expandable(have: tuple, want: tuple) -> bool:
+    try:
+        np.broadcast_shapes(have, want)
+    except ValueError:
+        return False
+    return True
+
+
+class Function:
+    """A differentiable function written by the user: static methods ``forward`` and ``backward`` (and ``jvp``).
+
+    Two styles: ``forward(ctx, *args)``, or ``forward(*args)`` with ``setup_context(ctx, inputs, output)``.
+
+    Example::
+
+        >>> import ferro
+        >>> class Cube(ferro.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x**3
+        ...
+        ...     @staticmethod
+        ...     def backward(ctx, g):
+        ...         (x,) = ctx.saved_tensors
+        ...         return 3 * x**2 * g
+        >>> x = ferro.tensor(2.0, requires_grad=True)
+        >>> Cube.apply(x).backward()
+        >>> x.grad
+        tensor(12.)
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, so you should "
+                           "invoke them on the class itself: use Function.apply(...).")  # fmt: skip
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Computes the outputs."""
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> Any:
+        """Fills ctx after a forward without ctx."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradients of all arguments of forward (None where there is none), given those of the outputs."""
+        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it "
+                                  "with backward mode AD.")  # fmt: skip
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """The tangents of the outputs, given those of the arguments."""
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
+    @classmethod
+    def _backward(cls) -> Callable:
+        if cls.vjp is not Function.vjp and cls.backward is not Function.backward:
+            raise RuntimeError(f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed ({cls.__name__})")
+        return cls.vjp if cls.vjp is not Function.vjp else cls.backward
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Runs forward and records one node."""
+        recording = _mode.is_grad_enabled()
+        needs = tuple([isinstance(a, TensorBase) and history(a) is not None for a in args])
+        node_class = cls.__dict__.get("_node_class")
+        if node_class is None:
+            node_class = type(f"{cls.__name__}Backward", (FunctionNode,), {"__doc__": f"The node of {cls.__name__}.", "_forward_cls": cls})
+            cls._node_class = node_class  # type: ignore[attr-defined]
+        ctx = node_class()
+        ctx.needs_input_grad = needs
+        with _mode.switched(grad=False, level=0):
+            if cls.setup_context is not Function.setup_context:
+                result = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args, **kwargs)
+        many = isinstance(result, tuple)
+        outs = list(result) if many else [result]
+        if recording and any(needs):
+            outs = _record(cls, ctx, args, needs, outs)
+        else:
+            outs = [_alias(o, args, ctx) for o in outs]
+        level = _mode.current().level
+        if level and any(isinstance(a, TensorBase) and level in tangents_of(a) for a in args):
+            _push(cls, ctx, args, outs, level)
+        return tuple(outs) if many else outs[0]
+
+
+def _contains(group: Any, t: Any) -> bool:
+    return any(t is g for g in group)
+
+
+def _alias(out: Any, args: tuple, ctx: Any) -> Any:
+    """An output that is an unchanged input becomes a tensor of its own."""
+    if isinstance(out, TensorBase) and _contains(args, out) and not _contains(ctx._dirty, out):
+        fresh = wrap(out._data)
+        fresh._counter = version_of(out)
+        return fresh
+    return out
+
+
+def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
+    """Makes ctx a node of the tape and gives the outputs their history."""
+    for d in ctx._dirty:
+        if not _contains(args, d):
+            raise RuntimeError(f"{cls.__name__}: mark_dirty only accepts input tensors")
+        if history(d) is LEAF:
+            raise RuntimeError(f"{cls.__name__}: a leaf Variable that requires grad is being used in an in-place operation.")
+        if not _contains(outs, d):
+            raise RuntimeError(f"{cls.__name__}: Some elements marked as dirty during the forward method were not returned as output. The "
+                               "inputs that are modified inplace must all be outputs of the Function.")  # fmt: skip
+    indices = tuple([i for i, n in enumerate(needs) if n])
+    ctx.plan = _FunctionPlan(cls, len(args), indices)
+    ctx.edges = tuple([a if a._node is LEAF else a._node for a in (args[i] for i in indices)])
+    ctx.tensor_indices = frozenset(i for i, a in enumerate(args) if isinstance(a, TensorBase))
+    ctx.input_shapes = tuple([a._data.shape if isinstance(a, TensorBase) else None for a in args])
+    ctx.seq = next_sequence()
+    kinds: list = []
+    slots: list = []
+    for out in outs:
+        tensor = isinstance(out, TensorBase)
+        kinds.append((out._data.shape, out._data.dtype) if tensor else None)
+        slots.append(kinds[-1] if tensor and out._data.dtype in INEXACT and not _contains(ctx._nondiff, out) else None)
+    ctx.output_kinds, ctx.outputs = tuple(kinds), tuple(slots)
+    inputs_before = {id(a): a for a in args if isinstance(a, TensorBase)}
+    save = [(t, next((i for i, o in enumerate(outs) if o is t and (id(t) not in inputs_before or _contains(ctx._dirty, t))), None))
+            for t in ctx._to_save]  # fmt: skip
+    fresh = []
+    for i, out in enumerate(outs):
+        if slots[i] is None:
+            fresh.append(_alias(out, args, ctx))
+            continue
+        pick = Pick(ctx, i, *slots[i])
+        if _contains(ctx._dirty, out):
+            bump(out, cls.__name__)
+            _rebase(out, pick)
+            fresh.append(out)
+            continue
+        t = _alias(out, args, ctx)
+        view = out._meta.view if out._meta is not None else None
+        base = out if t is not out else view.base if view is not None else None
+        if t._node is not None and t is out:
+            t = wrap(out._data)
+        if base is not None and any(base is a or (a._meta is not None and a._meta.view is not None and a._meta.view.base is base)
+                                    for a in inputs_before.values()):  # fmt: skip
+            v = version_of(base)
+            t._counter = v
+            meta_of(t).view = View(base, (), v.n, "function")
+        t._node = pick
+        fresh.append(t)
+    ctx.saved = tuple([_Saved(fresh[i] if i is not None else t, ctx, i) for t, i in save])
+    ctx._to_save = ctx._dirty = ctx._nondiff = ()
+    return fresh
+
+
+def _rebase(out: Any, pick: Pick) -> None:
+    from ferro.core.inplace import rebase
+
+    rebase(out, wrap(out._data, pick))
+
+
+def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
+    """Forward mode through the user's jvp."""
+    tangents = [tangents_of(a).get(level) if isinstance(a, TensorBase) else None for a in args]
+    if ctx.saved is None:
+        ctx._to_save = ctx._to_save or ctx._for_forward
+    elif ctx._for_forward and not ctx.saved:
+        ctx.saved = tuple([_Saved(t, ctx, None) for t in ctx._for_forward])
+    found = cls.jvp(ctx, *tangents)
+    found = found if isinstance(found, tuple) else (found,)
+    if len(found) != len(outs):
+        raise RuntimeError(f"{cls.__name__}.jvp returned {len(found)} tangents for {len(outs)} outputs")
+    for out, t in zip(outs, found, strict=True):
+        if t is not None and isinstance(out, TensorBase):
+            if t._data.shape != out._data.shape:
+                raise RuntimeError(f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape {list(out._data.shape)}")
+            set_tangent(out, level, t)
+
+
+# A tensor that must not be differentiated again.
+ONCE = Op("once_differentiable", lambda xp, x, /, name: x, x=lambda xp, g, name: _refuse(name))
+
+
+def _refuse(name: str) -> Any:
+    raise RuntimeError(f"trying to differentiate twice a function that was marked with @once_differentiable ({name})")
+
+
+def once_differentiable(function: Callable) -> Callable:
+    """Decorator of ``backward``: it runs without recording, and differentiating its result raises."""
+
+    @functools.wraps(function)
+    def wrapper(ctx: Any, *args: Any) -> Any:
+        with _mode.switched(grad=False):
+            outputs = function(ctx, *args)
+        if not _mode.is_grad_enabled() or not any(isinstance(a, TensorBase) and history(a) is not None for a in args):
+            return outputs
+        many = isinstance(outputs, tuple)
+        name = type(ctx).__name__
+        result = []
+        for out in outputs if many else (outputs,):
+            if isinstance(out, TensorBase) and out._data.dtype in INEXACT:
+                probe = wrap(out._data)
+                probe._node = LEAF
+                out = apply_op(ONCE, (probe,), (name,))
+            result.append(out)
+        return tuple(result) if many else result[0]
+
+    return wrapper

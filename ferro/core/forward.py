@@ -1,0 +1,232 @@
+"""Forward mode: the tangents of an operation's outputs from those of its inputs, by the rule its declaration implies.
+
+A dual tensor carries tangents by level, the innermost level the highest.  A tangent at one level is computed on tensors
+that still carry the lower levels, so levels nest without confusion.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from ferro.core import engine, worlds
+from ferro.core import mode as _mode
+from ferro.core.apply import _special
+from ferro.core.base import TensorBase, meta_of, position, version_of, wrap
+from ferro.core.dtypes import COMPLEX, INEXACT
+from ferro.core.engine import conform, key_of
+from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
+
+
+def tangents_of(x: TensorBase | None) -> dict:
+    """The tangents of a tensor by level; those of a view follow a change of its base."""
+    if x is None or x._meta is None:
+        return {}
+    view = x._meta.view
+    if view is not None and x._counter is not None and view.tangent_stamp != x._counter.n:
+        from ferro.core.inplace import replay
+
+        base = tangents_of(view.base)
+        x._meta.tangents = {level: replay(worlds.functional, t, view.steps) for level, t in base.items()}
+        view.tangent_stamp = x._counter.n
+    return x._meta.tangents or {}
+
+
+def set_tangent(x: TensorBase, level: int, tangent: Any) -> None:
+    """Gives a tensor its tangent at a level (None: none)."""
+    have = dict(tangents_of(x))
+    have.pop(level, None)
+    if tangent is not None:
+        have[level] = tangent
+    meta_of(x).tangents = have or None
+    view = x._meta.view if x._meta is not None else None
+    if view is not None:
+        view.tangent_stamp = version_of(x).n
+
+
+def without(x: Any, level: int) -> Any:
+    """The same tensor without its tangent at `level`."""
+    have = tangents_of(x)
+    if level not in have:
+        return x
+    plain = wrap(x._data, x._node)
+    plain._counter = x._counter
+    rest = {k: t for k, t in have.items() if k != level}
+    meta = meta_of(plain)
+    meta.tangents = rest or None
+    meta.view = x._meta.view
+    return plain
+
+
+def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
+    """Applies an operation to tensors of which some carry tangents."""
+    carried = [tangents_of(x) for x in xs]
+    levels = {k for c in carried for k in c}
+    if not levels:
+        return _special(op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers))
+    level = max(levels)
+    primals = tuple([without(x, level) for x in xs])
+    tangents = [c.get(level) for c in carried]
+    result = worlds.apply(op, primals if len(levels) > 1 else xs, params) if len(levels) > 1 else _special(
+        op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers))  # fmt: skip
+    outs = result if op.multi else (result,)
+    plain = tuple([without(o, level) for o in outs])
+    found = derivative(op, primals, tangents, params, plain)
+    for out, t in zip(outs, found, strict=True):
+        if t is not None and out._data.dtype in INEXACT:
+            set_tangent(out, level, t)
+    return result
+
+
+def derivative(op: Op, primals: tuple, tangents: list, params: tuple, outs: tuple) -> tuple:
+    """The tangents (or None) of the outputs."""
+    moving = [i for i, t in enumerate(tangents) if t is not None and (op.variadic or i in op.diff)]
+    if not moving:
+        return (None,) * len(outs)
+    if op.jvp is not None:
+        given = tangents if op.variadic else [tangents[i] for i in op.diff]
+        found = op.jvp(worlds.functional, given, *_named(op, op.jvp, 2, primals, params, outs, ()))
+        return found if op.multi else (found,)
+    if op.kind == LINEAR:
+        wanted = range(len(primals)) if op.variadic else op.diff
+        full = [_or_zero(t, x) if i in wanted else x for i, (t, x) in enumerate(zip(tangents, primals, strict=True))]
+        found = worlds.apply(op, tuple(full), params)
+        return found if op.multi else (found,)
+    if op.kind == MULTILINEAR and not op.multi:
+        total = None
+        for i in moving:
+            term = worlds.apply(op, tuple([tangents[i] if j == i else x for j, x in enumerate(primals)]), params)
+            total = term if total is None else total + term
+        return (total,)
+    complex_ = any(x is not None and x._data.dtype in COMPLEX for x in (*primals, *outs))
+    if op.kind == ELEMENTWISE and not op.multi and not op.joint and not complex_:
+        total = None
+        for i in moving:
+            t = tangents[i]
+            if t._data.shape != outs[0]._data.shape:
+                t = worlds.functional.expand(t, outs[0]._data.shape)
+            formula = op.formulas[op.inputs[i]]
+            term = formula(worlds.functional, t, *_named(op, formula, 2, primals, params, outs, ()))
+            if term is not None:
+                total = term if total is None else total + term
+        return (total,)
+    return _transposed(op, primals, tangents, moving, params, outs)
+
+
+def _or_zero(t: Any, x: Any) -> Any:
+    if t is not None or x is None:
+        return t
+    return wrap(np.zeros(x._data.shape, x._data.dtype))
+
+
+def _named(op: Op, formula: Any, skip: int, primals: tuple, params: tuple, outs: tuple, needs: tuple) -> list:
+    """The values a formula names, as Tensors."""
+    aux: Any = None
+    found: list = []
+    for name in list(inspect.signature(formula).parameters)[skip:]:
+        if name == "needs":
+            found.append(needs)
+        elif name in op.inputs:
+            found.append(primals if op.variadic else primals[op.inputs.index(name)])
+        elif name in op.params:
+            found.append(params[op.params.index(name)])
+        elif name in op.output_names:
+            found.append(outs[op.output_names.index(name)])
+        elif name == "out":
+            found.append(outs)
+        elif name in op.aux:
+            if aux is None:
+                aux = _aux(op, primals, params)
+            value = aux[op.aux.index(name)]
+            found.append(None if value is None or value.dtype in INEXACT else wrap(value))
+        else:
+            shapes = [None if x is None else x._data.shape for x in primals]
+            found.append(tuple(shapes) if op.variadic else shapes[op.inputs.index(name.removesuffix("_shape"))])
+    return found
+
+
+def _aux(op: Op, primals: tuple, params: tuple) -> tuple:
+    """The auxiliary results of an operation, computed again."""
+    arrays = tuple([None if x is None else x._data for x in primals])
+    xp = worlds.world(next(a for a in arrays if a is not None))
+    return op.forward(xp, *arrays, *params)[-len(op.aux) :]
+
+
+def _transposed(op: Op, primals: tuple, tangents: list, moving: list, params: tuple, outs: tuple) -> tuple:
+    """Forward mode from the reverse formulas: these are linear in the cotangent u, and the gradient by u of
+    <vjp(u), tangents> is the directional derivative."""
+    recording = _mode.is_grad_enabled()
+    with _mode.switched(grad=True):
+        cotangents: list = []
+        for i, out in enumerate(outs):
+            usable = i not in op.nondiff_indices and out._data.dtype in INEXACT
+            cotangents.append(wrap(np.zeros(out._data.shape, out._data.dtype)).requires_grad_() if usable else None)
+        g: Any = cotangents[0] if not op.multi else tuple(cotangents)
+        if op.multi and op.lone is not None:
+            g = cotangents[op.lone]
+        pulled = _pull(op, primals, moving, params, outs, g)
+        roots, seeds = [], []
+        for i, gx in zip(moving, pulled, strict=True):
+            if gx is None:
+                continue
+            gx = conform(gx, primals[i]._data.shape, primals[i]._data.dtype, True)
+            if position(gx) is not None:
+                roots.append(gx)
+                seeds.append(tangents[i])
+        wanted = [c for c in cotangents if c is not None]
+        keys = [key_of(position(c)) for c in wanted]
+        found = engine.backward(roots, seeds, keep=True, record=True, capture=dict.fromkeys(keys)) if roots else {}
+    by_key = {id(c): found.get(k) for c, k in zip(wanted, keys, strict=True)}
+    result = [None if c is None else by_key[id(c)] for c in cotangents]
+    if not recording:
+        result = [None if t is None else _cut(t) for t in result]
+    return tuple(result)
+
+
+def _cut(t: Any) -> Any:
+    """The tensor without its history at this point (its tangents stay)."""
+    plain = wrap(t._data)
+    if t._meta is not None and t._meta.tangents:
+        meta_of(plain).tangents = t._meta.tangents
+    return plain
+
+
+def _pull(op: Op, primals: tuple, moving: list, params: tuple, outs: tuple, g: Any) -> list:
+    """The gradients of the inputs `moving` by the declared formulas, on Tensors."""
+    xp = worlds.functional
+    if op.joint is not None:
+        order = list(range(len(primals))) if op.variadic else list(op.diff)
+        needs = tuple([i in moving for i in order])
+        found = op.joint(xp, g, *_named(op, op.joint, 2, primals, params, outs, needs))
+        return [found[order.index(i)] for i in moving]
+    result = []
+    for i in moving:
+        formula = op.formulas[op.inputs[i]]
+        result.append(formula(xp, g, *_named(op, formula, 2, primals, params, outs, ())))
+    return result
+
+
+def write_tangents(x: TensorBase) -> None:
+    """After an in-place change of `x` that gave it new tangents: the base of a view takes them too."""
+    meta = meta_of(x)
+    view = meta.view
+    if view is None:
+        return
+    view.tangent_stamp = version_of(x).n
+    base = view.base
+    mine = meta.tangents or {}
+    have = dict(tangents_of(base))
+    for level in {*mine, *have}:
+        t = mine.get(level)
+        value = t if t is not None else wrap(np.zeros(x._data.shape, x._data.dtype))
+        have[level] = worlds.apply(worlds.VIEW_PUT, (_or_zero(have.get(level), base), value), (view.steps,))
+    meta_of(base).tangents = have or None
+    if base._meta is not None and base._meta.view is not None:
+        base._meta.view.tangent_stamp = version_of(base).n
+
+
+worlds.forward_mode = apply_dual
+worlds.write_tangents = write_tangents
+worlds.tangents_of = tangents_of

@@ -1,0 +1,223 @@
+"""The threaded executor: a ready queue served by several threads, adding gradients in the serial executor's order.
+
+See Note [Order of accumulation] in engine.py.  Every contribution to a gradient has a rank, its place in the serial
+order.  A contribution that comes early waits in its slot; the next in order is added at once, outside the lock, by
+whichever thread brought it.  Threads take the youngest ready node first; a thread goes on with a node that it made
+ready itself if no younger one waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from heapq import heappop, heappush, heappushpop
+from typing import Any
+
+from ferro.core import mode as _mode
+from ferro.core import worlds
+from ferro.core.engine import (FREED, Run, add, conform, explain, freed_message, gradients, leaf_ready, ndarray,
+                               prepare)  # fmt: skip
+from ferro.core.node import FreedError, Node, Pick
+from ferro.cpu import threads as _threads
+
+
+def execute(run: Run, ready: list) -> bool:
+    """Runs what is left of a backward on several threads; False if only one may be used."""
+    n = run.threads or _threads.get_num_threads()
+    if n < 2 or _threads.in_worker():
+        return False
+    shared = _Shared(run, ready)
+    with _threads.blas_single():
+        _threads.run_workers(lambda index: shared.work(), n)
+    if shared.error is not None:
+        raise shared.error
+    return True
+
+
+class _Slot:
+    """One gradient in the making: what has been added so far, and contributions that came before their turn."""
+
+    __slots__ = ("busy", "next", "total", "value", "waiting")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.next = self.total = 0
+        self.waiting: dict[int, Any] = {}
+        self.busy = False
+
+
+class _Shared:
+    """What the threads of one backward share; `lock` guards all of it."""
+
+    def __init__(self, run: Run, ready: list) -> None:
+        self.run = run
+        self.ready = ready
+        self.slots: dict = {}
+        self.ranks: dict = {}
+        self.running = 0
+        self.idle = 0
+        self.done = False
+        self.error: BaseException | None = None
+        self.lock = threading.Condition(threading.Lock())
+        self.mode = _mode.MODE.get()
+        self._rank()
+
+    def _rank(self) -> None:
+        """Gives every edge that is still to be run its place in the order of additions to its target."""
+        run = self.run
+        nodes = {entry[1]: None for entry in self.ready}
+        todo = list(nodes)
+        while todo:
+            for t in todo.pop().edges:
+                t = t.node if type(t) is Pick else t
+                if isinstance(t, Node) and t not in nodes and (run.needed is None or t in run.needed):
+                    nodes[t] = None
+                    todo.append(t)
+        for node in sorted(nodes, key=lambda node: -node.seq):
+            ranks = []
+            for t in node.edges:
+                where: Any = t.node if type(t) is Pick else t
+                if run.needed is not None and where not in run.needed:
+                    ranks.append(-1)
+                    continue
+                slot = self._slot(t)
+                ranks.append(slot.total)
+                slot.total += 1
+            self.ranks[node] = ranks
+
+    def _slot(self, t: Any) -> _Slot:
+        key = (t.node, t.index) if type(t) is Pick else t
+        slot = self.slots.get(key)
+        if slot is None:
+            so_far = self.run.grads.get(t.node if type(t) is Pick else t)
+            slot = self.slots[key] = _Slot(so_far[t.index] if type(t) is Pick and so_far is not None else so_far)
+        return slot
+
+    def work(self) -> None:
+        """Runs ready nodes until none is left or an error stops the run: the body of every thread."""
+        previous = _mode.MODE.get()
+        _mode.enter(self.mode)
+        node = None
+        try:
+            entry = self._take(None)
+            while entry is not None:
+                _, node, g = entry
+                entry = None
+                made_ready = self._process(node, g)
+                g = None
+                entry = self._take(made_ready)
+        except FreedError:
+            self._stop(RuntimeError(freed_message(node)))
+        except BaseException as e:
+            if isinstance(e, Exception):
+                explain(e, node)
+            self._stop(e)
+        finally:
+            _mode.leave(previous)
+
+    def _take(self, made_ready: list | None) -> tuple | None:
+        """The next node for this thread: the youngest of those it just made ready and those that wait."""
+        with self.lock:
+            if made_ready is not None:
+                self.running -= 1
+                if made_ready and not self.done:
+                    self.running += 1
+                    for entry in made_ready[1:]:
+                        heappush(self.ready, entry)
+                    if self.idle and len(made_ready) > 1:
+                        self.lock.notify(len(made_ready) - 1)
+                    return heappushpop(self.ready, made_ready[0])
+            while not self.ready and not self.done:
+                if not self.running:
+                    self.done = True
+                    break
+                self.idle += 1
+                self.lock.wait()
+                self.idle -= 1
+            if self.done:
+                self.lock.notify_all()
+                return None
+            self.running += 1
+            return heappop(self.ready)
+
+    def _stop(self, error: BaseException) -> None:
+        with self.lock:
+            if self.error is None:
+                self.error = error
+            self.running -= 1
+            self.done = True
+            self.ready.clear()
+            self.lock.notify_all()
+
+    def _process(self, node: Any, g: Any) -> list:
+        """Runs one node and delivers its gradients; returns the nodes this made ready."""
+        run = self.run
+        if node.meta is not None or run.capture is not None:
+            with run.lock:
+                g = prepare(run, node, g)
+        gs = [None] * len(node.edges) if g is None else gradients(run, node, g)
+        if not run.keep and node.plan.keeps:
+            node.saved = FREED
+        del g
+        made_ready: list = []
+        for j, (t, rank) in enumerate(zip(node.edges, self.ranks[node], strict=True)):
+            if rank < 0:
+                continue
+            gx = gs[j]
+            gs[j] = None
+            if gx is not None:
+                at = t if isinstance(t, (Node, Pick)) else t._data
+                if gx.shape != at.shape or gx.dtype is not at.dtype or type(gx) is not ndarray:
+                    gx = conform(gx, at.shape, at.dtype, False)
+            if self._deliver(t, rank, gx):
+                del gx
+                self._complete(t, made_ready)
+            gx = None
+        return made_ready
+
+    def _deliver(self, t: Any, rank: int, gx: Any) -> bool:
+        """Adds a contribution when its turn comes; True if this completed all that its target waits for."""
+        slot = self.slots[(t.node, t.index) if type(t) is Pick else t]
+        target = t.node if type(t) is Pick else t
+        with self.lock:
+            slot.waiting[rank] = gx
+            gx = None
+            if slot.busy:
+                return False
+            slot.busy = True
+        last = False
+        while True:
+            with self.lock:
+                if slot.next not in slot.waiting:
+                    slot.busy = False
+                    return last
+                gx = slot.waiting.pop(slot.next)
+                slot.next += 1
+            before, slot.value = slot.value, None
+            slot.value = add(before, gx)
+            before = gx = None
+            with self.lock:
+                self.run.deps[target] -= 1
+                last = self.run.deps[target] == 0
+
+    def _complete(self, t: Any, made_ready: list) -> None:
+        """The gradient of a target is complete: queue the node, or hand the gradient to the leaf."""
+        if isinstance(t, Pick):
+            node = t.node
+            values = []
+            for i, out in enumerate(node.outputs):
+                slot = self.slots.get((node, i)) if out is not None else None
+                values.append(None if slot is None else slot.value)
+                if slot is not None:
+                    slot.value = None
+            g: Any = values if any(v is not None for v in values) else None
+            made_ready.append((-node.seq, node, g))
+            return
+        slot = self.slots[t]
+        g, slot.value = slot.value, None
+        if isinstance(t, Node):
+            made_ready.append((-t.seq, t, g))
+        else:
+            leaf_ready(self.run, t, g)
+
+
+worlds.parallel = execute

@@ -1,0 +1,52 @@
+"""How kernels are compiled: the decorators, the cache on disk, and what LLVM may do to floating-point arithmetic.
+
+Numba is imported only here and in the files named jit_*, and those are imported when a kernel is first needed.
+
+Note [Floating point in kernels]
+    A multiplication and an addition may become one instruction (`contract`). Kernels, in which sums stand, may also add
+    in another order (`reassoc`), without which LLVM does not vectorise a sum; functions called from kernels may not,
+    their formulas rely on the order. Infinities and NaN are kept everywhere.
+
+Note [The cache of kernels]
+    To decide whether machine code on disk is still good, Numba looks only at the file that the kernel stands in. So the
+    functions that a kernel calls stand in its file, and after a change in this one the __pycache__ must be removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.extending import overload
+
+_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_INSIDE: dict[str, Any] = {**_COMMON, "fastmath": {"contract"}, "forceinline": True}
+_KERNEL: dict[str, Any] = {**_COMMON, "fastmath": {"contract", "reassoc"}}
+
+
+def device(fn: Callable[..., Any]) -> Any:
+    """A function that kernels call; compiled into them."""
+    return numba.njit(**_INSIDE)(fn)
+
+
+def kernel(fn: Callable[..., Any]) -> Any:
+    """A function that Python calls. It runs without the interpreter's lock, and is kept on disk where that is possible."""
+    try:
+        return numba.njit(cache=True, **_KERNEL)(fn)
+    except RuntimeError:  # Numba found no folder that it may write to
+        return numba.njit(**_KERNEL)(fn)
+
+
+def by_precision(single: Any, double: Any) -> Callable[[Any], Any]:
+    """A function for kernels: `single` where the argument is a float32, `double` where it is a float64."""
+
+    def function(x: Any) -> Any:
+        return double(x)
+
+    @overload(function, jit_options=_INSIDE)
+    def choose(x):  # its signature must be that of the lambda
+        chosen = single if x == numba.float32 else double
+        return lambda x: chosen(x)
+
+    return function

@@ -1,0 +1,122 @@
+"""Products of NumPy arrays: of matrices, stacks of matrices and vectors, and contractions over labelled dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.threads import gemm
+
+__all__ = ["addmm", "contract", "cross", "dot", "linear", "matmul", "mm", "mv", "outer"]
+
+_BLAS = frozenset(np.dtype(c) for c in "fdFD")
+_WIDE = np.dtype(np.float32)
+_SMALL = 2048  # operands whose sizes multiply to no more are multiplied by one thread whatever BLAS is allowed
+
+
+def _widened(*arrays: Any) -> tuple | None:
+    """16-bit floating operands as float32, in which their products are summed; None for other dtypes."""
+    d = arrays[0].dtype
+    if d.itemsize == 2 and d.kind in "fV":
+        return tuple([None if a is None else a.astype(_WIDE) for a in arrays])
+    return None
+
+
+def mm(x: Any, y: Any) -> Any:
+    """The product of two matrices of one dtype."""
+    if x.dtype in _BLAS:
+        return x.dot(y) if x.size * y.size <= _SMALL else gemm(x, y)
+    wide = _widened(x, y)
+    return x.dot(y) if wide is None else gemm(*wide).astype(x.dtype)
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """The product of (stacks of) matrices, or of matrices and vectors, of one dtype; stacks are broadcast."""
+    if x.ndim == 2 and y.ndim == 2:
+        return mm(x, y)
+    if x.dtype in _BLAS:
+        return np.matmul(x, y) if x.size * y.size <= _SMALL else gemm(x, y)
+    wide = _widened(x, y)
+    return np.matmul(x, y) if wide is None else gemm(*wide).astype(x.dtype)
+
+
+def mv(x: Any, y: Any) -> Any:
+    """The product of a matrix and a vector."""
+    return mm(x, y)
+
+
+def dot(x: Any, y: Any) -> Any:
+    """The sum of the products of the elements of two vectors, without conjugation."""
+    return np.asarray(mm(x, y))
+
+
+def outer(x: Any, y: Any) -> Any:
+    """The products of every element of a vector with every element of another."""
+    return x[:, None] * y
+
+
+def linear(x: Any, w: Any, b: Any = None) -> Any:
+    """x wᵀ + b for x of any number of dimensions and a matrix w."""
+    wide = _widened(x, w, b)
+    if wide is not None:
+        return linear(*wide).astype(x.dtype)
+    if x.ndim == 2:
+        out = x.dot(w.T) if x.size * w.size <= _SMALL and x.dtype in _BLAS else mm(x, w.T)
+    else:
+        out = mm(x.reshape(-1, w.shape[1]) if w.shape[1] else x.reshape(math.prod(x.shape[:-1]), 0), w.T)
+        out = out.reshape(*x.shape[:-1], w.shape[0])
+    if b is not None:
+        out += b
+    return out
+
+
+def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
+    """beta c + alpha x y, where x y is any `matmul`; with beta 0, nan and inf in c do not count."""
+    wide = _widened(x, y, c)
+    if wide is not None:
+        return addmm(wide[2], wide[0], wide[1], beta, alpha).astype(x.dtype)
+    out = matmul(x, y)
+    if alpha != 1:
+        out *= alpha
+    if beta != 0:
+        out += c if beta == 1 else c * beta
+    return out
+
+
+def contract(x: Any, y: Any, x_labels: tuple, y_labels: tuple, out_labels: tuple) -> Any:
+    """The sum of x y over the labels that the result has not; every label is in two of the three at least."""
+    summed = [label for label in x_labels if label in y_labels and label not in out_labels]
+    if not summed:
+        return _aligned(x, x_labels, out_labels) * _aligned(y, y_labels, out_labels)
+    batch = [label for label in out_labels if label in x_labels and label in y_labels]
+    left = [label for label in out_labels if label not in y_labels]
+    right = [label for label in out_labels if label not in x_labels]
+    size = dict(zip(x_labels, x.shape, strict=True)) | dict(zip(y_labels, y.shape, strict=True))
+    stack = tuple([size[label] for label in batch])
+    rows, inner, columns = [math.prod([size[label] for label in group]) for group in (left, summed, right)]
+    a = _permuted(x, x_labels, batch + left + summed).reshape(*stack, rows, inner)
+    b = _permuted(y, y_labels, batch + summed + right).reshape(*stack, inner, columns)
+    have = batch + left + right
+    out = matmul(a, b).reshape([size[label] for label in have])
+    return _permuted(out, tuple(have), list(out_labels))
+
+
+def _permuted(x: Any, have: tuple, want: list) -> Any:
+    order = [have.index(label) for label in want]
+    return x if order == list(range(len(order))) else x.transpose(order)
+
+
+def _aligned(x: Any, have: tuple, want: tuple) -> Any:
+    """x with its dimensions in the order of `want`, and of size 1 where `want` has a label more."""
+    x = _permuted(x, have, [label for label in want if label in have])
+    return x[tuple([slice(None) if label in have else None for label in want])]
+
+
+def cross(x: Any, y: Any, dim: int) -> Any:
+    """The cross product of the vectors of three elements along `dim`, the rest broadcast."""
+    x, y = np.broadcast_arrays(x, y)
+    x0, x1, x2 = np.moveaxis(x, dim, 0)
+    y0, y1, y2 = np.moveaxis(y, dim, 0)
+    return np.stack([x1 * y2 - x2 * y1, x2 * y0 - x0 * y2, x0 * y1 - x1 * y0], axis=dim)

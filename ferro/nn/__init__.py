@@ -1,0 +1,18 @@
+"""Neural networks: modules, layers, their functions, initialisation and helpers."""
+
+from . import functional, init, modules, parameter, utils
+from .module import Module
+from .modules import *
+from .parameter import Buffer, Parameter
+
+__all__ = [
+    *modules.__all__,
+    "Buffer",
+    "Module",
+    "Parameter",
+    "functional",
+    "init",
+    "modules",
+    "parameter",
+    "utils",
+]

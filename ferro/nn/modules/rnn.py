@@ -1,0 +1,434 @@
+"""Recurrent layers, written as plain formulas on gates: RNN, LSTM, GRU, and one step of each as a cell."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from .. import functional as F
+from .. import init
+from ..module import Module
+from ..parameter import Parameter
+
+# How many blocks of hidden_size rows the weights of each kind have.
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+
+
+# -------------------------------------------------------------------- one step, from the gates of the input
+
+
+def _rnn_step(activation: Callable[[Tensor], Tensor]) -> Callable[..., tuple[Tensor]]:
+    """h' = activation(gx + W h + b), gx being the input's part."""
+
+    def step(gx: Tensor, state: tuple[Tensor], w_hh: Tensor, b_hh: Tensor | None) -> tuple[Tensor]:
+        return (activation(gx + F.linear(state[0], w_hh, b_hh)),)
+
+    return step
+
+
+def _lstm_step(
+    gx: Tensor, state: tuple[Tensor, Tensor], w_hh: Tensor, b_hh: Tensor | None, w_hr: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """i, f, g, o = gates;  c' = σ(f) c + σ(i) tanh(g);  h' = σ(o) tanh(c'), projected by w_hr if there is one."""
+    h, c = state
+    i, f, g, o = (gx + F.linear(h, w_hh, b_hh)).chunk(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if w_hr is None else F.linear(h, w_hr)), c
+
+
+def _gru_step(gx: Tensor, state: tuple[Tensor], w_hh: Tensor, b_hh: Tensor | None) -> tuple[Tensor]:
+    """r, z = σ(gates);  n = tanh(nx + r nh);  h' = (1 - z) n + z h."""
+    (h,) = state
+    rx, zx, nx = gx.chunk(3, dim=-1)
+    rh, zh, nh = F.linear(h, w_hh, b_hh).chunk(3, dim=-1)
+    z = (zx + zh).sigmoid()
+    n = (nx + (rx + rh).sigmoid() * nh).tanh()
+    return (n + z * (h - n),)
+
+
+_STEPS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
+    "RNN_TANH": _rnn_step(lambda x: x.tanh()),
+    "RNN_RELU": _rnn_step(F.relu),
+    "LSTM": _lstm_step,
+    "GRU": _gru_step,
+}
+
+
+# -------------------------------------------------------------------- whole sequences
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share: layers, directions, their weights, and the loop over time.
+
+    All weights start uniform on (-k, k), k = 1 / sqrt(hidden_size).
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        _check_arguments(mode, hidden_size, num_layers, dropout, proj_size)
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        for layer in range(num_layers):
+            for suffix in self._suffixes(layer):
+                for name, shape in self._weight_shapes(layer).items():
+                    setattr(self, name + suffix, Parameter(ferro.empty(*shape, device=device, dtype=dtype)))
+        self.reset_parameters()
+
+    @property
+    def _out_size(self) -> int:
+        return self.proj_size or self.hidden_size
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"_l{layer}", f"_l{layer}_reverse"][: self._directions]
+
+    def _weight_shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
+        """The weights of one direction of a layer, in the order in which they are registered."""
+        rows = _GATES[self.mode] * self.hidden_size
+        inputs = self.input_size if layer == 0 else self._out_size * self._directions
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, inputs), "weight_hh": (rows, self._out_size)}
+        if self.bias:
+            shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+        if self.proj_size:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        return shapes
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The weights of each direction of each layer."""
+        return [
+            [getattr(self, name + suffix) for name in self._weight_shapes(layer)]
+            for layer in range(self.num_layers)
+            for suffix in self._suffixes(layer)
+        ]
+
+    def reset_parameters(self) -> None:
+        """Draw all weights afresh."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: PyTorch lays the weights out for cuDNN here, and programs call it."""
+
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+        """The outputs of the last layer at all times, and the last state of every layer and direction."""
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}"
+            )
+        batched = input.dim() == 3
+        if not batched:
+            input = input.unsqueeze(1)
+        elif self.batch_first:
+            input = input.transpose(0, 1)
+        states = self._initial_states(input, hx, batched)
+        out, last = self._run(input, states)
+        if not batched:
+            out = out.squeeze(1)
+            last = tuple(state.squeeze(1) for state in last)
+        elif self.batch_first:
+            out = out.transpose(0, 1)
+        return out, last if self.mode == "LSTM" else last[0]
+
+    def _initial_states(self, input: Tensor, hx: Any, batched: bool) -> tuple[Tensor, ...]:
+        """Zeros, or the given states checked; each is (layers * directions, N, size)."""
+        rows, batch = self.num_layers * self._directions, input.shape[1]
+        sizes = {"hidden": self._out_size}
+        if self.mode == "LSTM":
+            sizes["cell"] = self.hidden_size
+        if hx is None:
+            return tuple(ferro.zeros(rows, batch, size, dtype=input.dtype) for size in sizes.values())
+        given = tuple(hx) if self.mode == "LSTM" else (hx,)
+        states = []
+        for state, (name, size) in zip(given, sizes.items(), strict=True):
+            if state.dim() != (3 if batched else 2):
+                raise RuntimeError(
+                    f"For {'batched 3-D' if batched else 'unbatched 2-D'} input, {name} state should also be "
+                    f"{3 if batched else 2}-D but got {state.dim()}-D tensor"
+                )
+            if not batched:
+                state = state.unsqueeze(1)
+            if tuple(state.shape) != (rows, batch, size):
+                raise RuntimeError(f"Expected {name} size {(rows, batch, size)}, got {list(state.shape)}")
+            states.append(state)
+        return tuple(states)
+
+    def _run(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """All layers over x of shape (L, N, I)."""
+        last = []
+        for layer in range(self.num_layers):
+            outs = []
+            for direction, suffix in enumerate(self._suffixes(layer)):
+                row = layer * self._directions + direction
+                out, state = self._run_direction(x, tuple(s[row] for s in states), suffix, direction == 1)
+                outs.append(out)
+                last.append(state)
+            x = outs[0] if len(outs) == 1 else ferro.cat(outs, dim=-1)
+            if self.dropout > 0 and self.training and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout)
+        return x, tuple(ferro.stack(parts) for parts in zip(*last, strict=True))
+
+    def _run_direction(
+        self, x: Tensor, state: tuple[Tensor, ...], suffix: str, backwards: bool
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        step = _STEPS[self.mode]
+        bias_ih, bias_hh = (getattr(self, name + suffix) if self.bias else None for name in ("bias_ih", "bias_hh"))
+        weights = [getattr(self, "weight_hh" + suffix), bias_hh]
+        if self.proj_size:
+            weights.append(getattr(self, "weight_hr" + suffix))
+        # The input's part of the gates does not depend on the state: one product for all times.
+        gates = F.linear(x, getattr(self, "weight_ih" + suffix), bias_ih).unbind(0)
+        outs = []
+        for gx in reversed(gates) if backwards else gates:
+            state = step(gx, state, *weights)
+            outs.append(state[0])
+        if backwards:
+            outs.reverse()
+        return ferro.stack(outs), state
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        if self.proj_size != 0:
+            parts.append(f"proj_size={self.proj_size}")
+        if self.num_layers != 1:
+            parts.append(f"num_layers={self.num_layers}")
+        if self.bias is not True:
+            parts.append(f"bias={self.bias}")
+        if self.batch_first is not False:
+            parts.append(f"batch_first={self.batch_first}")
+        if self.dropout != 0:
+            parts.append(f"dropout={self.dropout}")
+        if self.bidirectional is not False:
+            parts.append(f"bidirectional={self.bidirectional}")
+        return ", ".join(parts)
+
+
+def _check_arguments(mode: str, hidden_size: Any, num_layers: int, dropout: Any, proj_size: int) -> None:
+    if mode not in _GATES:
+        raise ValueError(f"Unrecognized RNN mode: {mode}; allowed: {list(_GATES)}")
+    if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, "
+            f"got {dropout!r}"
+        )
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            stacklevel=4,
+        )
+    if not isinstance(hidden_size, int):
+        raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+    if hidden_size <= 0:
+        raise ValueError(f"hidden_size must be greater than zero, got {hidden_size}")
+    if num_layers <= 0:
+        raise ValueError(f"num_layers must be greater than zero, got {num_layers}")
+    if proj_size < 0:
+        raise ValueError(f"proj_size should be a positive integer or zero to disable projections, got {proj_size}")
+    if proj_size >= hidden_size:
+        raise ValueError(f"proj_size has to be smaller than hidden_size, got {proj_size} and {hidden_size}")
+    if proj_size and mode != "LSTM":
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+
+
+class RNN(RNNBase):
+    """h_t = tanh(W x_t + b + U h_{t-1} + c), or relu for nonlinearity="relu"."""
+
+    nonlinearity: str
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        mode = "RNN_TANH" if nonlinearity == "tanh" else "RNN_RELU"
+        options = num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        super().__init__(mode, input_size, hidden_size, *options)
+        self.nonlinearity = nonlinearity
+
+
+class LSTM(RNNBase):
+    """The long short-term memory, with an optional projection of the hidden state to `proj_size`."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        options = num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype
+        super().__init__("LSTM", input_size, hidden_size, *options)
+
+
+class GRU(RNNBase):
+    """The gated recurrent unit."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        options = num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        super().__init__("GRU", input_size, hidden_size, *options)
+
+
+# -------------------------------------------------------------------- single steps
+
+
+class RNNCellBase(Module):
+    """What the cells share: weights for the input and the state, and the checks of their sizes."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool,
+        num_chunks: int,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = num_chunks * hidden_size
+        self.weight_ih = Parameter(ferro.empty(rows, input_size, device=device, dtype=dtype))
+        self.weight_hh = Parameter(ferro.empty(rows, hidden_size, device=device, dtype=dtype))
+        for name in ("bias_ih", "bias_hh"):
+            self.register_parameter(name, Parameter(ferro.empty(rows, device=device, dtype=dtype)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights afresh, uniform on (-k, k), k = 1 / sqrt(hidden_size)."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def _step(self, mode: str, input: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
+        """One step for input of shape (N, I) or (I,); without a state, from zeros."""
+        if input.dim() not in (1, 2):
+            raise ValueError(f"{self._get_name()}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
+        shape = (*input.shape[:-1], self.hidden_size)
+        if state is None:
+            count = 2 if mode == "LSTM" else 1
+            state = tuple(ferro.zeros(shape, dtype=input.dtype) for _ in range(count))
+        for part in state:
+            if tuple(part.shape) != shape:
+                raise RuntimeError(
+                    f"{self._get_name()}: hidden state has shape {tuple(part.shape)}, expected {shape} "
+                    f"for input of shape {tuple(input.shape)}"
+                )
+        gx = F.linear(input, self.weight_ih, self.bias_ih)
+        return _STEPS[mode](gx, state, self.weight_hh, self.bias_hh)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias is True else f", bias={self.bias}")
+
+
+class RNNCell(RNNCellBase):
+    """One step of an RNN."""
+
+    nonlinearity: str
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        mode = "RNN_TANH" if self.nonlinearity == "tanh" else "RNN_RELU"
+        return self._step(mode, input, None if hx is None else (hx,))[0]
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
+
+
+class LSTMCell(RNNCellBase):
+    """One step of an LSTM; the state is the pair (h, c)."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, ...]:
+        return self._step("LSTM", input, hx)
+
+
+class GRUCell(RNNCellBase):
+    """One step of a GRU."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._step("GRU", input, None if hx is None else (hx,))[0]

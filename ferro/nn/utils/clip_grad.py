@@ -1,0 +1,75 @@
+"""Gradient clipping: by the norm of all gradients together, or element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import ferro
+from ferro.tensor import Tensor
+
+
+def _listed(tensors: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [param.grad for param in _listed(parameters) if param.grad is not None]
+
+
+def get_total_norm(
+    tensors: Tensor | Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """The p-norm of the tensors taken as one long vector (`foreach` is accepted and changes nothing)."""
+    tensors = _listed(tensors)
+    norm_type = float(norm_type)
+    if not tensors:
+        return ferro.tensor(0.0)
+    with ferro.no_grad():
+        norms = ferro.stack([tensor.detach().norm(norm_type) for tensor in tensors])
+        total = norms.max() if norm_type == math.inf else norms.norm(norm_type)
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
+            "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
+            "`error_if_nonfinite=False`"
+        )
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale the gradients in place by max_norm / total_norm, never up."""
+    with ferro.no_grad():
+        # The 1e-6 is PyTorch's; clamping instead of branching keeps non-finite norms visible in the gradients.
+        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        for grad in _gradients(parameters):
+            grad.mul_(factor.to(grad.dtype))
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale the gradients in place so that their common norm is at most max_norm; returns the norm they had."""
+    parameters = _listed(parameters)
+    total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(parameters, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Clamp every element of the gradients, in place, to [-clip_value, clip_value]."""
+    clip_value = float(clip_value)
+    with ferro.no_grad():
+        for grad in _gradients(parameters):
+            grad.clamp_(min=-clip_value, max=clip_value)

@@ -1,0 +1,410 @@
+"""Activations: the elementwise functions between the layers of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from ferro.core import worlds
+from ferro.core.apply import apply, unary
+from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.base import wrap
+from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT
+from ferro.core.dtypes import float32 as _float32
+from ferro.core.inplace import in_place
+from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.random import numpy_generator
+from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import unary as points
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_",
+           "leaky_relu", "leaky_relu_", "logsigmoid", "mish", "prelu", "relu", "relu6", "relu_", "rrelu", "rrelu_", "selu",
+           "selu_", "silu", "softplus", "softshrink", "softsign", "tanhshrink", "threshold", "threshold_"]  # fmt: skip
+
+
+def floating(name: str, *tensors: Any) -> None:
+    """Refuses arguments that are no tensors of a real floating dtype."""
+    for t in tensors:
+        if t is None:
+            continue
+        dtype = need_tensor(name, "input", t)._data.dtype
+        if dtype not in INEXACT or dtype in COMPLEX:
+            raise RuntimeError(f"{name}: not implemented for dtype {FROM_NUMPY[dtype]}; expected a real floating-point tensor "
+                               "(cast with .float())")  # fmt: skip
+
+
+def once(formula: Callable) -> Callable:
+    """The formula on arrays of a 16-bit dtype computed in float32 and rounded once, as PyTorch does it."""
+
+    @wraps(formula)
+    def wide(xp: Any, g: Any, *values: Any) -> Any:
+        if g.dtype in HALF:
+            f32 = _float32.np
+            values = tuple([xp.cast(v, f32) if getattr(v, "dtype", None) in HALF else v for v in values])
+            return xp.cast(formula(xp, xp.cast(g, f32), *values), g.dtype)
+        return formula(xp, g, *values)
+
+    return wide
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0).  d relu x = [x > 0] dx: 0 at the kink x = 0."""
+    if inplace:
+        return relu_(input)
+    if need_tensor("relu", "input", input)._data.dtype.kind in "bc":
+        raise RuntimeError(f"relu: {input.dtype} inputs are not supported; expected a floating-point or integer tensor")
+    return unary(RELU, input)
+
+
+RELU = Op("relu", lambda xp, x: xp.relu(x), kind=ELEMENTWISE, x=lambda xp, g, out: xp.relu_vjp(g, out),
+          samples=[*points(), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)], path="nn.functional.relu")  # fmt: skip
+relu_ = in_place(relu)
+
+
+def relu_vjp(g: Tensor, out: Tensor) -> Tensor:
+    """g where out > 0, else 0: the backward of relu, on Tensors."""
+    return worlds.functional.where(out <= 0, 0, g)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(x, 0), 6).  The slope is 1 between the edges, 0 at and beyond them."""
+    return hardtanh(input, 0, 6, inplace)
+
+
+declare("nn.functional.relu6", [*points(-4, 10), Sample(Arg(values=[0.0, 6.0, 7.0]), smooth=False)])
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """x clamped to [min_val, max_val].  The slope is 1 between the edges, 0 at and beyond them."""
+    if inplace:
+        return hardtanh_(input, min_val, max_val)
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: min_val cannot be greater than max_val, got {min_val} and {max_val}")
+    dtype = need_tensor("hardtanh", "input", input)._data.dtype
+    if dtype.kind in "bc" or (dtype.kind == "u" and min_val < 0):
+        raise RuntimeError(f"hardtanh: not supported for {input.dtype} with min_val={min_val}; expected a floating-point tensor")
+    return unary(HARDTANH, input, (min_val, max_val))
+
+
+HARDTANH = Op("hardtanh", lambda xp, x, /, low, high: xp.hardtanh(x, low, high), kind=ELEMENTWISE,
+              x=lambda xp, g, x, low, high: xp.where((x <= low) | (x >= high), 0, g),
+              samples=[*points(), Sample(Arg(3, 4), -0.5, 0.25), Sample(Arg(values=[-1.0, 1.0, 0.0]), smooth=False)],
+              path="nn.functional.hardtanh")  # fmt: skip
+hardtanh_ = in_place(hardtanh)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where x > threshold, else value.  The slope is [x > threshold]."""
+    if inplace:
+        return threshold_(input, threshold, value)
+    if need_tensor("threshold", "input", input)._data.dtype.kind in "bc":
+        raise RuntimeError(f"threshold: not supported for {input.dtype}; expected a floating-point or integer tensor")
+    return unary(THRESHOLD, input, (threshold, value))
+
+
+THRESHOLD = Op("threshold", lambda xp, x, /, threshold, value: xp.threshold(x, threshold, value), kind=ELEMENTWISE,
+               x=lambda xp, g, x, threshold: xp.where(x <= threshold, 0, g),
+               samples=[Sample(Arg(3, 4), 0.3, -2.0), Sample(Arg(), 0.1, 20.0), Sample(Arg(0, 2), 0, 1),
+                        Sample(Arg(values=[0.5, 1.0, 0.2]), 0.5, 0.0, smooth=False)], path="nn.functional.threshold")  # fmt: skip
+threshold_ = in_place(threshold)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x where x > 0, else negative_slope x.  At the kink x = 0 the slope is negative_slope."""
+    if inplace:
+        return leaky_relu_(input, negative_slope)
+    floating("leaky_relu", input)
+    return unary(LEAKY_RELU, input, (negative_slope,))
+
+
+LEAKY_RELU = Op("leaky_relu", lambda xp, x, /, slope: xp.leaky_relu(x, slope), kind=ELEMENTWISE,
+                x=once(lambda xp, g, x, slope: xp.where(x > 0, g, g * slope)),
+                samples=[*points(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 0.5, smooth=False)],
+                path="nn.functional.leaky_relu")  # fmt: skip
+leaky_relu_ = in_place(leaky_relu)
+
+
+def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, *,
+          generator: Any = None) -> Tensor:  # fmt: skip
+    """leaky_relu with slopes drawn uniformly from [lower, upper] in training, with their mean otherwise.
+
+    In training the drawn slope belongs to every x <= 0 (0 too, where the slope is the derivative).
+    """
+    if inplace:
+        return rrelu_(input, lower, upper, training, generator=generator)
+    floating("rrelu", input)
+    if lower > upper:
+        raise RuntimeError(f"rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and {upper}")
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2)
+    x = input._data
+    slopes = numpy_generator(generator).uniform(lower, upper, x.shape)
+    slopes[x > 0] = 1
+    return input * wrap(slopes.astype(x.dtype))
+
+
+declare("nn.functional.rrelu", [Sample(Arg(3, 4)), Sample(Arg(5), 0.1, 0.5), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)])
+rrelu_ = in_place(rrelu)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """x where x > 0, else w x, with one learnable w in all or one for each channel (dimension 1).
+
+    At the kink x = 0 the slope in x is w.
+    """
+    floating("prelu", input, weight)
+    shape, n = input._data.shape, weight._data.size
+    if weight._data.ndim > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight._data.ndim}")
+    if input._data.dtype is not weight._data.dtype:
+        raise RuntimeError(f"prelu: Type promoting not supported. Got {input.dtype} and {weight.dtype}")
+    if n != 1:
+        if not shape:
+            raise RuntimeError(f"prelu: Not allow zero-dim input tensor with {n} weights; expected one weight")
+        channels = shape[1] if len(shape) > 1 else 1
+        if n != channels:
+            raise RuntimeError(f"prelu: Mismatch of parameter numbers and input channel size. Found parameter numbers = {n} "
+                               f"and channel size = {channels} (input of shape {list(shape)}).")  # fmt: skip
+    if len(shape) != weight._data.ndim:
+        weight = weight.reshape([-1 if d == min(1, len(shape) - 1) else 1 for d in range(len(shape))])
+    return apply(PRELU, (input, weight))
+
+
+PRELU = Op("prelu", lambda xp, x, w: xp.prelu(x, w), kind=ELEMENTWISE,
+           x=once(lambda xp, g, x, w: xp.where(x > 0, g, g * w)),
+           w=once(lambda xp, g, x: xp.where(x > 0, 0, g * x)),
+           samples=[Sample(Arg(3, 4), Arg(1)), Sample(Arg(2, 3, 2), Arg(3)), Sample(Arg(5), Arg()), Sample(Arg(), Arg(1)),
+                    Sample(Arg(0, 3), Arg(3)), Sample(Arg(values=[-1.0, 0.0, 2.0]), Arg(values=[0.25]), smooth=False)],
+           path="nn.functional.prelu")  # fmt: skip
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where x > 0, else alpha (e^x - 1).  At x = 0 the slope is that of the left branch, alpha."""
+    if inplace:
+        return elu_(input, alpha)
+    floating("elu", input)
+    return unary(ELU, input, (alpha, 1.0, 1.0))
+
+
+def _elu_slope(xp: Any, g: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    left = xp.where(x <= 0, x, 0)  # keeps exp from overflowing in the branch that is not taken
+    return xp.where(x <= 0, g * xp.exp(left * input_scale) * (alpha * scale * input_scale), g * scale)
+
+
+ELU = Op("elu", lambda xp, x, /, alpha, scale, input_scale: xp.elu(x, alpha, scale, input_scale), kind=ELEMENTWISE,
+         x=once(_elu_slope), weight=2.0, path="nn.functional.elu",
+         samples=[*points(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 2.0, smooth=False)])  # fmt: skip
+elu_ = in_place(elu)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """The scaled elu whose activations keep mean 0 and variance 1 (Klambauer et al. 2017, Self-Normalizing Neural Networks)."""
+    if inplace:
+        return selu_(input)
+    floating("selu", input)
+    return unary(ELU, input, (1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1.0))
+
+
+declare("nn.functional.selu", [*points(), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)])
+selu_ = in_place(selu)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0): an elu with a continuous slope (1 at x = 0)."""
+    if inplace:
+        return celu_(input, alpha)
+    floating("celu", input)
+    if alpha == 0:
+        raise RuntimeError("celu: ZeroDivisionError: alpha cannot be 0 for CELU")
+    return unary(ELU, input, (alpha, 1.0, 1.0 / alpha))
+
+
+declare("nn.functional.celu", [*points(), Sample(Arg(3, 4), 0.5), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)])
+celu_ = in_place(celu)
+
+
+def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
+    """x Phi(x) with the normal distribution function Phi, or its approximation by tanh.  d gelu = (Phi(x) + x phi(x)) dx.
+
+    Hendrycks and Gimpel 2016, Gaussian Error Linear Units, sections 2 and 4.
+    """
+    floating("gelu", input)
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError(f"gelu: approximate argument must be either none or tanh, got {approximate!r}.")
+    return unary(GELU, input, (approximate,))
+
+
+GELU = Op("gelu", lambda xp, x, /, approximate: xp.gelu(x, approximate), kind=ELEMENTWISE,
+          x=lambda xp, g, x, approximate: xp.gelu_vjp(g, x, approximate), weight=5.0, path="nn.functional.gelu",
+          samples=[*points(-4, 4, -10.0, 0.0, 10.0), Sample(Arg(3, 4), approximate="tanh"),
+                   Sample(Arg(values=[-10.0, 0.0, 9.0]), approximate="tanh")])  # fmt: skip
+
+
+def gelu_vjp(g: Tensor, x: Tensor, approximate: str) -> Tensor:
+    """g times the slope of gelu at x: the backward of gelu, on Tensors."""
+    F = worlds.functional
+    square = x * x
+    if approximate == "tanh":
+        t = F.tanh(x * (1 + square * 0.044715) * 0.7978845608028654)
+        return g * 0.5 * ((1 + t) + x * (1 - t * t) * (1 + square * (3 * 0.044715)) * 0.7978845608028654)
+    return g * (0.5 * (1 + F.erf(x * 0.7071067811865476)) + x * F.exp(square * -0.5) * 0.3989422804014327)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x sigmoid(x), also called swish.  d silu = s (1 + x (1 - s)) dx with s = sigmoid(x)."""
+    if inplace:
+        return silu_(input)
+    if need_tensor("silu", "input", input)._data.dtype not in INEXACT:
+        raise RuntimeError(f"silu: not implemented for dtype {input.dtype}; expected a floating-point tensor (cast with .float())")
+    return unary(SILU, input)
+
+
+SILU = Op("silu", lambda xp, x: xp.silu(x), kind=ELEMENTWISE, x=lambda xp, g, x: xp.silu_vjp(g, x), weight=4.0,
+          samples=points(-4, 4, -100.0, 0.0, 100.0), complex=True, path="nn.functional.silu")  # fmt: skip
+silu_ = in_place(silu)
+
+
+def silu_vjp(g: Tensor, x: Tensor) -> Tensor:
+    """g times the (conjugate) slope of silu at x: the backward of silu, on Tensors."""
+    s = worlds.functional.sigmoid(x)
+    return g * (s + x * s * (1 - s)).conj()
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x tanh(softplus(x)).  d mish = (t + x sigmoid(x) (1 - t^2)) dx with t = tanh(softplus(x))."""
+    if inplace:
+        return mish_(input)
+    floating("mish", input)
+    return unary(MISH, input)
+
+
+def _mish_slope(xp: Any, g: Any, x: Any) -> Any:
+    t = xp.tanh(xp.softplus(x, 1.0, 20.0))
+    return g * (t + x * xp.sigmoid(x) * (1 - t * t))
+
+
+MISH = Op("mish", lambda xp, x: xp.mish(x), kind=ELEMENTWISE, x=once(_mish_slope), weight=6.0,
+          samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.mish")  # fmt: skip
+mish_ = in_place(mish)
+
+
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """log(1 + e^(beta x)) / beta; x itself where beta x > threshold (slope 1 there).  d softplus = sigmoid(beta x) dx."""
+    floating("softplus", input)
+    return unary(SOFTPLUS, input, (beta, threshold))
+
+
+SOFTPLUS = Op("softplus", lambda xp, x, /, beta, threshold: xp.softplus(x, beta, threshold), kind=ELEMENTWISE,
+              x=once(lambda xp, g, x, beta, threshold: xp.where(x * beta > threshold, g, g * xp.sigmoid(x * beta))),
+              weight=4.0, path="nn.functional.softplus",
+              samples=[*points(-4, 4, -100.0, 0.0, 100.0), Sample(Arg(3, 4), 2.0), Sample(Arg(3, 4, low=-4, high=4), 1.0, 1.0),
+                       Sample(Arg(values=[2.0, 0.5, 3.0]), 1.0, 2.0, smooth=False)])  # fmt: skip
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """log(sigmoid(x)), without overflow.  d logsigmoid = sigmoid(-x) dx."""
+    floating("logsigmoid", input)
+    return unary(LOGSIGMOID, input)
+
+
+LOGSIGMOID = Op("logsigmoid", lambda xp, x: xp.logsigmoid(x), kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sigmoid(-x), weight=4.0,
+                samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.logsigmoid")  # fmt: skip
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x relu6(x + 3) / 6.  The slope is 0 up to x = -3, x / 3 + 1/2 up to x = 3, then 1 (at 3 too)."""
+    if inplace:
+        return hardswish_(input)
+    floating("hardswish", input)
+    return unary(HARDSWISH, input)
+
+
+HARDSWISH = Op("hardswish", lambda xp, x: xp.hardswish(x), kind=ELEMENTWISE,
+               x=once(lambda xp, g, x: xp.where(x <= -3, 0, xp.where(x < 3, g * (x / 3 + 0.5), g))),
+               samples=[*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)], path="nn.functional.hardswish")  # fmt: skip
+hardswish_ = in_place(hardswish)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6.  The slope is 1/6 for |x| < 3, else 0 (at the edges too)."""
+    if inplace:
+        return hardsigmoid_(input)
+    floating("hardsigmoid", input)
+    return unary(HARDSIGMOID, input)
+
+
+HARDSIGMOID = Op("hardsigmoid", lambda xp, x: xp.hardsigmoid(x), kind=ELEMENTWISE,
+                 x=once(lambda xp, g, x: xp.where((x > -3) & (x < 3), g / 6, 0)),
+                 samples=[*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
+                 path="nn.functional.hardsigmoid")  # fmt: skip
+hardsigmoid_ = in_place(hardsigmoid)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
+    """x where |x| > lambd, else 0.  The slope is [|x| > lambd]."""
+    floating("hardshrink", input)
+    result = unary(HARDSHRINK, input, (lambd,))
+    return result if out is None else into("hardshrink", out, result)
+
+
+HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), kind=ELEMENTWISE,
+                x=lambda xp, g, x, lambd: xp.where((x >= -lambd) & (x <= lambd), 0, g), path="nn.functional.hardshrink",
+                samples=[*points(), Sample(Arg(3, 4), 1.0), Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved towards 0 by lambd, 0 where |x| <= lambd.  The slope is [|x| > lambd]."""
+    floating("softshrink", input)
+    if lambd < 0:
+        raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}.")
+    return unary(SOFTSHRINK, input, (lambd,))
+
+
+SOFTSHRINK = Op("softshrink", lambda xp, x, /, lambd: xp.softshrink(x, lambd), kind=ELEMENTWISE,
+                x=lambda xp, g, x, lambd: xp.where((x >= -lambd) & (x <= lambd), 0, g), path="nn.functional.softshrink",
+                samples=[*points(), Sample(Arg(3, 4), 1.0), Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh x."""
+    return input - input.tanh()
+
+
+declare("nn.functional.tanhshrink", points(-3, 3), complex=True)
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|)."""
+    return input / (input.abs() + 1)
+
+
+declare("nn.functional.softsign", points(-3, 3, 0.0, smooth=False), complex=True)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """a sigmoid(b), where a and b are the halves of the input along `dim` (Dauphin et al. 2017, Gated Convolutional Networks)."""
+    floating("glu", input)
+    if input._data.ndim == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    dim = one_dim("glu", input._data.ndim, dim)
+    size = input._data.shape[dim]
+    if size % 2:
+        raise RuntimeError(f"glu: Halving dimension must be even, but dimension {dim} is size {size}")
+    return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()
+
+
+declare("nn.functional.glu", [Sample(Arg(4)), Sample(Arg(3, 4)), Sample(Arg(4, 3), 0), Sample(Arg(2, 2, 3), 1), Sample(Arg(0, 2))])
+
+
+class ActivationMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    relu = relu
+    relu_ = relu_
+    hardshrink = hardshrink
+    prelu = prelu

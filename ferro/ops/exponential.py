@@ -1,0 +1,356 @@
+"""Exponentials, logarithms, roots and powers, and the functions made of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ferro.core import dtypes, worlds
+from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
+from ferro.core.arguments import into, need_tensor
+from ferro.core.base import TensorBase, wrap
+from ferro.core.inplace import in_place
+from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import binary as pairs
+from ferro.core.samples import unary as points
+from ferro.core.return_types import frexp as frexp_result
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["exp", "exp2", "expit", "expm1", "float_power", "frexp", "ldexp", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2",
+           "logit", "pow", "rsqrt", "sigmoid", "sqrt", "xlogy"]  # fmt: skip
+
+INF, NAN, LN2, LN10 = math.inf, math.nan, math.log(2), math.log(10)
+
+
+def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """eˣ.  d eˣ = eˣ dx."""
+    result = unary(EXP, input)
+    return result if out is None else into("exp", out, result)
+
+
+EXP = Op("exp", lambda xp, x: xp.exp(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * out.conj(), weight=2.0,
+         samples=points(), complex=True)  # fmt: skip
+
+
+def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """2ˣ.  d 2ˣ = ln 2 · 2ˣ dx."""
+    result = unary(EXP2, input)
+    return result if out is None else into("exp2", out, result)
+
+
+EXP2 = Op("exp2", lambda xp, x: xp.exp2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * out.conj() * LN2, weight=2.0,
+          samples=points(), complex=True)  # fmt: skip
+
+
+def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """eˣ - 1, exact for small x.  d = eˣ dx."""
+    result = unary(EXPM1, input)
+    return result if out is None else into("expm1", out, result)
+
+
+EXPM1 = Op("expm1", lambda xp, x: xp.expm1(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * (out + 1).conj(), weight=2.0,
+           samples=points(-2, 2, 0.0, 1e-6), complex=True)  # fmt: skip
+
+
+def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """ln x: -inf at 0, nan below.  d ln x = dx / x."""
+    result = unary(LOG, input)
+    return result if out is None else into("log", out, result)
+
+
+LOG = Op("log", lambda xp, x: xp.log(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / x.conj(), weight=2.0,
+         samples=points(0.2, 3.0, 0.0, -1.0, INF, smooth=False), complex=True)  # fmt: skip
+
+
+def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """log₂ x.  d = dx / (x ln 2)."""
+    result = unary(LOG2, input)
+    return result if out is None else into("log2", out, result)
+
+
+LOG2 = Op("log2", lambda xp, x: xp.log2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x.conj() * LN2), weight=2.0,
+          samples=points(0.2, 3.0, 0.0, -1.0, smooth=False), complex=True)  # fmt: skip
+
+
+def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """log₁₀ x.  d = dx / (x ln 10)."""
+    result = unary(LOG10, input)
+    return result if out is None else into("log10", out, result)
+
+
+LOG10 = Op("log10", lambda xp, x: xp.log10(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x.conj() * LN10), weight=2.0,
+           samples=points(0.2, 3.0, 0.0, -1.0, smooth=False), complex=True)  # fmt: skip
+
+
+def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """ln(1 + x), exact for small x.  d = dx / (1 + x)."""
+    result = unary(LOG1P, input)
+    return result if out is None else into("log1p", out, result)
+
+
+LOG1P = Op("log1p", lambda xp, x: xp.log1p(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x + 1).conj(), weight=2.0,
+           samples=points(-0.8, 3.0, 0.0, 1e-8, -1.0, -2.0, smooth=False), complex=True)  # fmt: skip
+
+
+def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """√x, nan below 0.  d √x = dx / (2 √x): inf at 0."""
+    result = unary(SQRT, input)
+    return result if out is None else into("sqrt", out, result)
+
+
+SQRT = Op("sqrt", lambda xp, x: xp.sqrt(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g / (out + out).conj(),
+          samples=points(0.1, 3.0, 0.0, -1.0, INF, smooth=False), complex=True)  # fmt: skip
+
+
+def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """1 / √x.  d = -x^(-3/2) dx / 2."""
+    result = unary(RSQRT, input)
+    return result if out is None else into("rsqrt", out, result)
+
+
+RSQRT = Op("rsqrt", lambda xp, x: xp.rsqrt(x), floats=True, kind=ELEMENTWISE,
+           x=lambda xp, g, out: g * (out * out * out).conj() * -0.5,
+           samples=points(0.3, 3.0, 0.0, -1.0, INF, smooth=False), complex=True)  # fmt: skip
+
+
+def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """σ(x) = 1 / (1 + e⁻ˣ).  d σ = σ (1 - σ) dx."""
+    result = unary(SIGMOID, input)
+    return result if out is None else into("sigmoid", out, result)
+
+
+SIGMOID = Op("sigmoid", lambda xp, x: xp.sigmoid(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * (out - out * out).conj(),
+             weight=3.0, samples=points(-4, 4, -100.0, 0.0, 100.0), complex=True)  # fmt: skip
+
+expit = sigmoid
+
+
+def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
+    """ln(x / (1 - x)), the inverse of σ; x is first clamped to [eps, 1 - eps] if eps is given.
+
+    d = dx / (x (1 - x)); with eps it is 0 outside of the interval, without it nan outside of [0, 1].
+    """
+    result = unary(LOGIT, input, (eps,))
+    return result if out is None else into("logit", out, result)
+
+
+def _logit_x(xp: Any, g: Any, x: Any, eps: float | None) -> Any:
+    low, high, beyond = (0.0, 1.0, NAN) if eps is None else (eps, 1 - eps, 0.0)
+    inside = (x < low) | (x > high)
+    return xp.where(inside, beyond, g / (x * (1 - x)))
+
+
+LOGIT = Op("logit", lambda xp, x, /, eps: xp.logit(x, eps), floats=True, kind=ELEMENTWISE, x=_logit_x, weight=3.0,
+           samples=[*points(0.05, 0.95, 0.0, 1.0, 1.5, -0.5, smooth=False),
+                    Sample(Arg(values=[-0.5, 0.1, 0.2, 0.5, 0.8, 0.9, 1.5]), 0.2, smooth=False, complex=False)])  # fmt: skip
+
+
+# -- powers ------------------------------------------------------------------------------------------------------------
+
+
+def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+    """x^y, of tensors or a tensor and a number.  d x^y = y x^(y-1) dx + x^y ln x dy.
+
+    Conventions: 0⁰ = 1; the derivative by x is 0 where y = 0 and that by y is 0 where x = 0 and y ≥ 0.  A real negative
+    base with a fractional exponent gives nan.
+    """
+    if isinstance(input, TensorBase) and isinstance(exponent, NUMBERS):
+        result = power(input, exponent)
+    elif isinstance(input, TensorBase) or isinstance(exponent, TensorBase):
+        x, y = promote(*operands("pow", input, exponent))
+        if x._data.dtype.kind == "b":
+            raise NotImplementedError("pow: not defined for two bool operands; cast one of them to a number type")
+        result = apply(POW, (x, y))
+    else:
+        raise TypeError(f"pow: expected a tensor as input or exponent, got {type(input).__name__} and {type(exponent).__name__}")
+    return result if out is None else into("pow", out, result)
+
+
+def power(x: Any, n: Any) -> Any:
+    """x^n with a number n."""
+    a = x._data
+    if a.dtype not in dtypes.INEXACT or (type(n) is complex and a.dtype.kind != "c"):
+        dtype = dtypes.result_np([a, n])
+        if dtype.kind == "b":
+            raise NotImplementedError("pow: not defined for two bool operands; cast one of them to a number type")
+        if dtype.kind in "iu" and n < 0:
+            raise RuntimeError(f"pow: Integers to negative integer powers are not allowed, got the exponent {n}; cast the base to a floating dtype")
+        if dtype is not a.dtype:
+            x = apply(worlds.CAST, (x,), (dtype,))
+    return unary(POW_NUMBER, x, (n,))
+
+
+def _pow_number_x(xp: Any, g: Any, x: Any, n: Any) -> Any:
+    if n == 2:
+        return g * (x + x).conj()
+    if n == 1:
+        return g
+    if n == 0:
+        return xp.zeros_like(g)
+    return g * (x ** (n - 1) * n).conj()
+
+
+def _pow_x(xp: Any, g: Any, x: Any, y: Any) -> Any:
+    return xp.where(y == 0, 0.0, g * (y * x ** (y - 1)).conj())
+
+
+def _pow_y(xp: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
+    positive = (xp.real(y) >= 0) & (xp.imag(y) == 0) if y.dtype in COMPLEX else y >= 0
+    return g * xp.where((x == 0) & positive, 0.0, (out * xp.log(x)).conj())
+
+
+COMPLEX = dtypes.COMPLEX | {dtypes.complex64, dtypes.complex128}  # as arrays and as tensors name them
+
+POW_NUMBER = Op("pow_number", lambda xp, x, /, n: xp.power(x, n), kind=ELEMENTWISE, x=_pow_number_x)
+POW = Op("pow", lambda xp, x, y: xp.power(x, y), kind=ELEMENTWISE, x=_pow_x, y=_pow_y, weight=4.0,
+         samples=[*pairs(0.2, 2.0, -2.0, 2.0, scalars=(0, 1, 2, 3, 0.5, -1, -1.5)),
+                  *[Sample(n, Arg(3, 4)) for n in (2, 0.5)],
+                  Sample(Arg(values=[-2.0, -1.5, -0.5]), 3, complex=False),
+                  Sample(Arg(values=[0.0, 0.0, 0.0, 0.0, -1.0, -2.0]), Arg(values=[0.0, 1.0, 2.0, -1.0, 2.0, 0.5]),
+                         smooth=False, complex=False),
+                  Sample(0, Arg(values=[0.0, 1.0, 2.0]), smooth=False, complex=False),
+                  *[Sample(Arg(values=[0.0, 1.0, -1.0]), n, smooth=False, complex=False) for n in (0, 1, 2, 0.5)]],
+         complex=True)  # fmt: skip
+
+
+def power_operator(self: Any, other: Any) -> Any:
+    """self ** other."""
+    if isinstance(other, NUMBERS):
+        return power(self, other)
+    return pow(self, other) if isinstance(other, TensorBase) or hasattr(other, "__array__") else NotImplemented
+
+
+def swapped_power(self: Any, other: Any) -> Any:
+    """other ** self."""
+    return pow(other, self) if isinstance(other, NUMBERS) or hasattr(other, "__array__") else NotImplemented
+
+
+def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
+    """x^y computed in double precision: float64, or complex128 if an operand is complex."""
+    is_complex = any(isinstance(v, complex) or (isinstance(v, TensorBase) and v._data.dtype.kind == "c") for v in (input, exponent))
+    dtype = (dtypes.complex128 if is_complex else dtypes.float64).np
+    wide = [apply(worlds.CAST, (v,), (dtype,)) if isinstance(v, TensorBase) and v._data.dtype is not dtype else v for v in (input, exponent)]
+    result = pow(*[complex(v) if is_complex and isinstance(v, NUMBERS) else v for v in wide])
+    return result if out is None else into("float_power", out, result)
+
+
+declare("float_power", [*pairs(0.2, 2.0, -2.0, 2.0, scalars=(2, 0.5)), Sample(2, Arg(3))], complex=True)
+
+
+# -- functions of two arguments ----------------------------------------------------------------------------------------
+
+
+def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """ln(eˣ + eʸ) without overflow.  d = (eˣ dx + eʸ dy) / (eˣ + eʸ)."""
+    result = apply(LOGADDEXP, tuple(two_tensors("logaddexp", input, other)))
+    return result if out is None else into("logaddexp", out, result)
+
+
+LOGADDEXP = Op("logaddexp", lambda xp, x, y: xp.logaddexp(x, y), kind=ELEMENTWISE, weight=4.0,
+               x=lambda xp, g, x, y: g / (1 + xp.exp(y - x)).conj(),
+               y=lambda xp, g, x, y: g / (1 + xp.exp(x - y)).conj(),
+               samples=pairs(scalars=()), complex=True)  # fmt: skip
+
+
+def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """log₂(2ˣ + 2ʸ) without overflow.  d = (2ˣ dx + 2ʸ dy) / (2ˣ + 2ʸ)."""
+    result = apply(LOGADDEXP2, tuple(two_tensors("logaddexp2", input, other)))
+    return result if out is None else into("logaddexp2", out, result)
+
+
+LOGADDEXP2 = Op("logaddexp2", lambda xp, x, y: xp.logaddexp2(x, y), kind=ELEMENTWISE, weight=4.0,
+                x=lambda xp, g, x, y: g / (1 + xp.exp2(y - x)),
+                y=lambda xp, g, x, y: g / (1 + xp.exp2(x - y)),
+                samples=pairs(scalars=()))  # fmt: skip
+
+
+def two_tensors(name: str, x: Any, y: Any) -> list:
+    """Two operands that must be tensors, promoted; a floating result is needed."""
+    found = promote(need_tensor(name, "input", x), need_tensor(name, "other", y))
+    if found[0]._data.dtype not in dtypes.INEXACT:
+        raise NotImplementedError(f"{name}: defined for floating-point tensors, not for {found[0].dtype}; cast the operands first")
+    return found
+
+
+def xlogy(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """x ln y, and 0 where x = 0 unless y is nan.  d = ln y dx + x / y dy; by x it is 0 where x = 0 and y ≤ 0."""
+    result = binary(XLOGY, input, other)
+    return result if out is None else into("xlogy", out, result)
+
+
+XLOGY = Op("xlogy", lambda xp, x, y: xp.xlogy(x, y), floats=True, kind=ELEMENTWISE, weight=3.0,
+           x=lambda xp, g, x, y: xp.where((x == 0) & (y <= 0), 0.0, xp.xlogy(g, y)),
+           y=lambda xp, g, x, y: g * x / y,
+           samples=[*pairs(-2.0, 2.0, 0.2, 2.0), Sample(2.0, Arg(3, low=0.3)),
+                    Sample(Arg(values=[0.0, 0.0, 1.0, 0.0]), Arg(values=[0.0, -1.0, 0.0, 2.0]), smooth=False)])  # fmt: skip
+
+
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """x 2ʸ."""
+    need_tensor("ldexp", "input", input)
+    need_tensor("ldexp", "other", other)
+    result = input * pow(2.0, other)
+    return result if out is None else into("ldexp", out, result)
+
+
+declare("ldexp", [Sample(Arg(3, 4), Arg(3, 4, dtype="int64", low=-3, high=4)), Sample(Arg(3, 4), Arg(4)), Sample(Arg(), Arg(2))],
+        complex=True)  # fmt: skip
+
+
+def frexp(input: Tensor, *, out: tuple | None = None) -> Any:
+    """(m, n) with x = m 2ⁿ and ½ ≤ |m| < 1; n is int32.  d m = dx / 2ⁿ."""
+    need_tensor("frexp", "input", input)
+    if input._data.dtype not in dtypes.INEXACT or input._data.dtype.kind == "c":
+        raise RuntimeError(f"frexp: only supports floating-point dtypes, got {input.dtype}")
+    mantissa, exponent = apply(FREXP, (input,))
+    if out is not None:
+        mantissa, exponent = into("frexp", out[0], mantissa), into("frexp", out[1], exponent)
+    return frexp_result((mantissa, exponent))
+
+
+FREXP = Op("frexp", lambda xp, x: xp.frexp(x), outputs=("mantissa", "exponent"), nondiff=("exponent",),
+           x=lambda xp, g, exponent: g / xp.exp2(xp.cast(exponent, g.dtype)),
+           samples=[Sample(Arg(3, 4)), Sample(Arg()), Sample(Arg(0)), Sample(Arg(values=[0.0, 0.75, -6.0]), smooth=False)])  # fmt: skip
+
+
+class ExponentialMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    exp = exp
+    exp_ = in_place(exp)
+    exp2 = exp2
+    exp2_ = in_place(exp2)
+    expm1 = expm1
+    expm1_ = in_place(expm1)
+    log = log
+    log_ = in_place(log)
+    log2 = log2
+    log2_ = in_place(log2)
+    log10 = log10
+    log10_ = in_place(log10)
+    log1p = log1p
+    log1p_ = in_place(log1p)
+    sqrt = sqrt
+    sqrt_ = in_place(sqrt)
+    rsqrt = rsqrt
+    rsqrt_ = in_place(rsqrt)
+    sigmoid = sigmoid
+    sigmoid_ = in_place(sigmoid)
+    logit = logit
+    logit_ = in_place(logit)
+    pow = pow
+    pow_ = __ipow__ = in_place(pow)
+    __pow__, __rpow__ = power_operator, swapped_power
+    float_power = float_power
+    float_power_ = in_place(float_power)
+    logaddexp = logaddexp
+    logaddexp2 = logaddexp2
+    xlogy = xlogy
+    xlogy_ = in_place(xlogy)
+    ldexp = ldexp
+    ldexp_ = in_place(ldexp)
+    frexp = frexp

@@ -1,0 +1,230 @@
+"""Extrema: largest and smallest elements, where they are, and values picked by index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ferro.core import dtypes, return_types, worlds
+from ferro.core.apply import apply, unary
+from ferro.core.arguments import into, many_dims, need_tensor, one_dim
+from ferro.core.base import TensorBase, wrap
+from ferro.core.op import LINEAR, Op
+from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.core.worlds import world
+from ferro.ops.reductions import need_real, renamed, spread
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
+
+
+def distinct(*shape: int) -> Arg:
+    """A sample argument without ties."""
+    return Arg(*shape, make=permuted())
+
+
+TIED = Arg(values=[[2.0, 1.0, 2.0], [0.0, 0.0, 0.0]])
+
+
+def need_elements(name: str, shape: tuple, dim: Any) -> None:
+    """Raises where an extremum would be taken over nothing; `dim` None is the whole tensor."""
+    if dim is None:
+        if 0 in shape:
+            raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape {list(shape)}). "
+                               "Specify the reduction dim with the 'dim' argument.")  # fmt: skip
+        return
+    for d in (dim,) if isinstance(dim, int) else dim:
+        if shape and shape[d] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size; the shape is {list(shape)}")
+
+
+def pair_into(name: str, out: Any, results: tuple) -> tuple:
+    """Writes the two results of an operation into the two tensors of `out=`."""
+    if not isinstance(out, (tuple, list)) or len(out) != len(results):
+        raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(results)} Tensors")
+    return tuple([into(name, o, r) for o, r in zip(out, results, strict=True)])
+
+
+# -- values picked by index --------------------------------------------------------------------------------------------
+
+
+def value_gather(input: Tensor, dim: int, index: Tensor, keepdim: bool) -> Tensor:
+    """The elements at `index` along `dim`; without keepdim `index` lacks that dimension, and so does the result."""
+    return apply(VALUE_GATHER, (input, index), (dim, keepdim))
+
+
+def value_scatter(g: Tensor, shape: tuple, dim: int, index: Tensor, keepdim: bool) -> Tensor:
+    """Zeros of the given shape with g at `index` along `dim`: the transpose of :func:`value_gather`."""
+    return apply(VALUE_SCATTER, (g, index), (shape, dim, keepdim))
+
+
+VALUE_GATHER = Op("value_gather", lambda xp, x, index, /, dim, keepdim: xp.value_gather(x, dim, index, keepdim), kind=LINEAR,
+                  x=lambda xp, g, x_shape, index, dim, keepdim: xp.value_scatter(g, x_shape, dim, index, keepdim))  # fmt: skip
+
+VALUE_SCATTER = Op("value_scatter", lambda xp, g0, index, /, shape, dim, keepdim: xp.value_scatter(g0, shape, dim, index, keepdim),
+                   kind=LINEAR, g0=lambda xp, g, index, dim, keepdim: xp.value_gather(g, dim, index, keepdim))  # fmt: skip
+
+
+def tie_weights(input: Tensor, out: Tensor, dim: tuple, keepdim: bool) -> Tensor:
+    """What share of the cotangent of the extremum `out` each element gets: constant almost everywhere."""
+    return wrap(world(input._data).tie_weights(input._data, out._data, dim, keepdim))
+
+
+def _shared(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
+    return spread(xp, g, x.shape, dim, keepdim) * xp.tie_weights(x, out, dim, keepdim)
+
+
+# -- over several dimensions -------------------------------------------------------------------------------------------
+
+
+def amax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
+    """The largest element over the dimensions `dim` (all by default); elements that tie share the gradient evenly."""
+    if names:
+        dim, keepdim = renamed("amax", names, dim, keepdim)
+    result = unary(AMAX, input, _over("amax", input, dim, keepdim))
+    return result if out is None else into("amax", out, result)
+
+
+def amin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
+    """The smallest element over the dimensions `dim` (all by default); elements that tie share the gradient evenly."""
+    if names:
+        dim, keepdim = renamed("amin", names, dim, keepdim)
+    result = unary(AMIN, input, _over("amin", input, dim, keepdim))
+    return result if out is None else into("amin", out, result)
+
+
+def _over(name: str, input: Any, dim: Any, keepdim: bool) -> tuple:
+    """The parameters (dim, keepdim) of an extremum of `input`."""
+    a = need_tensor(name, "input", input)._data
+    need_real(name, input)
+    dims = many_dims(name, a.ndim, dim)
+    if a.size == 0:
+        need_elements(name, a.shape, None if dim is None or len(dims) == 0 else dims)
+    return dims, keepdim
+
+
+_SAMPLES = [Sample(Arg()), Sample(distinct(3, 4)), Sample(distinct(3, 4), 0), Sample(distinct(3, 4), -1, True),
+            Sample(distinct(2, 3, 2), (0, 2)), Sample(TIED, smooth=False), Sample(TIED, 1, smooth=False)]  # fmt: skip
+
+AMAX = Op("amax", lambda xp, x, /, dim, keepdim: xp.amax(x, dim, keepdim), x=_shared, samples=_SAMPLES)
+
+AMIN = Op("amin", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_shared, samples=_SAMPLES)
+
+
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, **names: Any) -> Any:
+    """The smallest and the largest element along `dim` (of all by default), with ties as in :func:`amax`: (min, max)."""
+    if names:
+        dim, keepdim = renamed("aminmax", names, dim, keepdim)
+    need_real("aminmax", input)
+    dims = many_dims("aminmax", input._data.ndim, None if dim is None else one_dim("aminmax", input._data.ndim, dim))
+    need_elements("aminmax", input._data.shape, None if dim is None else dims)
+    pair = apply(AMINMAX, (input,), (dims, keepdim))
+    return return_types.aminmax(pair if out is None else pair_into("aminmax", out, pair))
+
+
+def _aminmax_x(xp: Any, g: Any, x: Any, min: Any, max: Any, dim: tuple, keepdim: bool) -> Any:
+    low = None if g[0] is None else _shared(xp, g[0], x, min, dim, keepdim)
+    high = None if g[1] is None else _shared(xp, g[1], x, max, dim, keepdim)
+    return low if high is None else high if low is None else low + high
+
+
+AMINMAX = Op("aminmax", lambda xp, x, /, dim, keepdim: xp.aminmax(x, dim, keepdim), outputs=("min", "max"), x=_aminmax_x,
+             samples=[Sample(Arg()), Sample(distinct(3, 4)), Sample(distinct(3, 4), dim=0), Sample(distinct(3, 4), dim=1, keepdim=True),
+                      Sample(TIED, smooth=False)])  # fmt: skip
+
+
+# -- along one dimension, with the index -------------------------------------------------------------------------------
+
+
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
+    """The largest element; or along `dim` a tuple (values, indices); or, given a second tensor, `maximum` of the two.
+
+    Of all elements: those that tie share the gradient evenly.  Along `dim`: the element at `indices`, the first of
+    several equal ones, gets it.
+    """
+    return _extremum("max", MAX, amax, input, dim, keepdim, out, names)
+
+
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
+    """The smallest element; or along `dim` a tuple (values, indices); or, given a second tensor, `minimum` of the two.
+
+    Of all elements: those that tie share the gradient evenly.  Along `dim`: the element at `indices`, the first of
+    several equal ones, gets it.
+    """
+    return _extremum("min", MIN, amin, input, dim, keepdim, out, names)
+
+
+def _extremum(name: str, op: Op, over: Any, input: Any, dim: Any, keepdim: bool, out: Any, names: dict) -> Any:
+    dim = names.pop("other", dim)
+    if names:
+        dim, keepdim = renamed(name, names, dim, keepdim)
+    need_tensor(name, "input", input)
+    if isinstance(dim, TensorBase):
+        return getattr(worlds.functional, f"{name}imum")(input, dim, out=out)
+    need_real(name, input)
+    if dim is None:
+        if 0 in input._data.shape:
+            need_elements(name, input._data.shape, None)
+        return over(input, out=out)
+    d = one_dim(name, input._data.ndim, dim)
+    need_elements(name, input._data.shape, d)
+    pair = apply(op, (input,), (d, keepdim))
+    return getattr(return_types, name)(pair if out is None else pair_into(name, out, pair))
+
+
+def picked(xp: Any, g: Any, x_shape: tuple, indices: Any, dim: int, keepdim: bool) -> Any:
+    """The gradient of values picked by index along `dim`, when nothing is picked twice."""
+    return xp.value_scatter(g, x_shape, dim, indices, keepdim)
+
+
+PICKED = [Sample(Arg(), 0), Sample(distinct(4), 0), Sample(distinct(3, 4), 0), Sample(distinct(2, 3, 2), -2, True), Sample(TIED, 1, smooth=False)]
+
+MAX = Op("max", lambda xp, x, /, dim, keepdim: xp.max_dim(x, dim, keepdim), outputs=("values", "indices"), nondiff=("indices",),
+         x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip
+
+MIN = Op("min", lambda xp, x, /, dim, keepdim: xp.min_dim(x, dim, keepdim), outputs=("values", "indices"), nondiff=("indices",),
+         x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip
+
+
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
+    """Where the largest element along `dim`, or of the flattened tensor, is (int64): the first of several, or the first nan."""
+    return _position("argmax", input, dim, keepdim, out, names)
+
+
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
+    """Where the smallest element along `dim`, or of the flattened tensor, is (int64): the first of several, or the first nan."""
+    return _position("argmin", input, dim, keepdim, out, names)
+
+
+def _position(name: str, input: Any, dim: Any, keepdim: bool, out: Any, names: dict) -> Any:
+    if names:
+        dim, keepdim = renamed(name, names, dim, keepdim)
+    a = need_tensor(name, "input", input)._data
+    if a.dtype.kind in "bc":
+        raise RuntimeError(f"{name}(): does not support {dtypes.FROM_NUMPY[a.dtype]} input")
+    d = None if dim is None else one_dim(name, a.ndim, dim)
+    if a.size == 0:
+        if d is None:
+            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape {list(a.shape)})")
+        need_elements(name, a.shape, d)
+    return into(name, out, wrap(getattr(world(a), name)(a, d, keepdim)))
+
+
+_WHERE = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True), Sample(Arg(3, 4), None, True),
+          Sample(TIED), Sample(TIED, 1), Sample(Arg(values=[1.0, float("nan"), 3.0]), 0), Sample(Arg(4, dtype="int64"))]  # fmt: skip
+declare("argmax", _WHERE, differentiable=False)
+declare("argmin", _WHERE, differentiable=False)
+
+
+class ExtremaMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    amax = amax
+    amin = amin
+    aminmax = aminmax
+    argmax = argmax
+    argmin = argmin
+    max = max
+    min = min

@@ -1,0 +1,116 @@
+"""Softmax along one dimension, its logarithm, and relatives."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import dtypes, worlds
+from ferro.core.apply import unary
+from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.base import wrap
+from ferro.core.op import Op
+from ferro.core.random import numpy_generator
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.activations import floating
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["gumbel_softmax", "log_softmax", "softmax", "softmin"]
+
+_SAMPLES = [Sample(Arg(5), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), 0), Sample(Arg(2, 3, 2), -2), Sample(Arg(), 0),
+            Sample(Arg(0, 3), 1), Sample(Arg(3, 0), 1), Sample(Arg(2, 3, low=900, high=1000), 1),
+            Sample(Arg(2, 3), 1, dtype=dtypes.float64)]  # fmt: skip
+
+
+def _prepare(name: str, input: Tensor, dim: Any, third: Any, dtype: Any) -> tuple:
+    """The input cast to `dtype`, and `dim` as a non-negative number."""
+    ndim = need_tensor(name, "input", input)._data.ndim
+    if dtype is None and isinstance(third, dtypes.dtype):  # torch.softmax takes the dtype where nn.functional's has _stacklevel
+        dtype = third
+    if dtype is not None:
+        input = input.to(dtype)
+    floating(name, input)
+    if dim is None:
+        dim = 0 if ndim in (0, 1, 3) else 1
+        warnings.warn(f"Implicit dimension choice for {name} has been deprecated; here it is dim={dim}. Pass dim.", UserWarning, stacklevel=3)
+    return input, one_dim(name, ndim, dim)
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """p = exp(x) / sum exp(x) along `dim`, without overflow.  dp = p (dx - sum p dx).
+
+    A slice that is -inf throughout gives nan, as in PyTorch.
+    """
+    input, dim = _prepare("softmax", input, dim, _stacklevel, dtype)
+    result = unary(SOFTMAX, input, (dim,))
+    return result if out is None else into("softmax", out, result)
+
+
+SOFTMAX = Op("softmax", lambda xp, x, /, dim: xp.softmax(x, dim), x=lambda xp, g, out, dim: xp.softmax_vjp(g, out, dim),
+             weight=3.0, samples=_SAMPLES)  # fmt: skip
+declare("nn.functional.softmax", _SAMPLES)
+
+
+def softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:
+    """The backward of softmax, on Tensors."""
+    product = g * out
+    return product - out * product.sum((dim,), True)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """x - log sum exp(x) along `dim`, without overflow.  The derivative is dx - sum p dx with p = softmax(x)."""
+    input, dim = _prepare("log_softmax", input, dim, _stacklevel, dtype)
+    result = unary(LOG_SOFTMAX, input, (dim,))
+    return result if out is None else into("log_softmax", out, result)
+
+
+LOG_SOFTMAX = Op("log_softmax", lambda xp, x, /, dim: xp.log_softmax(x, dim),
+                 x=lambda xp, g, out, dim: xp.log_softmax_vjp(g, out, dim), weight=3.0, samples=_SAMPLES)  # fmt: skip
+declare("nn.functional.log_softmax", _SAMPLES)
+
+
+def log_softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:
+    """The backward of log_softmax, on Tensors."""
+    return g - worlds.functional.exp(out) * g.sum((dim,), True)
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """softmax(-x)."""
+    return softmax(-input, dim, _stacklevel, dtype)
+
+
+declare("nn.functional.softmin", _SAMPLES)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1, *,
+                   generator: Any = None) -> Tensor:  # fmt: skip
+    """A sample of the relaxed categorical distribution: softmax((logits + Gumbel noise) / tau).
+
+    With `hard`, the result is one-hot and its gradient that of the soft sample (Jang et al. 2017, Categorical
+    Reparameterization with Gumbel-Softmax, section 2.2).
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", UserWarning, stacklevel=2)
+    floating("gumbel_softmax", logits)
+    x = logits._data
+    noise = -np.log(numpy_generator(generator).standard_exponential(x.shape))
+    soft = softmax((logits + wrap(np.asarray(noise).astype(x.dtype))) / tau, dim)
+    if not hard:
+        return soft
+    p = soft._data
+    axis = one_dim("gumbel_softmax", p.ndim, dim)
+    one = np.zeros_like(p)
+    np.put_along_axis(one, p.argmax(axis=axis, keepdims=True), 1, axis)
+    return wrap(one) - soft.detach() + soft
+
+
+class SoftmaxMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    softmax = softmax
+    log_softmax = log_softmax
