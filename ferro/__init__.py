@@ -2,7 +2,7 @@
 
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
 from ferro._version import __version__
-from ferro import autograd
+from ferro import autograd, func
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ferro.core.dtypes import bool_ as bool
 from ferro.core.dtypes import (bfloat16, complex64, complex128, dtype, finfo, float16, float32, float64,
@@ -22,6 +22,7 @@ from ferro.ops.extrema import *
 from ferro.ops.random import *
 from ferro.ops.reductions import *
 from ferro.ops.shape import *
+from ferro.printing import get_printoptions, set_printoptions
 from ferro import functional as _functional
 
 # PyTorch's other names of the dtypes

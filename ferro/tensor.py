@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ferro.core import dtypes, worlds
 from ferro.core.apply import bind
-from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, meta_of, new, version_of, wrap
+from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, meta_of, version_of, wrap
 from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
 from ferro.core.node import Handle, Pick
@@ -20,6 +21,7 @@ from ferro.ops.extrema import ExtremaMethods
 from ferro.ops.reductions import ReductionMethods
 from ferro.ops.shape import ShapeMethods
 from ferro.ops.structure import StructureMethods
+from ferro.printing import describe
 
 
 class Tensor(ArithmeticMethods, ComplexMethods, ExtremaMethods, ReductionMethods, ShapeMethods, StructureMethods, TensorBase):
@@ -78,6 +80,50 @@ class Tensor(ArithmeticMethods, ComplexMethods, ExtremaMethods, ReductionMethods
     def numel(self) -> int:
         """The number of elements."""
         return self._data.size
+
+    @property
+    def layout(self) -> str:
+        """How the elements lie in memory; ferro has dense, strided tensors only."""
+        return "strided"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self._data.itemsize
+
+    def element_size(self) -> int:
+        """Bytes per element."""
+        return self._data.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._data.nbytes
+
+    def nelement(self) -> int:
+        """The number of elements."""
+        return self._data.size
+
+    ndimension = dim
+
+    is_cuda = is_sparse = is_quantized = is_meta = is_mps = False
+    is_cpu = True
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self._data.ctypes.data
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a real floating one."""
+        return self.dtype.is_floating_point
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self.dtype.is_signed
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in inference mode."""
+        return self._meta is not None and self._meta.inference
 
     # -- autograd ------------------------------------------------------------------------------------------------------
 
@@ -227,23 +273,87 @@ class Tensor(ArithmeticMethods, ComplexMethods, ExtremaMethods, ReductionMethods
     # -- conversions ---------------------------------------------------------------------------------------------------
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The tensor as a NumPy array sharing its memory."""
+        """The tensor as a NumPy array sharing its memory (force: also of a tensor with history)."""
         if not force and history(self) is not None:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         return self._data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    # NumPy arrays leave operators with a tensor to the tensor, and ufuncs on tensors to those who convert explicitly.
+    __array_priority__ = 1000
+    __array_ufunc__ = None
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        if history(self) is not None:
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        return self._data.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self._data.__dlpack_device__()
 
     def item(self) -> Any:
         """The value of a tensor with one element, as a Python number."""
         if self._data.size != 1:
             raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
-        return self._data.item()
+        value = self._data.item()
+        return value if isinstance(value, (bool, int, float, complex)) else float(value)
 
     def tolist(self) -> Any:
         """The tensor as (nested lists of) Python numbers."""
-        return self._data.tolist()
+        return (self._data.astype(np.float32) if self._data.dtype in dtypes.HALF else self._data).tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self._data.dtype.kind not in "biu" or self._data.size != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self._data.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self._data.ndim == 0 and spec else object.__format__(self, spec) if spec else repr(self)
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self._data == (element._data if isinstance(element, TensorBase) else element)).any())
 
     def __repr__(self) -> str:
-        return f"tensor({self._data!r})"
+        return describe(self)
+
+    def cpu(self, memory_format: Any = None) -> Tensor:
+        """The tensor on the CPU: itself."""
+        return self
+
+    def cuda(self, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+        """The tensor on a GPU; RuntimeError where there is none."""
+        return self.to("cuda")
+
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                               "Use clone() or detach() first.")  # fmt: skip
+        if id(self) in memo:
+            return memo[id(self)]
+        t = wrap(self._data.copy(order="K"), self._node, type(self))
+        memo[id(self)] = t
+        if self.grad is not None:
+            meta_of(t).grad = self.grad.__deepcopy__(memo)
+        for name, value in getattr(self, "__dict__", {}).items():
+            t.__dict__[name] = copy.deepcopy(value, memo)
+        return t
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError("only leaf tensors can be pickled; use detach() first")
+        return _rebuild, (type(self), np.ascontiguousarray(self._data).reshape(self._data.shape), self.requires_grad,
+                          getattr(self, "__dict__", None) or None)  # fmt: skip
 
     def __bool__(self) -> bool:
         if self._data.size != 1:
@@ -265,5 +375,12 @@ class Tensor(ArithmeticMethods, ComplexMethods, ExtremaMethods, ReductionMethods
         return id(self)
 
 
-_ = new
+def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None) -> Any:
+    """A pickled tensor."""
+    t = wrap(data, LEAF if requires_grad else None, cls)
+    if attributes:
+        t.__dict__.update(attributes)
+    return t
+
+
 bind(Tensor)

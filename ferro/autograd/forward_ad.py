@@ -6,6 +6,7 @@ from collections import namedtuple
 from typing import Any
 
 from ferro.core import mode as _mode
+from ferro.core import worlds
 from ferro.core.base import LEAF, TensorBase, meta_of, version_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.forward import set_tangent, tangents_of, without
@@ -78,7 +79,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     if tensor._data.dtype is not tangent._data.dtype:
         raise RuntimeError(f"make_dual: Expected tensor and tangent to have the same dtype, got {tensor.dtype} and {tangent.dtype}")
     node = tensor._node
-    dual = tensor.view_as(tensor) if node is LEAF else wrap(tensor._data, node)
+    dual = worlds.functional.reshape(tensor, tensor._data.shape) if node is LEAF else wrap(tensor._data, node)
     dual._counter = version_of(tensor)
     if tensor._meta is not None:
         meta_of(dual).tangents = dict(tangents_of(tensor)) or None

@@ -39,11 +39,17 @@ class Version:
 class View:
     """How a tensor views its base: replayable steps (op, parameters, output number), and the version at which its history was made."""
 
-    __slots__ = ("base", "creation", "stamp", "steps", "tangent_stamp")
+    __slots__ = ("creation", "origin", "stamp", "steps", "tangent_stamp")
 
     def __init__(self, base: TensorBase, steps: tuple, stamp: int, creation: str | None) -> None:
-        self.base, self.steps, self.stamp, self.creation = base, steps, stamp, creation
+        self.origin, self.steps, self.stamp, self.creation = base, steps, stamp, creation
         self.tangent_stamp = stamp
+
+    @property
+    def base(self) -> TensorBase:
+        """The tensor that the steps begin at: the one viewed, or what stands for it since it changed its own shape."""
+        m = self.origin._meta
+        return self.origin if m is None or m.view is None else m.view.base
 
 
 class Meta:

@@ -16,7 +16,9 @@ import numpy as np
 
 from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
-from ferro.core.base import LEAF, Meta, TensorBase, bump, history, meta_of, wrap
+from ferro.core.apply import _mask as needs_gradient
+from ferro.core.apply import _record as record
+from ferro.core.base import LEAF, Meta, TensorBase, View, bump, history, meta_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick, node_meta
 
@@ -74,7 +76,86 @@ def change(self: Any, name: str, compute: Callable) -> Any:
     return self
 
 
-def check(self: Any, name: str) -> Any:
+def restride(function: Callable) -> Callable:
+    """The in-place method of a view function: the tensor itself becomes the view (``Tensor.t_ = restride(t)``).
+
+    No element changes, so the base of a view keeps its history and the view gains a step.  A tensor that others may
+    view becomes a view itself, of a stand-in that keeps its old shape: the steps of the others begin there.
+    """
+    name = f"{function.__name__}_"
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        node = check(self, name, writes=False)
+        recorded = isinstance(node, (Node, Pick))
+        alias = wrap(self._data, node if recorded else None)
+        if self._meta is not None and _mode.current().level:
+            meta_of(alias).tangents = dict(worlds.tangents_of(self)) or None
+        with _mode.switched(grad=True):
+            out = function(alias, *args, **kwargs)
+        steps = out._meta.view.steps
+        view = self._meta.view if self._meta is not None else None
+        if view is not None:
+            view.steps = (*view.steps, *steps)
+        elif self._counter is not None and node is not LEAF:
+            stand_in = wrap(self._data, self._node)
+            stand_in._counter = self._counter
+            view = meta_of(self).view = View(stand_in, steps, 0, None)
+        self._data = out._data
+        bump(self, name)
+        if view is not None:
+            view.stamp = view.tangent_stamp = self._counter.n
+        if recorded:
+            self._node = out._node
+            if self._meta is not None and self._meta.retains:
+                retain(self)
+        if out._meta.tangents or (self._meta is not None and self._meta.tangents):
+            meta_of(self).tangents = out._meta.tangents
+        return self
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"In-place version of :func:`{function.__name__}`: the tensor itself becomes the view."
+    return method
+
+
+def record_write(self: Any, name: str, op: Any, others: tuple, params: tuple, write: Callable) -> Any:
+    """Records ``self = op(self, *others)`` where ``write(array, *arrays of others, *params)`` changes only what differs.
+
+    For operations whose formulas read neither their first input nor their result; no copy of `self` is made.
+    """
+    node = check(self, name)
+    if _mode.current().special:
+        return change(self, name, lambda x: worlds.apply(op, (x, *others), params))
+    data = self._data
+    tensors = (wrap(data, None if node is LEAF else node), *others)
+    arrays = tuple([x._data for x in tensors])
+    mask = needs_gradient(op, tensors) if _mode.is_grad_enabled() and data.dtype in INEXACT else 0
+    out = wrap(data)
+    if mask:
+        out._node = record(op, Node, mask, tensors, arrays, (data,), params)
+        out._node.shape, out._node.dtype = data.shape, data.dtype
+    write(*arrays, *params)
+    bump(self, name)
+    if mask:
+        rebase(self, out)
+    return self
+
+
+def overwrite(self: Any, name: str, op: Any, value: Any) -> Any:
+    """Records ``self = op(self, value)``, where the result is `value` broadcast and cast: nothing of `self` remains."""
+    node = check(self, name)
+    if _mode.current().special:
+        return change(self, name, lambda x: worlds.apply(op, (x, value)))
+    data = self._data
+    np.copyto(data, value._data, casting="unsafe")
+    bump(self, name)
+    if _mode.is_grad_enabled() and data.dtype in INEXACT and (node is not None or value._node is not None):
+        view = self._meta.view if self._meta is not None else None
+        before = wrap(data, node if view is None and node is not LEAF else None)  # a base forgets the place of a view anyway
+        rebase(self, worlds.apply(op, (before, value)) if before._node is not None or value._node is not None else wrap(data))
+    return self
+
+
+def check(self: Any, name: str, writes: bool = True) -> Any:
     """Refuses an in-place change that would make gradients wrong or ambiguous; returns the tensor's history."""
     node = history(self)
     data = self._data
@@ -83,10 +164,10 @@ def check(self: Any, name: str) -> Any:
     if meta is not None and meta.inference and not (mode is not None and mode.inference):
         raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. "
                            "You can make a clone to get a normal tensor before doing inplace update.")  # fmt: skip
-    if not data.flags.writeable:
-        if 0 in data.strides and data.size > 1:
-            raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
-                               "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+    if writes and 0 in data.strides and data.size > 1 and any(t == 0 and n > 1 for t, n in zip(data.strides, data.shape, strict=True)):
+        raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
+                           "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+    if writes and not data.flags.writeable:
         raise RuntimeError(f"{name}: the tensor shares the memory of a read-only NumPy array; clone() it first")
     if not _mode.is_grad_enabled():
         return node

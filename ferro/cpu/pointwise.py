@@ -1,8 +1,255 @@
-"""Pointwise functions of NumPy arrays."""
+"""Pointwise functions of NumPy arrays: arithmetic, exponentials, circles, comparisons, rounding, complex parts.
+
+Note [16 bits].  ufuncs compute float16 and bfloat16 arrays in float32 inside and round once.  Functions of several
+steps are `widened`, so that they too round once.  A Python float would make a bfloat16 array float32: `typed` first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 
-exp, log, sin, cos, tanh, sqrt = np.exp, np.log, np.sin, np.cos, np.tanh, np.sqrt
-conj, real = np.conj, np.real
+HALF = frozenset((np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)))
+NEED_WIDENING = "V"  # the kind of bfloat16
+float32 = np.dtype(np.float32)
+
+exp, exp2, expm1, log, log2, log10, log1p, sqrt = np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sqrt
+sin, cos, tan, sinh, cosh, tanh = np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh
+asin, acos, atan, asinh, acosh, atanh = np.arcsin, np.arccos, np.arctan, np.arcsinh, np.arccosh, np.arctanh
+atan2, hypot = np.arctan2, np.hypot
+reciprocal, abs, isnan, isinf, isfinite, signbit = np.reciprocal, np.abs, np.isnan, np.isinf, np.isfinite, np.signbit
+logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
+maximum, minimum, fmax, fmin = np.maximum, np.minimum, np.fmax, np.fmin
+floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysign, np.nextafter
+conj, zeros_like, ones_like = np.conj, np.zeros_like, np.ones_like
+div_floor, fmod, remainder = np.floor_divide, np.fmod, np.remainder
+
+
+def widened(function: Callable) -> Callable:
+    """The function with 16-bit floating arguments computed in float32 and its result rounded back once."""
+
+    @wraps(function)
+    def wide(x: Any, *rest: Any) -> Any:
+        if x.dtype in HALF:
+            return function(x.astype(float32), *[r.astype(float32) if getattr(r, "dtype", None) in HALF else r for r in rest]).astype(x.dtype)
+        return function(x, *rest)
+
+    return wide
+
+
+def typed(value: Any, like: Any) -> Any:
+    """A Python number as a scalar of the dtype of `like`."""
+    return like.dtype.type(value)
+
+
+_ones: dict[Any, Any] = {}
+
+
+def one(dtype: Any) -> Any:
+    """A 0-d one: small arrays combine twice as fast with an array as with a Python number."""
+    try:
+        return _ones[dtype]
+    except KeyError:
+        found = _ones[dtype] = np.ones((), dtype)
+        found.flags.writeable = False
+        return found
+
+
+# -- arithmetic --------------------------------------------------------------------------------------------------------
+
+
+def div_trunc(x: Any, y: Any) -> Any:
+    """x / y rounded towards zero."""
+    if x.dtype.kind not in "iu":
+        return np.trunc(x / y)
+    down = np.floor_divide(x, y)
+    return down + ((down * y != x) & ((x < 0) != (y < 0)))
+
+
+@widened
+def lerp(x: Any, y: Any, w: Any) -> Any:
+    """x + w (y - x), from the nearer end."""
+    way = y - x
+    return np.where(np.abs(w) < 0.5, x + w * way, y - way * (1 - w))
+
+
+@widened
+def rsqrt(x: Any) -> Any:
+    """1 / √x."""
+    return np.reciprocal(np.sqrt(x))
+
+
+# -- exponentials ------------------------------------------------------------------------------------------------------
+
+
+@widened
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + e⁻ˣ)."""
+    e = np.exp(-x)
+    e += one(e.dtype)
+    return np.reciprocal(e)
+
+
+@widened
+def logit(x: Any, eps: float | None) -> Any:
+    """ln(x / (1 - x)), x clamped to [eps, 1 - eps] first if eps is given."""
+    if eps is not None:
+        x = np.minimum(np.maximum(x, typed(eps, x)), typed(1 - eps, x))
+    return np.log(x / (1 - x))
+
+
+def power(x: Any, y: Any) -> Any:
+    """x^y for an array or a number y; integers to negative powers are rounded towards zero."""
+    if x.dtype.kind in "iu":
+        if isinstance(y, int):
+            return np.power(x, np.int64(y).astype(x.dtype))
+        if (y < 0).any():
+            return np.where(y >= 0, np.power(x, np.maximum(y, 0)), np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0))).astype(x.dtype)
+        return np.power(x, y)
+    out = x**y
+    return out if out.dtype is x.dtype or x.dtype.kind != NEED_WIDENING else out.astype(x.dtype)
+
+
+def logaddexp(x: Any, y: Any) -> Any:
+    """ln(eˣ + eʸ)."""
+    if x.dtype.kind != "c":
+        return np.logaddexp(x, y)
+    larger = np.where(x.real >= y.real, x, y)
+    smaller = np.where(x.real >= y.real, y, x)
+    return np.where(np.isinf(larger) & (larger == smaller), larger, larger + np.log1p(np.exp(smaller - larger)))
+
+
+logaddexp2 = np.logaddexp2
+
+
+@widened
+def xlogy(x: Any, y: Any) -> Any:
+    """x ln y, and 0 where x = 0 unless y is nan."""
+    return np.where((x == 0) & ~np.isnan(y), typed(0, x), x * np.log(y))
+
+
+frexp = np.frexp
+
+
+@widened
+def ldexp(x: Any, n: Any) -> Any:
+    """x 2ⁿ for integers n."""
+    return np.ldexp(x, n)
+
+
+@widened
+def sinc(x: Any) -> Any:
+    """sin(πx) / (πx), and 1 at 0."""
+    scaled = x * typed(np.pi, x)
+    zero = scaled == 0
+    return np.where(zero, typed(1, x), np.sin(scaled) / np.where(zero, typed(1, x), scaled))
+
+
+# -- choices -----------------------------------------------------------------------------------------------------------
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """x where the condition holds, else y; both may be numbers."""
+    return np.where(condition, x, y)
+
+
+def clamp(x: Any, low: Any, high: Any) -> Any:
+    """min(max(x, low), high), of which low or high may be None; nan stays nan."""
+    if low is not None:
+        x = np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+# -- signs and rounding ------------------------------------------------------------------------------------------------
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1; 0 for nan."""
+    s = np.sign(x)
+    return s if x.dtype.kind in "biu" else np.where(np.isnan(s), typed(0, x), s)
+
+
+def sgn(x: Any) -> Any:
+    """x / |x|, and 0 at 0."""
+    return np.sign(x) if x.dtype.kind == "c" else sign(x)
+
+
+def round(x: Any, decimals: int) -> Any:
+    """The nearest multiple of 10^-decimals; halves to the even neighbour."""
+    if decimals == 0:
+        return np.rint(x)
+    return _round_decimals(x, decimals)
+
+
+@widened
+def _round_decimals(x: Any, decimals: int) -> Any:
+    scale = typed(10.0 ** np.abs(decimals), x)
+    return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
+
+
+def frac(x: Any) -> Any:
+    """x - trunc x, with the sign of x."""
+    return x - np.trunc(x)
+
+
+def nan_to_num(x: Any, nan: float, posinf: float, neginf: float) -> Any:
+    """x with nan and the infinities replaced."""
+    y = np.where(np.isnan(x), typed(nan, x), x)
+    return np.where(x == np.inf, typed(posinf, x), np.where(x == -np.inf, typed(neginf, x), y))
+
+
+def heaviside(x: Any, at_zero: Any) -> Any:
+    """0 below 0, 1 above, `at_zero` at 0."""
+    return np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype))
+
+
+# -- complex numbers ---------------------------------------------------------------------------------------------------
+
+
+def real(x: Any) -> Any:
+    """The real part, a view."""
+    return x.real
+
+
+def imag(x: Any) -> Any:
+    """The imaginary part, a view."""
+    return x.imag
+
+
+def complex(re: Any, im: Any) -> Any:
+    """re + i im."""
+    re, im = np.broadcast_arrays(re, im)
+    out = np.empty(re.shape, np.result_type(re.dtype, np.complex64))
+    out.real, out.imag = re, im
+    return out
+
+
+def polar(r: Any, angle: Any) -> Any:
+    """r e^(i angle)."""
+    return complex(r * np.cos(angle), r * np.sin(angle))
+
+
+@widened
+def angle(x: Any) -> Any:
+    """The angle of a complex number; of a real one π where it is negative, else 0, nan for nan."""
+    if x.dtype.kind == "c":
+        return np.arctan2(x.imag, x.real)
+    return np.where(np.isnan(x), x, np.where(x < 0, typed(np.pi, x), typed(0, x)))
+
+
+def view_as_real(x: Any) -> Any:
+    """A view in which a last dimension of 2 holds real and imaginary parts."""
+    part = x.real
+    return np.lib.stride_tricks.as_strided(part, (*x.shape, 2), (*x.strides, part.itemsize), writeable=x.flags.writeable)
+
+
+def view_as_complex(x: Any) -> Any:
+    """A view that reads the last dimension, of size 2, as real and imaginary parts."""
+    whole = np.dtype(f"c{2 * x.itemsize}")
+    if x.strides[-1] == x.itemsize and all(s % whole.itemsize == 0 for s in x.strides[:-1]):
+        return np.ndarray(x.shape[:-1], whole, x, 0, x.strides[:-1])
+    return complex(x[..., 0], x[..., 1])

@@ -6,15 +6,15 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
+from ferro.core.apply import NUMBERS, apply, binary, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
-from ferro.core.base import TensorBase, wrap
+from ferro.core.base import TensorBase
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.return_types import return_type
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
-from ferro.core.return_types import frexp as frexp_result
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -139,8 +139,8 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
 
 def _logit_x(xp: Any, g: Any, x: Any, eps: float | None) -> Any:
     low, high, beyond = (0.0, 1.0, NAN) if eps is None else (eps, 1 - eps, 0.0)
-    inside = (x < low) | (x > high)
-    return xp.where(inside, beyond, g / (x * (1 - x)))
+    outside = (x < low) | (x > high)
+    return xp.where(outside, beyond, g / (x * (1 - x)))
 
 
 LOGIT = Op("logit", lambda xp, x, /, eps: xp.logit(x, eps), floats=True, kind=ELEMENTWISE, x=_logit_x, weight=3.0,
@@ -308,11 +308,12 @@ def frexp(input: Tensor, *, out: tuple | None = None) -> Any:
     mantissa, exponent = apply(FREXP, (input,))
     if out is not None:
         mantissa, exponent = into("frexp", out[0], mantissa), into("frexp", out[1], exponent)
-    return frexp_result((mantissa, exponent))
+    return FREXP_RESULT((mantissa, exponent))
 
 
+FREXP_RESULT = return_type("frexp", "mantissa", "exponent")
 FREXP = Op("frexp", lambda xp, x: xp.frexp(x), outputs=("mantissa", "exponent"), nondiff=("exponent",),
-           x=lambda xp, g, exponent: g / xp.exp2(xp.cast(exponent, g.dtype)),
+           x=lambda xp, g, exponent: xp.ldexp(g, -exponent),
            samples=[Sample(Arg(3, 4)), Sample(Arg()), Sample(Arg(0)), Sample(Arg(values=[0.0, 0.75, -6.0]), smooth=False)])  # fmt: skip
 
 

@@ -1,23 +1,35 @@
-"""Shape: views and copies of a tensor under another shape or order of dimensions."""
+"""Shape: views (and, where strides demand it, copies) of a tensor under another shape or order of dimensions."""
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply
-from ferro.core.arguments import sizes
+from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
+from ferro.core.base import TensorBase, history
+from ferro.core.dtypes import COMPLEX, dtype, from_numpy
+from ferro.core.inplace import restride
 from ferro.core.op import LINEAR, Op
-from ferro.core.samples import Arg, Sample
+from ferro.core.samples import Arg, Sample, declare
+from ferro.core.size import Size
+from ferro.cpu.shape import geometry
+from ferro.ops.complex import conj
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["reshape"]
+__all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "flatten",
+           "moveaxis", "movedim", "permute", "ravel", "reshape", "squeeze", "swapaxes", "swapdims", "t", "transpose",
+           "unflatten", "unsqueeze"]  # fmt: skip
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+# -- another shape -----------------------------------------------------------------------------------------------------
+
+
+def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape (one size may be -1): a view where strides allow, else a copy."""
-    new_shape = sizes("reshape", shape)
+    new_shape = sizes("reshape", size or (shape,))
     return apply(RESHAPE, (input,), (infer("reshape", input._data.shape, new_shape),))
 
 
@@ -40,6 +52,9 @@ def infer(name: str, have: tuple, shape: tuple) -> tuple:
     if shape.count(-1) > 1:
         raise RuntimeError(f"{name}: only one dimension can be inferred, got {list(shape)}")
     if -1 in shape:
+        if known == 0 and total == 0:
+            raise RuntimeError(f"{name}: cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension "
+                               "size -1 can be any value and is ambiguous")  # fmt: skip
         if known == 0 or total % known:
             raise RuntimeError(f"{name}: shape {list(shape)} is invalid for input of size {total} (shape {list(have)})")
         return tuple([total // known if s == -1 else s for s in shape])
@@ -48,25 +63,384 @@ def infer(name: str, have: tuple, shape: tuple) -> tuple:
     return shape
 
 
-def expand(input: Tensor, *shape: Any) -> Tensor:
-    """The tensor with dimensions of size 1 repeated to `shape` without a copy; -1 keeps a size."""
-    wanted = sizes("expand", shape)
-    have = input._data.shape
+def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
+    """The same memory in another shape, or (given a dtype) its bits as elements of another type.
+
+    RuntimeError where the strides do not allow a view: reshape() copies there.  Reading bits has no derivative.
+    """
+    given = dtype if dtype is not None else shape[0] if len(shape) == 1 else None
+    if isinstance(given, _DTYPE):
+        return _view_bits(input, given)
+    new_shape = infer("view", input._data.shape, sizes("view", shape))
+    found = apply(RESHAPE, (input,), (new_shape,))
+    if found._data.size and _meta_view(found) is None:
+        raise RuntimeError(f"view: size {list(new_shape)} is not compatible with input tensor's size and stride (shape {list(input.shape)}, "
+                           f"stride {list(stride(input))}): at least one dimension spans across two contiguous subspaces. "
+                           "Use .reshape(...) instead.")  # fmt: skip
+    return found
+
+
+_DTYPE = dtype
+
+
+def _meta_view(x: Any) -> Any:
+    return None if x._meta is None else x._meta.view
+
+
+def _view_bits(x: Any, wanted: Any) -> Tensor:
+    have, size = x._data.dtype.itemsize, wanted.itemsize
+    if have != size:
+        shape, strides = geometry(x._data)[:2]
+        if not shape:
+            raise RuntimeError(f"view: a 0-d tensor cannot change the size of its element from {have} to {size} bytes")
+        if strides[-1] != 1 and shape[-1] != 1:
+            raise RuntimeError(f"view: the last dimension must have stride 1 to view {x.dtype} as {wanted}, got {strides[-1]}")
+        if shape[-1] * have % size:
+            raise RuntimeError(f"view: the last dimension of {shape[-1]} elements of {have} bytes cannot hold elements of {size} bytes")
+        if have < size and any(s * have % size for s in (*strides[:-1], geometry(x._data)[2])):
+            raise RuntimeError(f"view: strides {list(strides)} and storage offset must be divisible by {size // have} to view {x.dtype} as {wanted}")
+    return apply(VIEW_BITS, (x,), (wanted.np,))
+
+
+VIEW_BITS = Op("view_dtype", lambda xp, x, /, dtype: xp.bit_view(x, dtype), view=True)
+
+declare("Tensor.view", [Sample(Arg(2, 6), 3, 4), Sample(Arg(2, 6), (-1,)), Sample(Arg(), 1)], method=True, complex=True)
+
+
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """The same memory in the shape of `other`."""
+    return view(self, need_tensor("view_as", "other", other)._data.shape)
+
+
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """The same elements in the shape of `other`."""
+    return reshape(self, need_tensor("reshape_as", "other", other)._data.shape)
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """The dimensions from start_dim to end_dim as one."""
+    shape = input._data.shape
+    if not shape:
+        one_dim("flatten", 0, start_dim, "start_dim"), one_dim("flatten", 0, end_dim, "end_dim")
+        return reshape(input, (1,))
+    start, end = one_dim("flatten", len(shape), start_dim, "start_dim"), one_dim("flatten", len(shape), end_dim, "end_dim")
+    if start > end:
+        raise RuntimeError(f"flatten() has invalid args: start_dim cannot come after end_dim, got {start_dim} and {end_dim}")
+    if start == end:
+        return input
+    n = 1
+    for s in shape[start : end + 1]:
+        n *= s
+    return apply(RESHAPE, (input,), ((*shape[:start], n, *shape[end + 1 :]),))
+
+
+declare("flatten", [Sample(Arg(2, 3, 2)), Sample(Arg(2, 3, 2), 1), Sample(Arg(2, 3, 2), 0, -2), Sample(Arg())], complex=True)
+
+
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+    """One dimension as several, whose sizes (one may be -1) have its size as their product."""
+    shape = input._data.shape
+    d = one_dim("unflatten", len(shape), dim)
+    inner = _sizes("unflatten", (sizes,))
+    if not inner:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    return apply(RESHAPE, (input,), ((*shape[:d], *infer("unflatten", shape[d : d + 1], inner), *shape[d + 1 :]),))
+
+
+_sizes = sizes
+declare("unflatten", [Sample(Arg(2, 6), 1, (3, 2)), Sample(Arg(6, 2), 0, (-1, 2)), Sample(Arg(4), -1, (2, 2))], complex=True)
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension: a view where strides allow."""
+    return reshape(input, (-1,)) if input._data.size else reshape(input, (0,))
+
+
+declare("ravel", [Sample(Arg(2, 3)), Sample(Arg()), Sample(Arg(0, 2))], complex=True)
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """The tensor without its dimensions of size 1, or without those of them that `dim` (an int or several) names."""
+    shape = input._data.shape
+    dims = many_dims("squeeze", len(shape), dim, empty_is_all=False)
+    return apply(SQUEEZE, (input,), (tuple([d for d in dims if shape[d] == 1]),))
+
+
+SQUEEZE = Op("squeeze", lambda xp, x, /, dim: xp.squeeze(x, dim), kind=LINEAR, view=True,
+             x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
+             samples=[Sample(Arg(1, 3, 1)), Sample(Arg(1, 3, 1), 0), Sample(Arg(1, 3, 1), -1), Sample(Arg(2, 3), 0),
+                      Sample(Arg(1, 3, 1), (0, 2)), Sample(Arg())], complex=True)  # fmt: skip
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """The tensor with a dimension of size 1 inserted at `dim`."""
+    return apply(UNSQUEEZE, (input,), (one_dim("unsqueeze", input._data.ndim + 1, dim),))
+
+
+UNSQUEEZE = Op("unsqueeze", lambda xp, x, /, dim: xp.unsqueeze(x, dim), kind=LINEAR, view=True,
+               x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
+               samples=[Sample(Arg(2, 3), 0), Sample(Arg(2, 3), 1), Sample(Arg(2, 3), -1), Sample(Arg(), 0)], complex=True)  # fmt: skip
+
+
+# -- another order of dimensions ---------------------------------------------------------------------------------------
+
+
+def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
+    """The dimensions in the order `dims`."""
+    wanted = _sizes("permute", given or (dims,))
+    n = input._data.ndim
+    if len(wanted) != n:
+        raise RuntimeError(f"permute: the number of dimensions in the tensor input does not match the length of dims: input.dim() = {n}, "
+                           f"dims = {list(wanted)}")  # fmt: skip
+    order = tuple([one_dim("permute", n, d) for d in wanted])
+    if len(set(order)) != n:
+        raise RuntimeError(f"permute: duplicate dims are not allowed, got {list(wanted)}")
+    return apply(PERMUTE, (input,), (order,))
+
+
+PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR, view=True,
+             x=lambda xp, g, dims: xp.permute(g, tuple([dims.index(d) for d in range(len(dims))])),
+             samples=[Sample(Arg(2, 3, 4), (2, 0, 1)), Sample(Arg(2, 3), (-1, 0)), Sample(Arg(), ()), Sample(Arg(0, 2), (1, 0))],
+             complex=True)  # fmt: skip
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """The tensor with two dimensions exchanged."""
+    n = input._data.ndim
+    return apply(TRANSPOSE, (input,), (one_dim("transpose", n, dim0, "dim0"), one_dim("transpose", n, dim1, "dim1")))
+
+
+TRANSPOSE = Op("transpose", lambda xp, x, /, dim0, dim1: xp.transpose(x, dim0, dim1), kind=LINEAR, view=True,
+               x=lambda xp, g, dim0, dim1: xp.transpose(g, dim0, dim1),
+               samples=[Sample(Arg(2, 3, 4), 0, 2), Sample(Arg(2, 3), -1, -2), Sample(Arg(3), 0, 0), Sample(Arg(), 0, -1)],
+               complex=True)  # fmt: skip
+
+
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """The tensor with two dimensions exchanged."""
+    return transpose(input, axis0, axis1)
+
+
+def swapdims(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """The tensor with two dimensions exchanged."""
+    return transpose(input, dim0, dim1)
+
+
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix; a tensor of fewer dimensions is returned as it is (as a view)."""
+    n = input._data.ndim
+    if n > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D; use transpose(dim0, dim1) or .mT")
+    return apply(PERMUTE, (input,), ((1, 0) if n == 2 else tuple(range(n)),))
+
+
+declare("t", [Sample(Arg(2, 3)), Sample(Arg(3)), Sample(Arg())], complex=True)
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The conjugate transpose of the matrices in the last two dimensions."""
+    return conj(_matrix_transpose("adjoint", input))
+
+
+declare("adjoint", [Sample(Arg(2, 3)), Sample(Arg(2, 2, 3))], complex=True)
+
+
+def _matrix_transpose(name: str, x: Any) -> Tensor:
+    if x._data.ndim < 2:
+        raise RuntimeError(f"{name}: tensor.{name} is only supported on matrices or batches of matrices. Got {x._data.ndim}-D tensor.")
+    return transpose(x, -2, -1)
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """The dimensions `source` moved to the places `destination`; the others keep their order."""
+    n = input._data.ndim
+    start, end = [(p,) if isinstance(p, int) else tuple(p) for p in (source, destination)]
+    if len(start) != len(end):
+        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(start)} dims) should contain the same number of dims "
+                           f"as destination ({list(end)} dims)")  # fmt: skip
+    start = [one_dim("movedim", n, d, "source") for d in start]
+    end = [one_dim("movedim", n, d, "destination") for d in end]
+    for what, dims in (("source", start), ("destination", end)):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{what}` ({dims})")
+    rest = iter([d for d in range(n) if d not in start])
+    moved = dict(zip(end, start, strict=True))
+    return apply(PERMUTE, (input,), (tuple([moved[d] if d in moved else next(rest) for d in range(n)]),))
+
+
+def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """The dimensions `source` moved to the places `destination`; the others keep their order."""
+    return movedim(input, source, destination)
+
+
+declare("movedim", [Sample(Arg(2, 3, 4), 0, 2), Sample(Arg(2, 3, 4), (0, 1), (-1, 0)), Sample(Arg(2, 3), -1, 0)], complex=True)
+
+
+# -- repeated without a copy -------------------------------------------------------------------------------------------
+
+
+def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
+    """The tensor with dimensions of size 1 repeated to the given sizes without a copy; -1 keeps a size."""
+    return _expand("expand", input, _sizes("expand", sizes or (size,)))
+
+
+def _expand(name: str, x: Any, wanted: tuple) -> Tensor:
+    have = x._data.shape
     lead = len(wanted) - len(have)
+    if lead < 0:
+        raise RuntimeError(f"{name}: the number of sizes provided ({len(wanted)}) must be greater or equal to the number of dimensions in the "
+                           f"tensor ({len(have)}); got {list(wanted)} for shape {list(have)}")  # fmt: skip
     full = tuple([have[i - lead] if s == -1 and i >= lead else s for i, s in enumerate(wanted)])
-    if lead < 0 or any(h not in (1, s) for h, s in zip(have, full[lead:], strict=True)):
-        raise RuntimeError(f"expand: the expanded size {list(wanted)} does not fit the tensor of shape {list(have)}: "
+    if any(s < 0 for s in full):
+        raise RuntimeError(f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension")
+    if any(h not in (1, s) for h, s in zip(have, full[lead:], strict=True)):
+        raise RuntimeError(f"{name}: the expanded size {list(wanted)} must match the existing size {list(have)} at non-singleton dimensions: "
                            "only dimensions of size 1 can be expanded")  # fmt: skip
-    return apply(EXPAND, (input,), (full,))
+    return apply(EXPAND, (x,), (full,))
 
 
 EXPAND = Op("expand", lambda xp, x, /, shape: xp.expand(x, shape), kind=LINEAR, view=True,
             x=lambda xp, g: g)  # the engine sums what was repeated  # fmt: skip
 
 
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """The tensor expanded to the shape of `other`."""
+    return _expand("expand_as", self, need_tensor("expand_as", "other", other)._data.shape)
+
+
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """The tensor expanded to the shape `size`."""
+    return _expand("broadcast_to", input, _sizes("broadcast_to", (size,)))
+
+
+declare("broadcast_to", [Sample(Arg(3), (2, 3)), Sample(Arg(2, 1), (2, 3)), Sample(Arg(), (2, 2)), Sample(Arg(2, 1), (-1, 3)),
+                         Sample(Arg(1, 2), (0, 2))], complex=True)  # fmt: skip
+
+
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that tensors of these shapes (or ints, for one dimension) have after broadcasting."""
+    given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    n = max([len(s) for s in given], default=0)
+    result = [1] * n
+    for shape in given:
+        for i, s in enumerate(shape, n - len(shape)):
+            if s < 0:
+                raise RuntimeError(f"broadcast_shapes: Trying to create tensor with negative dimension ({s}): ({s})")
+            if s not in (1, result[i]):
+                if result[i] != 1:
+                    raise RuntimeError("broadcast_shapes: Shape mismatch: objects cannot be broadcast to a single shape, got "
+                                       f"{', '.join(str(list(s)) for s in given)}")  # fmt: skip
+                result[i] = s
+    return Size(result)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """The tensors expanded to their common shape."""
+    if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
+        tensors = tuple(tensors[0])
+    shape = broadcast_shapes(*[need_tensor("broadcast_tensors", "tensors", x)._data.shape for x in tensors])
+    return tuple([x if x._data.shape == shape else apply(EXPAND, (x,), (tuple(shape),)) for x in tensors])
+
+
+declare("broadcast_tensors", [Sample(Arg(3), Arg(2, 1)), Sample(Arg(), Arg(2)), Sample(Arg(2, 3))], complex=True)
+
+
+def atleast_1d(*tensors: Any) -> Any:
+    """A tensor of at least one dimension; several tensors give a tuple."""
+    return _at_least("atleast_1d", tensors, lambda x: reshape(x, (1,)) if x._data.ndim == 0 else x)
+
+
+def atleast_2d(*tensors: Any) -> Any:
+    """A tensor of at least two dimensions, new ones in front; several tensors give a tuple."""
+    return _at_least("atleast_2d", tensors, _two)
+
+
+def _two(x: Any) -> Tensor:
+    return reshape(x, (1, 1)) if x._data.ndim == 0 else unsqueeze(x, 0) if x._data.ndim == 1 else x
+
+
+def atleast_3d(*tensors: Any) -> Any:
+    """A tensor of at least three dimensions: (n,) becomes (1, n, 1) and (n, m) becomes (n, m, 1); several give a tuple."""
+    return _at_least("atleast_3d", tensors, lambda x: x if x._data.ndim >= 3 else unsqueeze(_two(x), 2))
+
+
+def _at_least(name: str, tensors: tuple, function: Any) -> Any:
+    if len(tensors) == 1 and isinstance(tensors[0], TensorBase):
+        return function(tensors[0])
+    if len(tensors) == 1:
+        tensors = tuple(tensors[0])
+    return tuple([function(need_tensor(name, "tensors", x)) for x in tensors])
+
+
+for _function in (atleast_1d, atleast_2d, atleast_3d):
+    declare(_function.__name__, [Sample(Arg()), Sample(Arg(3)), Sample(Arg(2, 3)), Sample(Arg(), Arg(2)), Sample([Arg(2), Arg(1, 2)])], complex=True)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself if its elements lie in memory in C order, else a copy in which they do."""
+    return self if self._data.flags.c_contiguous else apply(CONTIGUOUS, (self,))
+
+
+CONTIGUOUS = Op("contiguous", lambda xp, x: xp.contiguous(x), kind=LINEAR, x=lambda xp, g: g,
+                samples=[Sample(Arg(2, 3)), Sample(Arg())], complex=True, path="Tensor.contiguous")  # fmt: skip
+
+
+def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
+    """Whether the elements lie in memory in C order, without gaps."""
+    return self._data.flags.c_contiguous
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """The distance in memory, counted in elements, between neighbours in every dimension (or in one)."""
+    strides = geometry(self._data)[1]
+    return strides if dim is None else strides[one_dim("stride", self._data.ndim, dim)]
+
+
+def storage_offset(self: Tensor) -> int:
+    """Where the tensor begins in its storage, counted in elements."""
+    return geometry(self._data)[2]
+
+
+def _reversed(x: Any) -> Tensor:
+    return apply(PERMUTE, (x,), (tuple(range(x._data.ndim))[::-1],))
+
+
 class ShapeMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    reshape = reshape
-    expand = expand
+    adjoint, broadcast_to, flatten, movedim, moveaxis, permute = adjoint, broadcast_to, flatten, movedim, moveaxis, permute
+    contiguous, is_contiguous, stride, storage_offset = contiguous, is_contiguous, stride, storage_offset
+    expand, expand_as, ravel, reshape, reshape_as, squeeze = expand, expand_as, ravel, reshape, reshape_as, squeeze
+    swapaxes, swapdims, t, transpose, unsqueeze, view, view_as = swapaxes, swapdims, t, transpose, unsqueeze, view, view_as
+    squeeze_, unsqueeze_, t_, transpose_ = restride(squeeze), restride(unsqueeze), restride(t), restride(transpose)
+    swapaxes_, swapdims_ = restride(swapaxes), restride(swapdims)
+
+    def unflatten(self: Any, dim: int, *sizes: Any) -> Tensor:
+        """One dimension as several: see :func:`ferro.unflatten`."""
+        return unflatten(self, dim, _sizes("unflatten", sizes))
+
+    @property
+    def T(self: Any) -> Tensor:
+        """The tensor with its dimensions in reverse order."""
+        return _reversed(self)
+
+    @property
+    def mT(self: Any) -> Tensor:
+        """The transpose of the matrices in the last two dimensions."""
+        return _matrix_transpose("mT", self)
+
+    @property
+    def H(self: Any) -> Tensor:
+        """The conjugate transpose of a matrix."""
+        if self._data.ndim not in (0, 2):
+            raise RuntimeError(f"H: tensor.H is only supported on matrices (2-D tensors). Got {self._data.ndim}-D tensor. Use .mH for batches.")
+        return conj(_reversed(self))
+
+    @property
+    def mH(self: Any) -> Tensor:
+        """The conjugate transpose of the matrices in the last two dimensions."""
+        return conj(_matrix_transpose("mH", self))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+from ferro.core import device as _device
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
+from ferro.core.base import TensorBase
 from ferro.core.inplace import replay, write_view
 from ferro.core.op import LINEAR, Op
 
@@ -39,16 +42,48 @@ def clone(input: Any, *, memory_format: Any = None) -> Any:
     return apply(CLONE, (input,))
 
 
-def to(self: Any, *args: Any, dtype: Any = None, copy: bool = False, **ignored: Any) -> Any:
-    """The tensor as another dtype (or like another tensor); itself if nothing changes."""
+def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False,
+       memory_format: Any = None) -> Any:  # fmt: skip
+    """The tensor with another dtype or device, or those of another tensor: ``to(dtype)``, ``to(device)``, ``to(other)``.
+
+    Returns the tensor itself if nothing changes (unless copy=True).
+    """
     for a in args:
-        if isinstance(a, dtypes.dtype):
+        if isinstance(a, dtypes.dtype) or a in (float, int, bool, complex):
             dtype = a
-        elif hasattr(a, "_data"):
-            dtype = a.dtype
-    if dtype is None or dtype.np is self._data.dtype:
+        elif isinstance(a, TensorBase):
+            dtype = dtypes.FROM_NUMPY[a._data.dtype]
+        elif isinstance(a, (str, _device.device)):
+            device = a
+        elif a is not None and not isinstance(a, bool):
+            raise TypeError(f"to: expected a dtype, a device or a tensor, got {type(a).__name__}")
+    _device.check(device)
+    wanted = self._data.dtype if dtype is None else dtypes.to_numpy(dtype)
+    if wanted is self._data.dtype:
         return clone(self) if copy else self
-    return apply(CAST, (self,), (dtype.np,))
+    if self._data.dtype.kind == "c" and wanted.kind not in "cb":
+        warnings.warn("to: Casting complex values to real discards the imaginary part", UserWarning, stacklevel=2)
+    return apply(CAST, (self,), (wanted,))
+
+
+def _cast_method(d: dtypes.dtype) -> Any:
+    def method(self: Any, memory_format: Any = None) -> Any:
+        return self if self._data.dtype is d.np else apply(CAST, (self,), (d.np,))
+
+    method.__doc__ = f"The tensor as {d}."
+    return method
+
+
+def type_as(self: Any, other: Any) -> Any:
+    """The tensor with the dtype of another."""
+    return to(self, other)
+
+
+def type_(self: Any, dtype: Any = None) -> Any:
+    """The tensor as a dtype; without one, the name of its type."""
+    if dtype is None:
+        return f"ferro.{dtypes.FROM_NUMPY[self._data.dtype].name}"
+    return to(self, dtype)
 
 
 class StructureMethods:
@@ -57,3 +92,8 @@ class StructureMethods:
     __slots__ = ()
     clone = clone
     to = to
+    type = type_
+    type_as = type_as
+    float, double, half, bfloat16 = [_cast_method(d) for d in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)]
+    int, long, short, char, byte = [_cast_method(d) for d in (dtypes.int32, dtypes.int64, dtypes.int16, dtypes.int8, dtypes.uint8)]
+    bool, cfloat, cdouble = [_cast_method(d) for d in (dtypes.bool_, dtypes.complex64, dtypes.complex128)]

@@ -15,14 +15,20 @@ torch = pytest.importorskip("torch", reason="torch is not installed: nothing to 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-11}
 
 
-def to_ferro(value: Any) -> Any:
-    """A torch tensor, or a tuple, list or dictionary of such, as ferro's: same numbers, memory of its own."""
+def to_ferro(value: Any, seen: dict[int, Any] | None = None) -> Any:
+    """A torch tensor, or a tuple, list or dictionary of such, as ferro's: same numbers, memory of its own.
+
+    One tensor that occurs twice becomes one tensor that occurs twice.
+    """
+    seen = {} if seen is None else seen
     if isinstance(value, torch.Tensor):
-        return ferro.from_numpy(value.detach().numpy().copy())
+        if id(value) not in seen:
+            seen[id(value)] = ferro.from_numpy(value.detach().numpy().copy())
+        return seen[id(value)]
     if isinstance(value, dict):
-        return {key: to_ferro(item) for key, item in value.items()}
+        return {key: to_ferro(item, seen) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(to_ferro(item) for item in value)
+        return type(value)(to_ferro(item, seen) for item in value)
     return value
 
 

@@ -295,6 +295,7 @@ def torch_or_ferro(nn: Any, values: list[float]) -> Any:
 CASES = [*LINEAR, *CONV, *POOL, *PADDING, *NORM, *ACTIVATION, *LOSS, *ATTENTION, *RECURRENT, *SPACE]
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")  # torch tells of its copy
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_layer_agrees_with_torch(case: Case) -> None:
     compare_modules(case.make, case.inputs(), case.train)

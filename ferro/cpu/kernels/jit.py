@@ -3,9 +3,8 @@
 Numba is imported only here and in the files named jit_*, and those are imported when a kernel is first needed.
 
 Note [Floating point in kernels]
-    A multiplication and an addition may become one instruction (`contract`). Kernels, in which sums stand, may also add
-    in another order (`reassoc`), without which LLVM does not vectorise a sum; functions called from kernels may not,
-    their formulas rely on the order. Infinities and NaN are kept everywhere.
+    A multiplication and an addition may become one instruction (`contract`); apart from that, formulas are computed as
+    they stand. Only a `reduction` may add in another order (`reassoc`), without which LLVM does not vectorise a sum.
 
 Note [The cache of kernels]
     To decide whether machine code on disk is still good, Numba looks only at the file that the kernel stands in. So the
@@ -20,14 +19,18 @@ from typing import Any
 import numba
 from numba.extending import overload
 
-_COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-_INSIDE: dict[str, Any] = {**_COMMON, "fastmath": {"contract"}, "forceinline": True}
-_KERNEL: dict[str, Any] = {**_COMMON, "fastmath": {"contract", "reassoc"}}
+_KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+_INSIDE: dict[str, Any] = {**_KERNEL, "forceinline": True}
 
 
 def device(fn: Callable[..., Any]) -> Any:
     """A function that kernels call; compiled into them."""
     return numba.njit(**_INSIDE)(fn)
+
+
+def reduction(fn: Callable[..., Any]) -> Any:
+    """A function that kernels call, and whose sums may be added in any order (fixed by the length of the row)."""
+    return numba.njit(**{**_INSIDE, "fastmath": {"contract", "reassoc"}})(fn)
 
 
 def kernel(fn: Callable[..., Any]) -> Any:
@@ -39,14 +42,14 @@ def kernel(fn: Callable[..., Any]) -> Any:
 
 
 def by_precision(single: Any, double: Any) -> Callable[[Any], Any]:
-    """A function for kernels: `single` where the argument is a float32, `double` where it is a float64."""
+    """A function for kernels: `single` of an argument with 32 bits, `double` of one with 64."""
 
     def function(x: Any) -> Any:
         return double(x)
 
     @overload(function, jit_options=_INSIDE)
     def choose(x):  # its signature must be that of the lambda
-        chosen = single if x == numba.float32 else double
+        chosen = single if x.bitwidth == 32 else double
         return lambda x: chosen(x)
 
     return function

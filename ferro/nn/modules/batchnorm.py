@@ -76,10 +76,9 @@ class _NormBase(Module):
         raise NotImplementedError(f"{type(self).__name__} does not say which inputs it takes")
 
     def extra_repr(self) -> str:
-        bias = f"bias={self.bias is not None}, " if self.affine else ""
         return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, {bias}"
-            f"track_running_stats={self.track_running_stats}"
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
     def _load_from_state_dict(

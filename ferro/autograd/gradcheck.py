@@ -1,0 +1,283 @@
+"""gradcheck and gradgradcheck: derivatives against finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ferro.autograd import forward_ad
+from ferro.autograd.backward import grad
+from ferro.core.base import TensorBase, history, wrap
+from ferro.core.dtypes import COMPLEX, INEXACT
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """A derivative differs from finite differences."""
+
+
+def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
+              nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
+              check_batched_forward_grad: bool = False, check_forward_ad: bool = False, check_backward_ad: bool = True,
+              fast_mode: bool = False, masked: bool | None = None) -> bool:  # fmt: skip
+    """Compares the derivatives of ``func(*inputs)`` by the inputs that require grad with central differences of step `eps`.
+
+    Complex inputs and outputs are compared by real and imaginary part, in PyTorch's convention.  fast_mode compares one
+    random projection of the Jacobian instead of all of it.  check_undefined_grad: absent cotangents of some outputs
+    must act like zeros; check_forward_ad: forward mode too; nondet_tol: how much two backward runs may differ;
+    check_batched_grad: batched cotangents (``is_grads_batched``) must agree with a loop.
+    Returns True, or raises GradcheckError that names the input and output (returns False with raise_exception=False).
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([0.5, 2.0], dtype=ferro.float64, requires_grad=True)
+        >>> ferro.autograd.gradcheck(lambda x: x * x * x, (x,))
+        True
+    """
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    try:
+        if not (check_backward_ad or check_forward_ad):
+            raise ValueError("gradcheck: expected at least one of check_forward_ad and check_backward_ad to be True")
+        _Check(func, inputs, eps, atol, rtol, nondet_tol).run(
+            check_backward_ad, check_forward_ad, check_undefined_grad, check_batched_grad, check_grad_dtypes, fast_mode)  # fmt: skip
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+                  gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True, nondet_tol: float = 0.0,
+                  check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
+                  check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True, fast_mode: bool = False,
+                  masked: bool = False) -> bool:  # fmt: skip
+    """Like :func:`gradcheck` for the gradients of ``func``: its second derivatives.
+
+    grad_outputs: the cotangents (random by default); both inputs and cotangents are varied.
+    """
+    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    outputs = _differentiable(func(*inputs))
+    rng = np.random.default_rng(0)
+    if grad_outputs is None:
+        cotangents = tuple([_random(o, rng).requires_grad_() for o in outputs])
+        if gen_non_contig_grad_outputs:
+            cotangents = tuple([_strided(c) for c in cotangents])
+    else:
+        cotangents = tuple(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else (grad_outputs,)
+    wanted = [i for i, x in enumerate(inputs) if isinstance(x, TensorBase) and history(x) is not None]
+
+    def first_order(*args: Any) -> tuple:
+        given = [a.requires_grad_() if k in wanted and history(a) is None else a for k, a in enumerate(args[: len(inputs)])]
+        roots = _differentiable(func(*given))
+        targets = [given[i] for i in wanted]
+        found = grad(roots, targets, args[len(inputs) :], create_graph=True, allow_unused=True)
+        return tuple([g for g in found if g is not None])
+
+    return gradcheck(first_order, (*inputs, *cotangents), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
+                     check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
+                     check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, fast_mode=fast_mode)  # fmt: skip
+
+
+def _differentiable(outputs: Any) -> list:
+    outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+    return [o for o in outputs if isinstance(o, TensorBase) and o._data.dtype in INEXACT and history(o) is not None]
+
+
+def _random(like: Any, rng: np.random.Generator) -> Any:
+    data = rng.standard_normal(like._data.shape)
+    if like._data.dtype in COMPLEX:
+        data = data + 1j * rng.standard_normal(like._data.shape)
+    return wrap(np.asarray(data).astype(like._data.dtype))
+
+
+def _strided(t: Any) -> Any:
+    data = t._data
+    wide = np.zeros((*data.shape, 2), data.dtype)
+    wide[..., 0] = data
+    return wrap(wide[..., 0]).requires_grad_()
+
+
+class _Check:
+    """One gradcheck: the function as a map between real vectors, its Jacobian by rows, columns or projections."""
+
+    def __init__(self, func: Callable, inputs: tuple, eps: float, atol: float, rtol: float, nondet_tol: float) -> None:
+        self.func, self.inputs = func, inputs
+        self.eps, self.atol, self.rtol, self.nondet_tol = eps, atol, rtol, nondet_tol
+        self.wanted = [i for i, x in enumerate(inputs) if isinstance(x, TensorBase) and history(x) is not None]
+        if not self.wanted:
+            raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True.")
+        for i in self.wanted:
+            x = inputs[i]
+            if x._data.dtype.itemsize // (2 if x._data.dtype in COMPLEX else 1) < 8 and eps < 1e-4:
+                raise ValueError(f"gradcheck: input {i} has dtype {x.dtype}; finite differences with eps={eps:g} need double precision "
+                                 "(ferro.float64 or complex128)")  # fmt: skip
+            if 0 in x._data.strides and x._data.size > 1 and any(s == 0 and n > 1 for s, n in zip(x._data.strides, x._data.shape, strict=True)):
+                raise RuntimeError(f"gradcheck: input {i} has overlapping memory (it was expanded); use a clone() of it")
+        self.outputs = self._call(self.inputs)
+        self.live = [i for i, o in enumerate(self.outputs) if history(o) is not None]
+
+    def _call(self, inputs: tuple) -> list:
+        outputs = self.func(*inputs)
+        outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+        return [o for o in outputs if isinstance(o, TensorBase) and o._data.dtype in INEXACT]
+
+    def run(self, reverse: bool, forward: bool, undefined: bool, batched: bool, dtypes: bool, fast: bool) -> None:
+        """All requested checks; GradcheckError at the first that fails."""
+        rng = np.random.default_rng(1234)
+        if not self.live:
+            self._no_graph()
+        for j in range(len(self.outputs)):
+            for k in self.wanted:
+                if fast:
+                    self._projection(j, k, rng, reverse, forward)
+                    continue
+                numeric = self._numeric(j, k)
+                if reverse and j in self.live:
+                    self._same(self._reverse(j, k, dtypes), numeric, j, k, "Jacobian")
+                if forward:
+                    self._same(self._forward(j, k), numeric, j, k, "Jacobian computed with forward mode")
+        if reverse and undefined:
+            self._undefined(rng)
+        if reverse and batched:
+            self._batched(rng)
+
+    def _no_graph(self) -> None:
+        for j in range(len(self.outputs)):
+            for k in self.wanted:
+                if np.abs(self._numeric(j, k)).max(initial=0.0) > self.atol:
+                    raise GradcheckError(f"Numerical gradient for function expected to be zero: output {j} changes with input {k}, "
+                                         "but does not require grad")  # fmt: skip
+
+    def _entries(self, k: int) -> Iterator[tuple]:
+        """Every real degree of freedom of input k, as (index, unit)."""
+        data = self.inputs[k]._data
+        for index in np.ndindex(data.shape):
+            yield index, 1.0
+            if data.dtype in COMPLEX:
+                yield index, 1j
+
+    def _moved(self, k: int, direction: Any, h: float) -> list:
+        """The outputs with input k moved by h times a direction."""
+        x = self.inputs[k]
+        data = x._data + np.asarray(h * direction).astype(x._data.dtype)
+        moved = wrap(data).requires_grad_()
+        outputs = self._call(tuple([moved if i == k else v for i, v in enumerate(self.inputs)]))
+        return [np.array(o._data) for o in outputs]
+
+    def _difference(self, j: int, k: int, direction: Any) -> Any:
+        plus, minus = self._moved(k, direction, self.eps)[j], self._moved(k, direction, -self.eps)[j]
+        return (plus - minus) / (2 * self.eps)
+
+    def _numeric(self, j: int, k: int) -> Any:
+        """d out_j / d in_k as a matrix of real numbers: rows are degrees of freedom of the input, columns of the output."""
+        rows = []
+        for index, unit in self._entries(k):
+            direction = np.zeros(self.inputs[k]._data.shape, np.complex128 if isinstance(unit, complex) else np.float64)
+            direction[index] = unit
+            rows.append(_flat(self._difference(j, k, direction)))
+        columns = _flat(self.outputs[j]._data).size
+        return np.array(rows).reshape(len(rows), columns)
+
+    def _reverse(self, j: int, k: int, dtypes: bool) -> Any:
+        """The same by one backward per real degree of freedom of the output."""
+        out = self.outputs[j]
+        columns = []
+        for index in np.ndindex(out._data.shape):
+            for unit in (1.0, 1j) if out._data.dtype in COMPLEX else (1.0,):
+                v = np.zeros(out._data.shape, out._data.dtype)
+                v[index] = unit
+                g = self._pull(j, k, v)
+                if dtypes and g is not None and g._data.dtype is not self.inputs[k]._data.dtype:
+                    raise GradcheckError(f"Expected the gradient of input {k} to have its dtype {self.inputs[k].dtype}, got {g.dtype}")
+                columns.append(np.zeros(_flat(self.inputs[k]._data).size) if g is None else _flat(g._data))
+        return np.array(columns).reshape(-1, _flat(self.inputs[k]._data).size).T
+
+    def _pull(self, j: int, k: int, v: Any) -> Any:
+        (g,) = grad([self.outputs[j]], [self.inputs[k]], [wrap(v)], retain_graph=True, allow_unused=True)
+        (again,) = grad([self.outputs[j]], [self.inputs[k]], [wrap(v)], retain_graph=True, allow_unused=True)
+        if g is not None and np.abs(g._data - again._data).max(initial=0.0) > self.nondet_tol:
+            raise GradcheckError(f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+                                 f"different values (input {k}, output {j}). The tolerance for nondeterminism was {self.nondet_tol}.")  # fmt: skip
+        if g is not None and g._data.shape != self.inputs[k]._data.shape:
+            raise GradcheckError(f"the gradient of input {k} has shape {list(g._data.shape)}, expected {list(self.inputs[k]._data.shape)}")
+        return g
+
+    def _push(self, j: int, k: int, direction: Any) -> Any:
+        """The directional derivative by forward mode."""
+        with forward_ad.dual_level():
+            x = self.inputs[k]
+            dual = forward_ad.make_dual(x, wrap(np.asarray(direction).astype(x._data.dtype)))
+            out = self._call(tuple([dual if i == k else v for i, v in enumerate(self.inputs)]))[j]
+            t = forward_ad.unpack_dual(out).tangent
+            return np.zeros(out._data.shape, out._data.dtype) if t is None else np.array(t._data)
+
+    def _forward(self, j: int, k: int) -> Any:
+        rows = []
+        for index, unit in self._entries(k):
+            direction = np.zeros(self.inputs[k]._data.shape, np.complex128 if isinstance(unit, complex) else np.float64)
+            direction[index] = unit
+            rows.append(_flat(self._push(j, k, direction)))
+        return np.array(rows).reshape(len(rows), _flat(self.outputs[j]._data).size)
+
+    def _projection(self, j: int, k: int, rng: np.random.Generator, reverse: bool, forward: bool) -> None:
+        """fast_mode: v^T J u for random unit vectors u and v."""
+        u, v = _random(self.inputs[k], rng)._data, _random(self.outputs[j], rng)._data
+        u, v = u / max(float(np.linalg.norm(u)), 1e-30), v / max(float(np.linalg.norm(v)), 1e-30)
+        numeric = float(np.sum(_flat(v) * _flat(self._difference(j, k, u))))
+        if reverse and j in self.live:
+            g = self._pull(j, k, v)
+            analytic = 0.0 if g is None else float(np.sum(_flat(g._data) * _flat(u)))
+            self._same(np.array([[analytic]]), np.array([[numeric]]), j, k, "projected Jacobian")
+        if forward:
+            analytic = float(np.sum(_flat(v) * _flat(self._push(j, k, u))))
+            self._same(np.array([[analytic]]), np.array([[numeric]]), j, k, "projected Jacobian computed with forward mode")
+
+    def _same(self, analytic: Any, numeric: Any, j: int, k: int, what: str) -> None:
+        if analytic.shape == numeric.shape and np.allclose(analytic, numeric, self.rtol, self.atol):
+            return
+        worst = ""
+        if analytic.shape == numeric.shape and analytic.size:
+            i, m = np.unravel_index(np.nanargmax(np.abs(np.nan_to_num(analytic - numeric, nan=np.inf))), analytic.shape)
+            worst = (f"\nThe largest difference is at element {i} of the input and {m} of the output: numerical {numeric[i, m]:.10g}, "
+                     f"analytical {analytic[i, m]:.10g} (relative tolerance {self.rtol:g}, absolute {self.atol:g}).")  # fmt: skip
+        raise GradcheckError(f"{what} mismatch for output {j} with respect to input {k}{worst}\nnumerical:\n{numeric}\nanalytical:\n{analytic}")
+
+    def _undefined(self, rng: np.random.Generator) -> None:
+        """Absent cotangents act like zeros: with one output given at a time, the others None."""
+        if len(self.live) < 2:
+            return
+        targets = [self.inputs[k] for k in self.wanted]
+        for j in self.live:
+            vectors = [_random(self.outputs[i], rng) for i in self.live]
+            zeros = [v if i == j else wrap(np.zeros_like(v._data)) for i, v in zip(self.live, vectors, strict=True)]
+            dense = grad([self.outputs[i] for i in self.live], targets, zeros, retain_graph=True, allow_unused=True)
+            lone = grad([self.outputs[j]], targets, [vectors[self.live.index(j)]], retain_graph=True, allow_unused=True)
+            for k, a, b in zip(self.wanted, dense, lone, strict=True):
+                a, b = [0.0 if g is None else g._data for g in (a, b)]
+                if not np.allclose(a, b, self.rtol, self.atol, equal_nan=True):
+                    raise GradcheckError(f"Expected backward function to handle undefined output grads: input {k}, only output {j} defined")
+
+    def _batched(self, rng: np.random.Generator) -> None:
+        targets = [self.inputs[k] for k in self.wanted]
+        for j in self.live:
+            rows = [_random(self.outputs[j], rng) for _ in range(2)]
+            stacked = wrap(np.stack([r._data for r in rows]))
+            together = grad([self.outputs[j]], targets, [stacked], retain_graph=True, allow_unused=True, is_grads_batched=True)
+            for n, row in enumerate(rows):
+                alone = grad([self.outputs[j]], targets, [row], retain_graph=True, allow_unused=True)
+                for k, a, b in zip(self.wanted, together, alone, strict=True):
+                    if (a is None) != (b is None) or (a is not None and not np.allclose(a._data[n], b._data, self.rtol, self.atol)):
+                        raise GradcheckError(f"batched gradients disagree with a loop: input {k}, output {j}")
+
+
+def _flat(a: Any) -> Any:
+    """The real degrees of freedom of an array: real and imaginary parts in turn."""
+    a = np.ascontiguousarray(a)
+    if a.dtype.kind == "c":
+        a = a.astype(np.complex128).view(np.float64)
+    return a.astype(np.float64).reshape(-1)

@@ -1,0 +1,290 @@
+"""Reading and writing elements of NumPy arrays by index and by mask.
+
+Note [Duplicates].  Where an index names a place twice, sums are taken in the order of the index: NumPy's ``add.at`` and
+the loop over rows both do, hence results depend neither on the path taken nor on threads.  Functions whose names end in
+an underscore change their first argument; the others copy it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["diagonal_backward", "gather", "getitem_backward", "index_add", "index_add_", "index_copy", "index_copy_",
+           "index_fill", "index_fill_", "index_get", "index_put", "index_put_", "index_select", "masked_fill",
+           "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "put", "put_", "scatter",
+           "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "take"]  # fmt: skip
+
+ALL = slice(None)
+ROW = 256  # elements from which on a row is added by itself: a step of the loop costs what add.at takes for so many
+HALF = frozenset(("float16", "bfloat16"))
+
+
+def _copied(x: Any) -> Any:
+    return np.array(x, order="C", copy=True)
+
+
+# -- basic indexing ----------------------------------------------------------------------------------------------------
+
+
+def getitem_backward(g: Any, shape: tuple, key: tuple) -> Any:
+    """Zeros of `shape` that hold g where `key` (integers, slices, None, Ellipsis) lies."""
+    out = np.zeros(shape, g.dtype)
+    out[key] = g
+    return out
+
+
+def diagonal_backward(g: Any, shape: tuple, offset: int, dim1: int, dim2: int) -> Any:
+    """Zeros of `shape` that hold g on a diagonal."""
+    out = np.zeros(shape, g.dtype)
+    i = np.arange(g.shape[-1])
+    np.moveaxis(out, (dim1, dim2), (-2, -1))[..., i + max(-offset, 0), i + max(offset, 0)] = g
+    return out
+
+
+# -- an index of the same number of dimensions ---------------------------------------------------------------------------
+
+
+def _mesh(dim: int, index: Any) -> tuple:
+    """The key under which NumPy finds what gather finds along `dim`."""
+    n = index.ndim
+    return tuple([index if d == dim else np.arange(s).reshape((s,) + (1,) * (n - d - 1)) for d, s in enumerate(index.shape)])
+
+
+def _places(shape: tuple, dim: int, index: Any) -> Any:
+    """The flat numbers, in a C-ordered array of `shape`, of the elements that `index` names along `dim`."""
+    n, step, places = index.ndim, 1, None
+    for d in reversed(range(n)):
+        part = index if d == dim else np.arange(index.shape[d]).reshape((-1,) + (1,) * (n - d - 1))
+        part = part * step if step != 1 else part
+        places = part if places is None else places + part
+        step *= shape[d]
+    return places
+
+
+def gather(x: Any, dim: int, index: Any) -> Any:
+    """x[..., index[...], ...]: along `dim` the element that `index` names, elsewhere the same position."""
+    if not x.ndim or not index.ndim:
+        return x.reshape(-1)[index]
+    if x.ndim == 1:
+        return x[index]
+    if x.flags.c_contiguous:
+        return x.reshape(-1)[_places(x.shape, dim, index)]
+    return x[_mesh(dim, index)]
+
+
+def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
+    """out[index] = ufunc(out[index], src) for one element after the other."""
+    if out.ndim == 0:
+        out, index, src = out.reshape(1), index.reshape(-1), np.broadcast_to(src, index.shape).reshape(-1)
+    if out.dtype.name in HALF:  # sums are taken in single precision and rounded once
+        wide = out.astype(np.float32)
+        _combine(ufunc, wide, dim, index, src.astype(np.float32))
+        out[...] = wide
+    elif out.ndim == 1:
+        ufunc.at(out, index, src)
+    elif out.flags.c_contiguous:
+        ufunc.at(out.reshape(-1), _places(out.shape, dim, index).reshape(-1), np.ascontiguousarray(src).reshape(-1))
+    else:
+        ufunc.at(out, _mesh(dim, index), src)
+
+
+def scatter_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
+    """Adds src to the elements of `out` that `index` names along `dim`."""
+    _combine(np.add, out, dim, index, src)
+    return out
+
+
+def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
+    """x plus src at the elements that `index` names along `dim`."""
+    return scatter_add_(_copied(x), dim, index, src)
+
+
+def scatter_(out: Any, dim: int, index: Any, src: Any) -> Any:
+    """Writes src (an array like the index, or a number) to the elements of `out` that `index` names along `dim`."""
+    if out.ndim == 0:
+        if index.size:
+            out[...] = np.asarray(src).reshape(-1)[-1]
+    else:
+        out[_mesh(dim, index)] = src
+    return out
+
+
+def scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
+    """x with src at the elements that `index` names along `dim`."""
+    return scatter_(_copied(x), dim, index, src)
+
+
+def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
+    """Combines src ("prod", "amax", "amin") into the elements of x that `index` names, or into nothing there."""
+    ufunc = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce]
+    out = _copied(x)
+    if not include_self:
+        scatter_(out, dim, index, _neutral(reduce, x.dtype))
+    _combine(ufunc, out, dim, index, src)
+    return out
+
+
+def _neutral(reduce: str, dtype: Any) -> Any:
+    if reduce == "prod":
+        return 1
+    low = reduce == "amax"
+    if dtype.kind == "b":
+        return not low
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min if low else np.iinfo(dtype).max
+    return -np.inf if low else np.inf
+
+
+# -- an index of one dimension -----------------------------------------------------------------------------------------
+
+
+def index_select(x: Any, dim: int, index: Any) -> Any:
+    """The slices of x along `dim` that `index` names."""
+    return x.take(index, dim)
+
+
+def _spread(dim: int, index: Any, like: Any) -> Any:
+    """An index of one dimension as one for `like`, all of whose dimensions it has."""
+    return np.broadcast_to(index.reshape((-1,) + (1,) * (like.ndim - dim - 1)), like.shape)
+
+
+def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
+    """Adds the slices of src along `dim` to those of `out` that `index` names."""
+    if out.ndim <= 1 or out.dtype.name in HALF or out.size < ROW * out.shape[dim]:
+        _combine(np.add, out, dim, index if out.ndim <= 1 else _spread(dim, index, src), src)
+        return out
+    rows, parts = out.swapaxes(0, dim), src.swapaxes(0, dim)
+    if np.may_share_memory(out, src):
+        parts = parts.copy()
+    for i, part in zip(index.tolist(), parts, strict=True):
+        rows[i] += part
+    return out
+
+
+def index_add(x: Any, dim: int, index: Any, src: Any) -> Any:
+    """x plus the slices of src along `dim` at the slices that `index` names."""
+    return index_add_(_copied(x), dim, index, src)
+
+
+def index_copy_(out: Any, dim: int, index: Any, src: Any) -> Any:
+    """Writes the slices of src along `dim` to those of `out` that `index` names."""
+    out[(ALL,) * dim + (index, ...)] = src
+    return out
+
+
+def index_copy(x: Any, dim: int, index: Any, src: Any) -> Any:
+    """x with the slices of src along `dim` at the slices that `index` names."""
+    return index_copy_(_copied(x), dim, index, src)
+
+
+def index_fill_(out: Any, dim: int, index: Any, value: Any) -> Any:
+    """Writes one value to the slices of `out` along `dim` that `index` names."""
+    out[(ALL,) * dim + (index, ...)] = value
+    return out
+
+
+def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
+    """x with one value in the slices along `dim` that `index` names."""
+    return index_fill_(_copied(x), dim, index, value)
+
+
+# -- flat numbers ------------------------------------------------------------------------------------------------------
+
+
+def take(x: Any, index: Any) -> Any:
+    """The elements of x, counted in C order, that `index` names."""
+    return x.take(index)
+
+
+def put_(out: Any, index: Any, src: Any, accumulate: bool) -> Any:
+    """Writes (or adds) src to the elements of `out`, counted in C order, that `index` names."""
+    places, values = index.reshape(-1), np.ascontiguousarray(src).reshape(-1)
+    if not out.flags.c_contiguous:
+        out[...] = put_(_copied(out), index, src, accumulate)
+    elif accumulate:
+        _combine(np.add, out.reshape(-1), 0, places, values)
+    else:
+        out.reshape(-1)[places] = values
+    return out
+
+
+def put(x: Any, index: Any, src: Any, accumulate: bool) -> Any:
+    """x with src written (or added) to the elements, counted in C order, that `index` names."""
+    return put_(_copied(x), index, src, accumulate)
+
+
+# -- several indices at once -------------------------------------------------------------------------------------------
+
+
+def _key(index: Any, dims: tuple) -> tuple:
+    """The NumPy key of the indices index[0], index[1], ... of the dimensions `dims`."""
+    key = [ALL] * (dims[-1] + 1)
+    for d, i in zip(dims, index, strict=True):
+        key[d] = i
+    return tuple(key)
+
+
+def index_get(x: Any, index: Any, dims: tuple) -> Any:
+    """x indexed by index[0], index[1], ... in the dimensions `dims`."""
+    if len(dims) == 1:
+        return x.take(index[0], dims[0])
+    return x[_key(index, dims)]
+
+
+def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) -> Any:
+    """Writes (or adds) `value`, broadcast, to what `index_get` reads."""
+    if not accumulate:
+        out[_key(index, dims)] = value
+    elif dims == tuple(range(len(dims))) and out.flags.c_contiguous and index.size and out.size:
+        lead, rest = out.shape[: len(dims)], out.shape[len(dims) :]
+        rows = index[0].reshape(-1) if len(dims) == 1 else np.ravel_multi_index(tuple(index), lead, mode="wrap").reshape(-1)
+        values = np.broadcast_to(value, index.shape[1:] + rest).reshape(-1, *rest)
+        index_add_(out.reshape(-1, *rest), 0, rows, values)
+    elif out.dtype.name in HALF:
+        out[...] = index_put_(out.astype(np.float32), index, value.astype(np.float32), dims, True)
+    else:
+        np.add.at(out, _key(index, dims), value)
+    return out
+
+
+def index_put(x: Any, index: Any, value: Any, dims: tuple, accumulate: bool) -> Any:
+    """x with `value` written (or added) to what `index_get` reads."""
+    return index_put_(_copied(x), index, value, dims, accumulate)
+
+
+# -- masks -------------------------------------------------------------------------------------------------------------
+
+
+def masked_fill_(out: Any, mask: Any, value: Any) -> Any:
+    """Writes one value where the mask, broadcast, is true."""
+    np.copyto(out, value, where=mask, casting="unsafe")
+    return out
+
+
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """x with one value where the mask is true."""
+    return np.where(mask, np.asarray(value, x.dtype), x)
+
+
+def masked_select(x: Any, mask: Any) -> Any:
+    """The elements of x where the mask (of the same shape) is true, in one dimension."""
+    return x[mask]
+
+
+def masked_scatter_(out: Any, mask: Any, src: Any) -> Any:
+    """Writes the first elements of src, in order, to where the mask (of the same shape) is true."""
+    n = int(np.count_nonzero(mask))
+    out[mask] = np.ascontiguousarray(src).reshape(-1)[:n]
+    return out
+
+
+def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
+    """x with the first elements of src where the mask is true."""
+    return masked_scatter_(_copied(x), mask, src)
+
+
+def nonzero(x: Any) -> Any:
+    """The indices of the elements that are not 0: one row for each."""
+    return np.argwhere(x).astype(np.int64, copy=False)

@@ -1,0 +1,25 @@
+"""Kernels for large arrays, compiled by Numba when they are first needed: the table of them all.
+
+A module such as `softmax` holds functions of NumPy arrays, each with a NumPy formula for small arrays and for dtypes
+that no kernel takes. Its compiled half stands in a module named jit_*.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+_MODULES = {
+    "jit_math": (
+        "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp softplus softplus_vjp "
+        "softmax softmax_vjp log_softmax log_softmax_vjp logsumexp cross_entropy cross_entropy_vjp"
+    ),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+@cache
+def get(name: str) -> Any:
+    """The compiled function of that name, ready to be called with arrays; machine code is made or loaded at the call."""
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

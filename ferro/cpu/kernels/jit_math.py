@@ -1,0 +1,457 @@
+"""Compiled kernels that need exp, tanh or erf: activations, softmax and cross-entropy.
+
+The polynomials are minimax fits of our own (Remez exchange, 40 digits). Largest errors in float32, in units in the last
+place: exp 1.0, tanh 1.4, erf 1.1, sigmoid 2.0 (results below 1e-38 become 0), log1p 1.6.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ferro.cpu.kernels.jit import by_precision, device, kernel, reduction
+
+f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
+
+# --- bits ------------------------------------------------------------------------------------------------------------
+
+
+def _reinterpret(source, target, ir_target):
+    """The bits of a `source` read as a `target`. A scalar's view() fails inside loops that are vectorised."""
+
+    @intrinsic
+    def convert(_context, x):  # Numba compares the names of the arguments
+        def generate(_codegen, builder, _signature, args):
+            return builder.bitcast(args[0], ir_target)
+
+        return target(source), generate
+
+    return convert
+
+
+bits32 = _reinterpret(types.float32, types.int32, ir.IntType(32))
+bits64 = _reinterpret(types.float64, types.int64, ir.IntType(64))
+float32_of = _reinterpret(types.int32, types.float32, ir.FloatType())
+float64_of = _reinterpret(types.int64, types.float64, ir.DoubleType())
+
+
+@device
+def _rank32(x):
+    b = bits32(x)
+    return i32(b ^ ((b >> i32(31)) & i32(0x7FFFFFFF)))  # Numba makes int64 of operations on int32
+
+
+@device
+def _rank64(x):
+    b = bits64(x)
+    return b ^ ((b >> i64(63)) & i64(0x7FFFFFFFFFFFFFFF))
+
+
+@device
+def _unrank32(b):
+    return float32_of(i32(b ^ ((b >> i32(31)) & i32(0x7FFFFFFF))))
+
+
+@device
+def _unrank64(b):
+    return float64_of(b ^ ((b >> i64(63)) & i64(0x7FFFFFFFFFFFFFFF)))
+
+
+rank = by_precision(_rank32, _rank64)  # integers in the order of the floats, NaN beyond the infinity of its sign
+unrank = by_precision(_unrank32, _unrank64)
+
+
+@device
+def largest(x):
+    """The maximum of a row. LLVM vectorises the maximum of integers, but not of floats."""
+    best = rank(x[0])
+    for j in range(1, x.size):
+        best = max(best, rank(x[j]))
+    return unrank(best)
+
+
+# --- functions of one number -----------------------------------------------------------------------------------------
+
+
+@device
+def _exp32(x):
+    # e^x = 2^n e^r, the power of two applied in two halves so that results below 2^-126 round once
+    c = min(max(x, f32(-104)), f32(89))
+    n = np.floor(c * f32(1.4426950408889634) + f32(0.5))
+    r = c - n * f32(0.693359375)
+    r = r + n * f32(2.12194440e-4)
+    p = f32(0.00138131795)
+    p = p * r + f32(0.00836941883)
+    p = p * r + f32(0.0416684562)
+    p = p * r + f32(0.166665148)
+    p = p * r + f32(0.499999931)
+    y = p * (r * r) + r + f32(1)
+    k = i32(n)
+    half = k >> i32(1)
+    y = y * float32_of(i32((half + i32(127)) << i32(23))) * float32_of(i32((k - half + i32(127)) << i32(23)))
+    return y if x == x else x
+
+
+@device
+def _exp64(x):
+    c = min(max(x, f64(-746)), f64(710))
+    n = np.floor(c * f64(1.4426950408889634) + f64(0.5))
+    r = c - n * f64(0.693145751953125)
+    r = r - n * f64(1.42860682030941723212e-6)
+    p = f64(2.4998991969945732e-8)
+    p = p * r + f64(2.7631687324728708e-7)
+    p = p * r + f64(2.7557597187461963e-6)
+    p = p * r + f64(2.4801489352296403e-5)
+    p = p * r + f64(1.9841269486162524e-4)
+    p = p * r + f64(0.001388888894691998508)
+    p = p * r + f64(0.0083333333335076595913)
+    p = p * r + f64(0.041666666666519152789)
+    p = p * r + f64(0.16666666666666386307)
+    p = p * r + f64(0.50000000000000117013)
+    y = p * (r * r) + r + f64(1)
+    k = i64(n)
+    half = k >> i64(1)
+    y = y * float64_of((half + i64(1023)) << i64(52)) * float64_of((k - half + i64(1023)) << i64(52))
+    return y if x == x else x
+
+
+@device
+def _tanh32(x):
+    a = abs(x)
+    z = a * a
+    p = f32(-0.00571702794)
+    p = p * z + f32(0.0206505715)
+    p = p * z + f32(-0.053743493)
+    p = p * z + f32(0.133314912)
+    p = p * z + f32(-0.333332839)
+    near = a + a * z * p
+    far = f32(1) - f32(2) / (_exp32(a + a) + f32(1))
+    return math.copysign(near if a < f32(0.625) else far, x)
+
+
+@device
+def _tanh64(x):
+    return math.tanh(x)
+
+
+@device
+def _erf32(x):
+    a = abs(x)
+    z = a * a
+    p = f32(8.31675884e-5)
+    p = p * z + f32(-0.00081300086)
+    p = p * z + f32(0.0051999063)
+    p = p * z + f32(-0.0268589414)
+    p = p * z + f32(0.112836872)
+    p = p * z + f32(-0.376126332)
+    p = p * z + f32(0.12837917)
+    near = x + x * p
+    c = min(a, f32(4))  # beyond, erf is 1
+    q = f32(0.000195936402)
+    q = q * c + f32(-0.00304321142)
+    q = q * c + f32(0.0222269041)
+    q = q * c + f32(-0.103931576)
+    q = q * c + f32(-0.637182258)
+    q = q * c + f32(-1.12767563)
+    q = q * c + f32(-0.000195674446)
+    far = math.copysign(f32(1) - _exp32(q), x)
+    return near if a < f32(0.93) or x != x else far
+
+
+@device
+def _erf64(x):
+    return math.erf(x)
+
+
+@device
+def _log1p32(x):
+    # for 0 <= x <= 1: log(1 + x) = log(2) e + log(1 + z) with |z| small and exact
+    above = x > f32(0.41421356)
+    z = (x - f32(1)) * f32(0.5) if above else x
+    p = f32(0.0674663756)
+    p = p * z + f32(-0.116756507)
+    p = p * z + f32(0.118881629)
+    p = p * z + f32(-0.124055896)
+    p = p * z + f32(0.142195525)
+    p = p * z + f32(-0.166679958)
+    p = p * z + f32(0.200021186)
+    p = p * z + f32(-0.250000096)
+    p = p * z + f32(0.333333126)
+    y = z + z * z * (z * p - f32(0.5))
+    return y + f32(0.6931471805599453) if above else y
+
+
+@device
+def _log1p64(x):
+    return math.log1p(x)
+
+
+exp = by_precision(_exp32, _exp64)
+tanh = by_precision(_tanh32, _tanh64)
+erf_ = by_precision(_erf32, _erf64)
+log1p = by_precision(_log1p32, _log1p64)  # of numbers between 0 and 1
+
+
+@device
+def sigmoid_(x):
+    T = type(x)
+    return T(1) / (T(1) + exp(-x))
+
+
+# --- activations -----------------------------------------------------------------------------------------------------
+
+
+@kernel
+def erf(x, out):
+    for i in range(x.size):
+        out[i] = erf_(x[i])
+
+
+@kernel
+def sigmoid(x, out):
+    for i in range(x.size):
+        out[i] = sigmoid_(x[i])
+
+
+@kernel
+def sigmoid_vjp(g, y, out):
+    T = y.dtype.type
+    for i in range(y.size):
+        out[i] = g[i] * y[i] * (T(1) - y[i])
+
+
+@kernel
+def gelu(x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        out[i] = x[i] * T(0.5) * (T(1) + erf_(x[i] * T(0.7071067811865476)))
+
+
+@kernel
+def gelu_vjp(g, x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        v = x[i]
+        below = T(0.5) * (T(1) + erf_(v * T(0.7071067811865476)))
+        out[i] = g[i] * (below + v * exp(v * v * T(-0.5)) * T(0.3989422804014327))
+
+
+@kernel
+def gelu_tanh(x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        v = x[i]
+        t = tanh((v + v * v * v * T(0.044715)) * T(0.7978845608028654))
+        out[i] = v * T(0.5) * (T(1) + t)
+
+
+@kernel
+def gelu_tanh_vjp(g, x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        v = x[i]
+        square = v * v
+        t = tanh(v * (T(1) + square * T(0.044715)) * T(0.7978845608028654))
+        slope = v * (T(1) - t * t) * (T(1) + square * T(0.134145)) * T(0.7978845608028654)
+        out[i] = g[i] * T(0.5) * ((T(1) + t) + slope)
+
+
+@kernel
+def silu(x, out):
+    for i in range(x.size):
+        out[i] = x[i] * sigmoid_(x[i])
+
+
+@kernel
+def silu_vjp(g, x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        s = sigmoid_(x[i])
+        out[i] = g[i] * s * (T(1) + x[i] * (T(1) - s))
+
+
+@kernel
+def mish(x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        e = exp(min(x[i], T(20)))  # beyond, tanh(softplus(x)) is 1
+        n = e * (e + T(2))
+        out[i] = x[i] * (n / (n + T(2)))
+
+
+@kernel
+def mish_vjp(g, x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        v = x[i]
+        e = exp(min(v, T(20)))
+        n = e * (e + T(2))
+        t = n / (n + T(2))
+        slope = v * (e / (T(1) + e)) * (T(4) * (n + T(1)) / ((n + T(2)) * (n + T(2))))
+        out[i] = g[i] * (t + slope)
+
+
+@kernel
+def softplus(x, beta, threshold, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        u = x[i] * T(beta)
+        smooth = (max(u, T(0)) + log1p(exp(-abs(u)))) / T(beta)
+        out[i] = x[i] if u > T(threshold) else smooth
+
+
+@kernel
+def softplus_vjp(g, x, beta, threshold, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        u = x[i] * T(beta)
+        out[i] = g[i] if u > T(threshold) else g[i] * sigmoid_(u)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+@reduction
+def _sum(x):
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += x[j]
+    return total
+
+
+@reduction
+def _dot(x, y):
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += x[j] * y[j]
+    return total
+
+
+@reduction
+def _sum_of_exp(x, top):
+    """The sum of exp(x - top)."""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += exp(x[j] - top)
+    return total
+
+
+@reduction
+def _exp_into(x, top, out):
+    """out = exp(x - top), and its sum."""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        e = exp(x[j] - top)
+        out[j] = e
+        total += e
+    return total
+
+
+@kernel
+def softmax(x, out):
+    for i in range(x.shape[0]):
+        total = _exp_into(x[i], largest(x[i]), out[i])
+        scale = x.dtype.type(1) / total
+        for j in range(x.shape[1]):
+            out[i, j] *= scale
+
+
+@kernel
+def softmax_vjp(g, y, out):
+    for i in range(y.shape[0]):
+        total = _dot(g[i], y[i])
+        for j in range(y.shape[1]):
+            out[i, j] = (g[i, j] - total) * y[i, j]
+
+
+@kernel
+def log_softmax(x, out):
+    for i in range(x.shape[0]):
+        top = largest(x[i])
+        shift = x.dtype.type(math.log(_sum_of_exp(x[i], top)))
+        for j in range(x.shape[1]):
+            out[i, j] = (x[i, j] - top) - shift
+
+
+@kernel
+def log_softmax_vjp(g, y, out):
+    for i in range(y.shape[0]):
+        total = _sum(g[i])
+        for j in range(y.shape[1]):
+            out[i, j] = g[i, j] - exp(y[i, j]) * total
+
+
+@kernel
+def logsumexp(x, out):
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        top = largest(x[i])
+        if abs(top) == T(np.inf):  # infinity - infinity must not arise
+            top = T(0)
+        out[i] = top + T(math.log(_sum_of_exp(x[i], top)))
+
+
+@reduction
+def _sum_of_losses(x, top, shift, weight):
+    """The weighted sum of -log(softmax(x)) over all classes; no weights: all are 1."""
+    total = x.dtype.type(0)
+    if weight.size:
+        for j in range(x.size):
+            total += weight[j] * (shift - (x[j] - top))
+    else:
+        for j in range(x.size):
+            total += shift - (x[j] - top)
+    return total
+
+
+@kernel
+def cross_entropy(x, target, weight, ignored, smoothing, losses, norms):
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        top = largest(x[i])
+        shift = T(math.log(_sum_of_exp(x[i], top)))
+        norms[i] = f64(top) + f64(shift)
+        t = target[i]
+        if t == ignored:
+            losses[i] = T(0)
+            continue
+        loss = shift - (x[i, t] - top)
+        if weight.size:
+            loss *= weight[t]
+        if smoothing != 0:
+            loss = T(1 - smoothing) * loss + T(smoothing / x.shape[1]) * _sum_of_losses(x[i], top, shift, weight)
+        losses[i] = loss
+
+
+@kernel
+def cross_entropy_vjp(g, x, target, norms, weight, ignored, smoothing, out):
+    T = x.dtype.type
+    classes = x.shape[1]
+    share = T(smoothing / classes)
+    whole = _sum(weight) if weight.size else T(classes)
+    for i in range(x.shape[0]):
+        t = target[i]
+        if t == ignored:
+            for j in range(classes):
+                out[i, j] = T(0)
+            continue
+        high = T(norms[i])  # x - norm in two steps, the first of which is exact where it matters
+        low = T(norms[i] - f64(high))
+        hit = T(1 - smoothing)
+        if weight.size:
+            hit *= weight[t]
+        scale = g[i] * (hit + share * whole)
+        for j in range(classes):
+            out[i, j] = scale * exp((x[i, j] - high) - low)
+        if smoothing != 0:
+            if weight.size:
+                for j in range(classes):
+                    out[i, j] -= g[i] * share * weight[j]
+            else:
+                for j in range(classes):
+                    out[i, j] -= g[i] * share
+        out[i, t] -= g[i] * hit

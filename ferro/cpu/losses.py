@@ -1,0 +1,156 @@
+"""Losses of NumPy arrays that have a fused form: class indices picked from log-probabilities, cross-entropy of logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.activations import HALF
+
+__all__ = ["cross_entropy", "cross_entropy_share", "cross_entropy_vjp", "nll_pick", "nll_spread"]
+
+
+def _classes(target: Any, classes: int, ignore_index: int) -> tuple:
+    """The class indices with 0 in place of the ignored ones, and which are not ignored (None: all).
+
+    IndexError for an index that is no class.
+    """
+    if target.size == 0:
+        return target, None
+    if not 0 <= ignore_index < classes and 0 <= target.min() and target.max() < classes:
+        return target, None
+    valid = target != ignore_index
+    wrong = valid & ((target < 0) | (target >= classes))
+    if wrong.any():
+        raise IndexError(f"nll_loss: Target {target[wrong].flat[0]} is out of bounds: the input has {classes} classes, "
+                         f"so targets lie in [0, {classes - 1}] or are ignore_index={ignore_index}")  # fmt: skip
+    return np.where(valid, target, 0), valid
+
+
+def _weights(target: Any, valid: Any, weight: Any, dtype: Any) -> Any:
+    """The weight of every element of the target, 0 where ignored; None if all are 1."""
+    if weight is None:
+        return None if valid is None else valid.astype(dtype)
+    w = weight[target].astype(dtype, copy=False)
+    return w if valid is None else w * valid
+
+
+def _total(target: Any, w: Any) -> Any:
+    """What the mean divides by: the sum of the weights."""
+    return target.size if w is None else np.add.reduce(w, axis=None)
+
+
+def _at(target: Any, ndim: int) -> tuple:
+    """An index that picks from (N, C, ...) the class of every element."""
+    if ndim == 2:
+        return np.arange(target.shape[0]), target
+    grid = list(np.ogrid[tuple([slice(s) for s in target.shape])])
+    return (grid[0], target, *grid[1:])
+
+
+def _reduce(values: Any, total: Any, reduction: str) -> Any:
+    if reduction == "none":
+        return values
+    s = np.add.reduce(values, axis=None)
+    return s if reduction == "sum" else s / total
+
+
+def _wide(x: Any) -> Any:
+    return x.astype(np.float32) if x.dtype in HALF else x
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def nll_pick(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """Minus the weighted element of x (N, C, ...) at each class in target (N, ...), reduced."""
+    safe, valid = _classes(target, x.shape[1], ignore_index)
+    values = -_wide(x)[_at(safe, x.ndim)]
+    w = _weights(safe, valid, weight, values.dtype)
+    if w is not None:
+        values = values * w
+    if valid is not None:
+        values = np.where(valid, values, 0)  # an ignored -inf or nan must not come through
+    return np.asarray(_reduce(values, np.asarray(_total(target, w), values.dtype), reduction)).astype(x.dtype, copy=False)
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def nll_spread(g: Any, target: Any, weight: Any, shape: tuple, ignore_index: int, reduction: str) -> Any:
+    """The transpose of nll_pick: minus the weighted g at each class, zeros elsewhere."""
+    safe, valid = _classes(target, shape[1], ignore_index)
+    dtype = np.dtype(np.float32) if g.dtype in HALF else g.dtype
+    w = _weights(safe, valid, weight, dtype)
+    rows = -g.astype(dtype, copy=False)
+    if reduction == "mean":
+        rows = rows / np.asarray(_total(target, w), dtype)
+    if w is not None:
+        rows = rows * w
+    if valid is not None:
+        rows = np.where(valid, rows, 0)
+    found = np.zeros(shape, dtype)
+    found[_at(safe, len(shape))] = rows
+    return found.astype(g.dtype, copy=False)
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float) -> tuple:
+    """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and log sum exp(x) over the classes."""
+    dtype, x = x.dtype, _wide(x)
+    classes = x.shape[1]
+    safe, valid = _classes(target, classes, ignore_index)
+    top = np.maximum.reduce(x, 1, keepdims=True) if classes else np.zeros_like(x, shape=(x.shape[0], 1, *x.shape[2:]))
+    shifted = x - top
+    log_sum = np.log(np.add.reduce(np.exp(shifted), 1, keepdims=True))
+    values = log_sum[:, 0] - shifted[_at(safe, x.ndim)]
+    w = _weights(safe, valid, weight, x.dtype)
+    if w is not None:
+        values = values * w
+    if smoothing:
+        logp = shifted - log_sum
+        if weight is not None:
+            logp = logp * weight.reshape(1, -1, *[1] * (x.ndim - 2)).astype(x.dtype, copy=False)
+        values = values * (1 - smoothing) - np.add.reduce(logp, 1) * (smoothing / classes)
+    if valid is not None:
+        values = np.where(valid, values, 0)
+    loss = _reduce(values, np.asarray(_total(target, w), x.dtype), reduction)
+    return np.asarray(loss).astype(dtype, copy=False), top + log_sum
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def cross_entropy_vjp(g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float,
+                      log_sum: Any) -> Any:  # fmt: skip
+    """The backward of cross_entropy by the logits: softmax(x) times the sum of the target's shares, minus these shares."""
+    dtype, x = x.dtype, _wide(x)
+    if smoothing:
+        share = cross_entropy_share(target, weight, x.shape, x.dtype, ignore_index, reduction, smoothing)
+        dx = (np.exp(x - log_sum) * np.add.reduce(share, 1, keepdims=True) - share) * np.expand_dims(_wide(g), 1 if g.ndim else ())
+        return dx.astype(dtype, copy=False)
+    safe, valid = _classes(target, x.shape[1], ignore_index)
+    w = _weights(safe, valid, weight, x.dtype)
+    rows = _wide(g)
+    if reduction == "mean":
+        rows = rows / np.asarray(_total(target, w), x.dtype)
+    if w is not None:
+        rows = rows * w
+    if valid is not None:
+        rows = np.where(valid, rows, 0)
+    dx = x - log_sum
+    np.exp(dx, out=dx)
+    dx[_at(safe, x.ndim)] -= 1
+    dx *= rows if rows.ndim == 0 else np.expand_dims(rows, 1)
+    return dx.astype(dtype, copy=False)
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def cross_entropy_share(target: Any, weight: Any, shape: tuple, dtype: Any, ignore_index: int, reduction: str, smoothing: float) -> Any:
+    """The coefficients q (N, C, ...) with which the cross-entropy is -sum q log softmax(x) (reduction "none": per element)."""
+    safe, valid = _classes(target, shape[1], ignore_index)
+    w = _weights(safe, valid, weight, dtype)
+    share = np.zeros(shape, dtype)
+    if smoothing:
+        share += smoothing / shape[1]
+        if weight is not None:
+            share *= weight.reshape(1, -1, *[1] * (len(shape) - 2)).astype(dtype, copy=False)
+    share[_at(safe, len(shape))] += (1 - smoothing) * (1 if w is None else w)
+    if valid is not None:
+        share *= np.expand_dims(valid, 1)
+    return share / np.asarray(_total(target, w), dtype) if reduction == "mean" else share

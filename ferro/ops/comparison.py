@@ -1,0 +1,554 @@
+"""Comparisons, tests of numbers, logic and bits, and choices between values: maximum, clamp, where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import dtypes, worlds
+from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote
+from ferro.core.arguments import into, need_tensor
+from ferro.core.base import TensorBase, wrap
+from ferro.core.inplace import in_place
+from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import binary as pairs
+from ferro.core.samples import unary as points
+from ferro.ops.arithmetic import operator
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["allclose", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "clamp",
+           "clamp_max", "clamp_min", "clip", "eq", "equal", "fmax", "fmin", "ge", "greater", "greater_equal", "gt", "isclose", "isfinite",
+           "isinf", "isnan", "isneginf", "isposinf", "isreal", "le", "less", "less_equal", "logical_and", "logical_not", "logical_or",
+           "logical_xor", "lt", "maximum", "minimum", "ne", "not_equal", "signbit", "where"]  # fmt: skip
+
+INF, NAN = float("inf"), float("nan")
+
+# -- comparisons -------------------------------------------------------------------------------------------------------
+
+TIES = [*pairs(), Sample(Arg(values=[1.0, 2.0, NAN, INF]), Arg(values=[1.0, 1.0, NAN, INF])),
+        Sample(Arg(3, dtype="int64"), 0.5), Sample(Arg(3, dtype="bool"), Arg(3, dtype="int64"))]  # fmt: skip
+
+
+def eq(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """Where x = y, as bools."""
+    result = binary(EQ, need_tensor("eq", "input", input), other)
+    return result if out is None else into("eq", out, result)
+
+
+EQ = Op("eq", lambda xp, x, y: x == y)
+declare("eq", TIES, complex=True, differentiable=False)
+
+
+def ne(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """Where x ≠ y, as bools; nan differs from everything."""
+    result = binary(NE, need_tensor("ne", "input", input), other)
+    return result if out is None else into("ne", out, result)
+
+
+NE = Op("ne", lambda xp, x, y: x != y)
+declare("ne", TIES, complex=True, differentiable=False)
+
+
+def lt(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """Where x < y, as bools."""
+    result = ordered(LT, input, other)
+    return result if out is None else into("lt", out, result)
+
+
+LT = Op("lt", lambda xp, x, y: x < y)
+declare("lt", TIES, differentiable=False)
+
+
+def le(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """Where x ≤ y, as bools."""
+    result = ordered(LE, input, other)
+    return result if out is None else into("le", out, result)
+
+
+LE = Op("le", lambda xp, x, y: x <= y)
+declare("le", TIES, differentiable=False)
+
+
+def gt(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """Where x > y, as bools."""
+    result = ordered(GT, input, other)
+    return result if out is None else into("gt", out, result)
+
+
+GT = Op("gt", lambda xp, x, y: x > y)
+declare("gt", TIES, differentiable=False)
+
+
+def ge(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """Where x ≥ y, as bools."""
+    result = ordered(GE, input, other)
+    return result if out is None else into("ge", out, result)
+
+
+GE = Op("ge", lambda xp, x, y: x >= y)
+declare("ge", TIES, differentiable=False)
+
+not_equal, less, less_equal, greater, greater_equal = ne, lt, le, gt, ge
+
+
+def ordered(op: Op, x: Any, y: Any) -> Any:
+    """A comparison by order, which complex numbers have not."""
+    need_tensor(op.name, "input", x)
+    if x._data.dtype.kind == "c" or isinstance(y, complex) or (isinstance(y, TensorBase) and y._data.dtype.kind == "c"):
+        raise NotImplementedError(f"{op.name}: complex numbers have no order; compare their abs() or real and imaginary parts")
+    return binary(op, x, y)
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Where |x - y| ≤ atol + rtol |y|, or x = y; with equal_nan also where both are nan."""
+    for argument, t in (("input", input), ("other", other)):
+        need_tensor("isclose", argument, t)
+    if input._data.dtype is not other._data.dtype:
+        raise RuntimeError(f"isclose: both tensors must have the same dtype, got {input.dtype} and {other.dtype}")
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"isclose: rtol and atol must not be negative, got rtol={rtol} and atol={atol}")
+    x, y = input._data, other._data
+    close = np.equal(x, y)
+    if equal_nan:
+        close = close | (np.isnan(x) & np.isnan(y))
+    if rtol == 0 and atol == 0:
+        return wrap(close)
+    if x.dtype.kind in "biu":
+        x, y = x.astype(np.float64), y.astype(np.float64)
+    allowed = atol + np.abs(rtol * y)
+    off = np.abs(x - y)
+    return wrap(close | (np.isfinite(off) & (off <= allowed)))
+
+
+declare("isclose", [*pairs(scalars=()), Sample(Arg(values=[1.0, NAN, INF, INF]), Arg(values=[1.0 + 1e-9, NAN, INF, -INF]), equal_nan=True)],
+        complex=True, differentiable=False)  # fmt: skip
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether `isclose` holds everywhere."""
+    return bool(isclose(input, other, rtol, atol, equal_nan)._data.all())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both tensors have the same shape and the same elements."""
+    x, y = need_tensor("equal", "input", input)._data, need_tensor("equal", "other", other)._data
+    return x.shape == y.shape and bool((x == y).all())
+
+
+# -- tests of one number -----------------------------------------------------------------------------------------------
+
+SPECIAL = [*points(), Sample(Arg(values=[0.0, -0.0, NAN, INF, -INF])), Sample(Arg(3, dtype="int64"))]
+
+
+def isnan(input: Tensor) -> Tensor:
+    """Where x is nan (a complex number: either part)."""
+    return wrap(np.isnan(need_tensor("isnan", "input", input)._data))
+
+
+def isinf(input: Tensor) -> Tensor:
+    """Where x is infinite (a complex number: either part)."""
+    return wrap(np.isinf(need_tensor("isinf", "input", input)._data))
+
+
+def isfinite(input: Tensor) -> Tensor:
+    """Where x is neither infinite nor nan."""
+    return wrap(np.isfinite(need_tensor("isfinite", "input", input)._data))
+
+
+def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Where x = +∞."""
+    return into("isposinf", out, wrap(real_input("isposinf", input) == INF))
+
+
+def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Where x = -∞."""
+    return into("isneginf", out, wrap(real_input("isneginf", input) == -INF))
+
+
+def isreal(input: Tensor) -> Tensor:
+    """Where the imaginary part is 0: everywhere for a real tensor."""
+    return wrap(need_tensor("isreal", "input", input)._data.imag == 0)
+
+
+def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Where the sign bit is set: negative numbers and -0."""
+    a = real_input("signbit", input)
+    return into("signbit", out, wrap(np.signbit(a) if a.dtype in dtypes.INEXACT else a < 0))
+
+
+def real_input(name: str, x: Any) -> Any:
+    """The array of a tensor that must not be complex."""
+    a = need_tensor(name, "input", x)._data
+    if a.dtype.kind == "c":
+        raise RuntimeError(f"{name}: does not support complex inputs, got {x.dtype}")
+    return a
+
+
+for _name in ("isnan", "isinf", "isfinite", "isreal"):
+    declare(_name, SPECIAL, complex=True, differentiable=False)
+for _name in ("isposinf", "isneginf", "signbit"):
+    declare(_name, SPECIAL, differentiable=False)
+
+
+# -- logic and bits ----------------------------------------------------------------------------------------------------
+
+TRUTHS = [Sample(Arg(2, 3), Arg(3, dtype="bool")), Sample(Arg(3, dtype="bool"), Arg(3, dtype="bool")),
+          Sample(Arg(values=[0.0, 1.0, NAN]), Arg(values=[0.0, 0.0, 1.0])), Sample(Arg(), Arg(0, dtype="int64"))]  # fmt: skip
+
+
+def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Where both are not zero."""
+    return into("logical_and", out, apply(LOGICAL_AND, both_tensors("logical_and", input, other)))
+
+
+def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Where one of the two or both are not zero."""
+    return into("logical_or", out, apply(LOGICAL_OR, both_tensors("logical_or", input, other)))
+
+
+def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Where exactly one of the two is not zero."""
+    return into("logical_xor", out, apply(LOGICAL_XOR, both_tensors("logical_xor", input, other)))
+
+
+def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Where x = 0."""
+    result = wrap(np.logical_not(need_tensor("logical_not", "input", input)._data))
+    if out is not None and out._data.dtype.kind != "b":  # PyTorch writes the bools as numbers
+        result = wrap(result._data.astype(out._data.dtype))
+    return into("logical_not", out, result)
+
+
+def both_tensors(name: str, x: Any, y: Any) -> tuple:
+    """The two operands, which must be tensors; they may differ in dtype."""
+    return need_tensor(name, "input", x), need_tensor(name, "other", y)
+
+
+LOGICAL_AND = Op("logical_and", lambda xp, x, y: xp.logical_and(x, y))
+LOGICAL_OR = Op("logical_or", lambda xp, x, y: xp.logical_or(x, y))
+LOGICAL_XOR = Op("logical_xor", lambda xp, x, y: xp.logical_xor(x, y))
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    declare(_name, TRUTHS, complex=True, differentiable=False)
+declare("logical_not", SPECIAL, complex=True, differentiable=False)
+
+BITS = [Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int32", low=-9, high=9)), Sample(Arg(3, dtype="uint8", low=0, high=99), 5),
+        Sample(Arg(3, dtype="bool"), Arg(2, 3, dtype="bool")), Sample(6, Arg(3, dtype="int16", low=0, high=9))]  # fmt: skip
+SHIFTS = [Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(3, dtype="uint8", low=0, high=99), 2)]
+
+
+def bitwise_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """The bits set in both integers; for bools the logical operation."""
+    return into("bitwise_and", out, on_bits(BITWISE_AND, input, other))
+
+
+def bitwise_or(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """The bits set in one of the integers or both; for bools the logical operation."""
+    return into("bitwise_or", out, on_bits(BITWISE_OR, input, other))
+
+
+def bitwise_xor(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """The bits in which the integers differ; for bools the logical operation."""
+    return into("bitwise_xor", out, on_bits(BITWISE_XOR, input, other))
+
+
+def bitwise_left_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """x 2ʸ for integers; bits shifted out are lost."""
+    return into("bitwise_left_shift", out, on_bits(LEFT_SHIFT, input, other))
+
+
+def bitwise_right_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """⌊x / 2ʸ⌋ for integers."""
+    return into("bitwise_right_shift", out, on_bits(RIGHT_SHIFT, input, other))
+
+
+def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """All bits inverted; for bools the logical not."""
+    a = need_tensor("bitwise_not", "input", input)._data
+    if a.dtype.kind not in "biu":
+        raise TypeError(f"bitwise_not: ~ is only defined for integer and bool tensors, got {input.dtype}")
+    return into("bitwise_not", out, wrap(np.invert(a)))
+
+
+def on_bits(op: Op, x: Any, y: Any) -> Any:
+    """An operation on integers (or bools, for the logical ones) after promotion."""
+    x, y = promote(*operands(op.name, x, y))
+    kind = x._data.dtype.kind
+    if kind not in "biu" or (kind == "b" and op in (LEFT_SHIFT, RIGHT_SHIFT)):
+        raise NotImplementedError(f"{op.name}: not defined for {x.dtype}; the operands must be integers"
+                                  f"{'' if op in (LEFT_SHIFT, RIGHT_SHIFT) else ' or bools'}")  # fmt: skip
+    return apply(op, (x, y))
+
+
+BITWISE_AND = Op("bitwise_and", lambda xp, x, y: x & y)
+BITWISE_OR = Op("bitwise_or", lambda xp, x, y: x | y)
+BITWISE_XOR = Op("bitwise_xor", lambda xp, x, y: x ^ y)
+LEFT_SHIFT = Op("bitwise_left_shift", lambda xp, x, y: x << y)
+RIGHT_SHIFT = Op("bitwise_right_shift", lambda xp, x, y: x >> y)
+for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+    declare(_name, BITS, differentiable=False)
+for _name in ("bitwise_left_shift", "bitwise_right_shift"):
+    declare(_name, SHIFTS, differentiable=False)
+declare("bitwise_not", [Sample(Arg(3, dtype="int64", low=-9, high=9)), Sample(Arg(3, dtype="bool")), Sample(Arg(0, dtype="uint8"))],
+        differentiable=False)  # fmt: skip
+
+
+def bit_operator(function: Any, swapped: bool = False) -> Any:
+    """The special method (``__and__``, or swapped ``__rand__``) of a function on bits."""
+
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, (TensorBase, *NUMBERS, np.ndarray, np.generic)):
+            return NotImplemented
+        return function(other, self) if swapped else function(self, other)
+
+    return method
+
+
+def equals(self: Any, other: Any) -> Any:
+    """self == other: elementwise; NotImplemented for what is no operand, so that ``x == None`` is False."""
+    try:
+        return binary(EQ, self, other)
+    except TypeError:
+        return NotImplemented
+
+
+def differs(self: Any, other: Any) -> Any:
+    """self != other: elementwise; NotImplemented for what is no operand."""
+    try:
+        return binary(NE, self, other)
+    except TypeError:
+        return NotImplemented
+
+
+def comparison_operator(op: Op) -> Any:
+    """The special method of an ordered comparison."""
+    plain = operator(op)
+
+    def method(self: Any, other: Any) -> Any:
+        if self._data.dtype.kind == "c":
+            return ordered(op, self, other)
+        return plain(self, other)
+
+    return method
+
+
+# -- choices -----------------------------------------------------------------------------------------------------------
+
+
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
+    """x where the condition holds, else y; each gets the cotangent where it was chosen.
+
+    With the condition alone: the indices at which it is not zero, a tuple with one tensor per dimension.
+    """
+    need_tensor("where", "condition", condition)
+    if input is None and other is None:
+        return tuple([wrap(np.ascontiguousarray(i)) for i in np.nonzero(np.atleast_1d(condition._data))])
+    if condition._data.dtype.kind != "b":
+        if condition._data.dtype is not UINT8:
+            raise RuntimeError(f"where: expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
+        condition = wrap(condition._data != 0)
+    if isinstance(input, TensorBase) and isinstance(other, TensorBase):
+        x, y = (input, other) if input._data.dtype is other._data.dtype else promote(input, other)
+    else:
+        x, y = both_operands("where", input, other)
+    result = apply(WHERE, (condition, x, y))
+    return result if out is None else into("where", out, result)
+
+
+UINT8 = np.dtype(np.uint8)
+
+
+def both_operands(name: str, x: Any, y: Any) -> list:
+    """Two operands, possibly both numbers, promoted."""
+    if isinstance(x, NUMBERS) and isinstance(y, NUMBERS):
+        dtype = dtypes.result_np([x, y])
+        return [constant(x, dtype), constant(y, dtype)]
+    return promote(*operands(name, x, y))
+
+
+WHERE = Op("where", lambda xp, condition, x, y: xp.where(condition, x, y), kind=ELEMENTWISE,
+           x=lambda xp, g, condition: xp.where(condition, g, 0.0),
+           y=lambda xp, g, condition: xp.where(condition, 0.0, g),
+           samples=[*[Sample(Arg(*c, dtype="bool"), Arg(*a), Arg(*b)) for c, a, b in
+                      [((3, 4), (3, 4), (3, 4)), ((4,), (3, 1), ()), ((), (2,), (2,)), ((0,), (1,), (1,))]],
+                    Sample(Arg(3, dtype="bool"), Arg(3), 1.5), Sample(Arg(3, dtype="bool"), 0, Arg(3)),
+                    Sample(Arg(3, dtype="bool"), 1.0, 2.0)], complex=True)  # fmt: skip
+
+EXTREMA = [*[Sample(Arg(*a), Arg(*b)) for a, b in [((), ()), ((4,), (4,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((0,), (1,))]],
+           Sample(Arg(values=[1.0, NAN, 1.0, 2.0, INF]), Arg(values=[1.0, 1.0, NAN, 1.0, INF]), smooth=False)]  # fmt: skip
+
+
+def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The larger of x and y, nan if one is nan.  Its cotangent goes to the larger; at a tie one half to each."""
+    result = apply(MAXIMUM, extremum_operands("maximum", input, other))
+    return result if out is None else into("maximum", out, result)
+
+
+MAXIMUM = Op("maximum", lambda xp, x, y: xp.maximum(x, y), kind=ELEMENTWISE,
+             x=lambda xp, g, x, y: _share(xp, g, x == y, x < y),
+             y=lambda xp, g, x, y: _share(xp, g, x == y, x > y), samples=EXTREMA)  # fmt: skip
+
+
+def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of x and y, nan if one is nan.  Its cotangent goes to the smaller; at a tie one half to each."""
+    result = apply(MINIMUM, extremum_operands("minimum", input, other))
+    return result if out is None else into("minimum", out, result)
+
+
+MINIMUM = Op("minimum", lambda xp, x, y: xp.minimum(x, y), kind=ELEMENTWISE,
+             x=lambda xp, g, x, y: _share(xp, g, x == y, x > y),
+             y=lambda xp, g, x, y: _share(xp, g, x == y, x < y), samples=EXTREMA)  # fmt: skip
+
+
+def _share(xp: Any, g: Any, tie: Any, lost: Any) -> Any:
+    """Half of g at a tie, nothing where lost, else all of it (both get it all where one operand is nan)."""
+    return xp.where(tie, g * 0.5, xp.where(lost, 0.0, g))
+
+
+def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The larger of x and y, or the one that is not nan.  At a tie the cotangent goes to x."""
+    result = apply(FMAX, extremum_operands("fmax", input, other))
+    return result if out is None else into("fmax", out, result)
+
+
+FMAX = Op("fmax", lambda xp, x, y: xp.fmax(x, y), kind=ELEMENTWISE,
+          x=lambda xp, g, x, y: xp.where((x >= y) | (y != y), g, 0.0),
+          y=lambda xp, g, x, y: xp.where((x >= y) | (y != y), 0.0, g), samples=EXTREMA)  # fmt: skip
+
+
+def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of x and y, or the one that is not nan.  At a tie the cotangent goes to x."""
+    result = apply(FMIN, extremum_operands("fmin", input, other))
+    return result if out is None else into("fmin", out, result)
+
+
+FMIN = Op("fmin", lambda xp, x, y: xp.fmin(x, y), kind=ELEMENTWISE,
+          x=lambda xp, g, x, y: xp.where((x <= y) | (y != y), g, 0.0),
+          y=lambda xp, g, x, y: xp.where((x <= y) | (y != y), 0.0, g), samples=EXTREMA)  # fmt: skip
+
+
+def extremum_operands(name: str, x: Any, y: Any) -> tuple:
+    """Two real tensors, promoted."""
+    found = promote(*both_tensors(name, x, y))
+    if found[0]._data.dtype.kind == "c":
+        raise RuntimeError(f"{name}: not implemented for complex tensors: complex numbers have no order")
+    return tuple(found)
+
+
+def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """min(max(x, lower), upper), where either bound may be missing; numbers or tensors, not mixed.
+
+    The cotangent passes where lower ≤ x ≤ upper, edges included; a tensor bound gets it where it was taken.
+    """
+    need_tensor("clamp", "input", input)
+    if min is None and max is None:
+        raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
+    if input._data.dtype.kind == "c":
+        raise NotImplementedError(f"clamp: not supported for complex types, got {input.dtype}; complex numbers have no order")
+    tensors = [isinstance(b, TensorBase) for b in (min, max) if b is not None]
+    if any(tensors):
+        if not all(tensors):
+            raise TypeError(f"clamp: min and max must both be tensors or both be numbers, got {type(min).__name__} and {type(max).__name__}")
+        given = [t for t in (input, min, max) if t is not None]
+        x, *bounds = promote(*given)
+        low = bounds.pop(0) if min is not None else None
+        result = apply(CLAMP_TENSOR, (x, low, bounds[0] if bounds else None))
+    else:
+        result = apply(CLAMP, *clamp_numbers(input, min, max))
+    return result if out is None else into("clamp", out, result)
+
+
+def clamp_numbers(x: Any, low: Any, high: Any) -> tuple:
+    """((x,), (low, high)) promoted; the numbers as scalars of x's dtype."""
+    dtype = dtypes.result_np([x._data, *[b for b in (low, high) if b is not None]])
+    if dtype is not x._data.dtype:
+        x = apply(worlds.CAST, (x,), (dtype,))
+    return (x,), tuple([None if b is None else np.asarray(b).astype(dtype) for b in (low, high)])
+
+
+def _inside(x: Any, low: Any, high: Any) -> Any:
+    """Where low ≤ x ≤ high."""
+    if low is None:
+        return x <= high
+    return x >= low if high is None else (x >= low) & (x <= high)
+
+
+def _clamp_low(xp: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
+    taken = x < low if high is None else (x < low) & (low < high)
+    return xp.where(taken, g, 0.0)
+
+
+def _clamp_high(xp: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
+    taken = x > high if low is None else (x > high) | (high < low)
+    return xp.where(taken, g, 0.0)
+
+
+CLAMP = Op("clamp", lambda xp, x, /, low, high: xp.clamp(x, low, high), kind=ELEMENTWISE,
+           x=lambda xp, g, x, low, high: xp.where(_inside(x, number(low), number(high)), g, 0.0),
+           samples=[Sample(Arg(3, 4), -1, 1.5), Sample(Arg(3), min=0.5), Sample(Arg(3), max=0.5), Sample(Arg(3), 1, -1), Sample(Arg(0), 0),
+                    Sample(Arg(values=[-1.0, 0.0, 0.5, 1.0, 2.0, NAN]), 0.0, 1.0, smooth=False),
+                    Sample(Arg(3, 4), Arg(4, high=0), Arg(3, 1, low=0.5)), Sample(Arg(3, 4), min=Arg(4)), Sample(Arg(3), max=Arg(3)),
+                    Sample(Arg(values=[1.0, 2.0, 3.0, 0.0]), Arg(values=[1.0, 3.0, 2.0, 1.0]), Arg(values=[1.0, 2.0, 2.0, 3.0]),
+                           smooth=False)])  # fmt: skip
+CLAMP_TENSOR = Op("clamp_tensor", lambda xp, x, low, high: xp.clamp(x, low, high), kind=ELEMENTWISE,
+                  x=lambda xp, g, x, low, high: xp.where(_inside(x, low, high), g, 0.0), low=_clamp_low, high=_clamp_high)  # fmt: skip
+
+
+def number(bound: Any) -> Any:
+    """The Python number in a 0-d array."""
+    return None if bound is None else bound.item()
+
+
+def clamp_min(input: Tensor, min: Any, *, out: Tensor | None = None) -> Tensor:
+    """max(x, min)."""
+    return into("clamp_min", out, clamp(input, min, None))
+
+
+def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None) -> Tensor:
+    """min(x, max)."""
+    return into("clamp_max", out, clamp(input, None, max))
+
+
+for _name in ("clamp_min", "clamp_max"):
+    declare(_name, [Sample(Arg(3, 4), 0.5), Sample(Arg(3, 4), Arg(4)), Sample(Arg(values=[0.0, 1.0, NAN]), 0.0, smooth=False)])
+
+clip = clamp
+
+
+class ComparisonMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    eq, ne, not_equal, lt, less, le, less_equal = eq, ne, ne, lt, lt, le, le
+    gt, greater, ge, greater_equal = gt, gt, ge, ge
+    eq_, ne_, lt_, le_, gt_, ge_ = (in_place(f) for f in (eq, ne, lt, le, gt, ge))
+    not_equal_, less_, less_equal_, greater_, greater_equal_ = ne_, lt_, le_, gt_, ge_
+    __eq__, __ne__ = equals, differs
+    __lt__, __le__, __gt__, __ge__ = (comparison_operator(op) for op in (LT, LE, GT, GE))
+    __hash__ = None  # Tensor defines it
+    isclose, allclose, equal = isclose, allclose, equal
+    isnan, isinf, isfinite, isposinf, isneginf, isreal, signbit = isnan, isinf, isfinite, isposinf, isneginf, isreal, signbit
+    logical_and, logical_or, logical_xor, logical_not = logical_and, logical_or, logical_xor, logical_not
+    logical_and_, logical_or_, logical_xor_, logical_not_ = (in_place(f) for f in (logical_and, logical_or, logical_xor, logical_not))
+    bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
+    bitwise_and_, bitwise_or_, bitwise_xor_, bitwise_not_ = (in_place(f) for f in (bitwise_and, bitwise_or, bitwise_xor, bitwise_not))
+    bitwise_left_shift, bitwise_right_shift = bitwise_left_shift, bitwise_right_shift
+    bitwise_left_shift_, bitwise_right_shift_ = in_place(bitwise_left_shift), in_place(bitwise_right_shift)
+    __and__, __or__, __xor__ = bit_operator(bitwise_and), bit_operator(bitwise_or), bit_operator(bitwise_xor)
+    __rand__, __ror__, __rxor__ = bit_operator(bitwise_and, True), bit_operator(bitwise_or, True), bit_operator(bitwise_xor, True)
+    __iand__, __ior__, __ixor__ = bitwise_and_, bitwise_or_, bitwise_xor_
+    __lshift__, __rshift__ = bit_operator(bitwise_left_shift), bit_operator(bitwise_right_shift)
+    __rlshift__, __rrshift__ = bit_operator(bitwise_left_shift, True), bit_operator(bitwise_right_shift, True)
+    __ilshift__, __irshift__ = bitwise_left_shift_, bitwise_right_shift_
+    __invert__ = bitwise_not
+    maximum, minimum, fmax, fmin = maximum, minimum, fmax, fmin
+    clamp, clip, clamp_min, clamp_max = clamp, clamp, clamp_min, clamp_max
+    clamp_ = clip_ = in_place(clamp)
+    clamp_min_, clamp_max_ = in_place(clamp_min), in_place(clamp_max)
+
+    def where(self, condition: Any, other: Any) -> Any:
+        """self where the condition holds, else other."""
+        return where(condition, self, other)

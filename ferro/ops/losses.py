@@ -1,0 +1,409 @@
+"""Losses on numbers, pairs and margins; the mean squared error and its relatives are fused."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import dtypes, worlds
+from ferro.core.apply import apply, promote
+from ferro.core.arguments import need_tensor
+from ferro.core.base import wrap
+from ferro.core.op import Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.activations import floating, logsigmoid, softplus
+from ferro.ops.entropy import reduced, reduction_of
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "l1_loss", "margin_ranking_loss", "mse_loss",
+           "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "poisson_nll_loss", "smooth_l1_loss",
+           "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"]  # fmt: skip
+
+
+# -- differences -------------------------------------------------------------------------------------------------------
+
+
+def _pair(name: str, input: Tensor, target: Tensor) -> list:
+    """Input and target of one dtype and one shape; a warning if their shapes had to be broadcast."""
+    x, y = need_tensor(name, "input", input), need_tensor(name, "target", target)
+    have, want = y._data.shape, x._data.shape
+    if have != want:
+        hint = "give both the same shape"
+        if len(have) + 1 == len(want) and want[-1] == 1:
+            hint = "target.unsqueeze(-1)"
+        elif len(have) == len(want) + 1 and have[-1] == 1:
+            hint = "target.squeeze(-1)"
+        warnings.warn(f"{name}: Using a target size ({list(have)}) that is different to the input size ({list(want)}). This will likely lead "
+                      f"to incorrect results due to broadcasting: {hint}.", UserWarning, stacklevel=3)  # fmt: skip
+        try:
+            shape = np.broadcast_shapes(want, have)
+        except ValueError:
+            raise RuntimeError(f"{name}: the target of shape {list(have)} cannot be broadcast with the input of shape {list(want)}: {hint}") from None
+        x, y = x.expand(shape), y.expand(shape)
+    return [x, y] if x._data.dtype is y._data.dtype else promote(x, y)
+
+
+def _total(xp: Any, values: Any, reduction: str) -> Any:
+    if reduction == "none":
+        return values
+    dims = tuple(range(values.ndim))
+    return xp.mean(values, dims, False) if reduction == "mean" else xp.sum(values, dims, False)
+
+
+def _each(g: Any, shape: tuple, reduction: str, factor: float = 1.0) -> Any:
+    """The cotangent of every element's loss, times `factor`."""
+    if reduction == "mean":
+        factor = factor / max(math.prod(shape), 1)
+    return g if factor == 1 else g * factor
+
+
+def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, complex: bool = False) -> Op:
+    """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y, parameter)``."""
+    return Op(name, lambda xp, x, y, /, reduction, parameter: _total(xp, loss(xp, x - y, parameter), reduction),
+              x=lambda xp, g, x, y, x_shape, reduction, parameter: slope(xp, _each(g, x_shape, reduction), x - y, parameter),
+              y=lambda xp, g, x, y, x_shape, reduction, parameter: -slope(xp, _each(g, x_shape, reduction), x - y, parameter),
+              samples=samples, path=path, weight=2.0, complex=complex)  # fmt: skip
+
+
+def _weighted(name: str, input: Tensor, weight: Tensor, loss: Tensor, reduction: str) -> Tensor:
+    """The reduction with a weight for each element: the mean divides by the sum of the weights."""
+    if weight._data.shape != input._data.shape:
+        raise ValueError(f"{name}: Weights and input must have the same size, got {list(weight._data.shape)} and {list(input._data.shape)}")
+    loss = loss * weight
+    return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
+
+
+def _samples(*parameters: dict) -> list[Sample]:
+    found = [Sample(Arg(3, 4), Arg(3, 4), reduction=r) for r in ("none", "mean", "sum")]
+    found += [Sample(Arg(), Arg()), Sample(Arg(0, 2), Arg(0, 2), reduction="sum"), Sample(Arg(2, 1, 3), Arg(2, 1, 3))]
+    return found + [Sample(Arg(3, 4), Arg(3, 4), **p) for p in parameters]
+
+
+def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+             weight: Tensor | None = None) -> Tensor:  # fmt: skip
+    """(x - y)^2, reduced.  Different shapes broadcast with a warning."""
+    reduction = reduction_of("mse_loss", reduction, size_average, reduce)
+    x, y = _pair("mse_loss", input, target)
+    floating("mse_loss", x)
+    if weight is not None:
+        return _weighted("mse_loss", input, weight, apply(MSE, (x, y), ("none", 0)), reduction)
+    return apply(MSE, (x, y), (reduction, 0))
+
+
+MSE = Op("mse_loss", lambda xp, x, y, /, reduction, parameter: _total(xp, (x - y) * (x - y), reduction),
+         x=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, 2.0),
+         y=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, -2.0),
+         samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))], path="nn.functional.mse_loss", weight=2.0)  # fmt: skip
+
+
+def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+            weight: Tensor | None = None) -> Tensor:  # fmt: skip
+    """|x - y|, reduced.  The derivative is sign(x - y), 0 at x = y.  Different shapes broadcast with a warning."""
+    reduction = reduction_of("l1_loss", reduction, size_average, reduce)
+    x, y = _pair("l1_loss", input, target)
+    if x._data.dtype not in dtypes.INEXACT:
+        if reduction == "mean":
+            raise RuntimeError(f"l1_loss: the mean needs a floating-point or complex dtype, got {x.dtype}; cast with .float()")
+        return reduced((x - y).abs(), reduction)
+    if weight is not None:
+        return _weighted("l1_loss", input, weight, apply(L1, (x, y), ("none", 0)), reduction)
+    return apply(L1, (x, y), (reduction, 0))
+
+
+L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), complex=True, path="nn.functional.l1_loss",
+                 samples=[*_samples(), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.5]), smooth=False)])  # fmt: skip
+
+
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+                   beta: float = 1.0) -> Tensor:  # fmt: skip
+    """d^2 / (2 beta) where |d| = |x - y| < beta, else |d| - beta / 2 (beta = 0: |d|).  The derivative is d / beta or sign(d)."""
+    reduction = reduction_of("smooth_l1_loss", reduction, size_average, reduce)
+    if beta < 0:
+        raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction)
+    x, y = _pair("smooth_l1_loss", input, target)
+    floating("smooth_l1_loss", x)
+    return apply(SMOOTH_L1, (x, y), (reduction, beta))
+
+
+def _smooth_l1(xp: Any, d: Any, beta: float) -> Any:
+    size = xp.abs(d)
+    return xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta)
+
+
+SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth_l1_loss",
+                        slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) < beta, d * (1 / beta), xp.sgn(d)),
+                        samples=[*_samples({"beta": 0.5}, {"beta": 0.0}),
+                                 Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]), smooth=False)])  # fmt: skip
+
+
+def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
+    """d^2 / 2 where |d| = |x - y| <= delta, else delta (|d| - delta / 2).  The derivative is d clamped to [-delta, delta]."""
+    reduction = reduction_of("huber_loss", reduction)
+    if delta <= 0:
+        raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
+    x, y = _pair("huber_loss", input, target)
+    floating("huber_loss", x)
+    if weight is not None:
+        return _weighted("huber_loss", input, weight, apply(HUBER, (x, y), ("none", delta)), reduction)
+    return apply(HUBER, (x, y), (reduction, delta))
+
+
+def _huber(xp: Any, d: Any, delta: float) -> Any:
+    size = xp.abs(d)
+    return xp.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta)
+
+
+HUBER = _difference("huber_loss", _huber, path="nn.functional.huber_loss",
+                    slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) < delta, d, xp.sgn(d) * delta),
+                    samples=[*_samples({"delta": 0.5}), Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]), smooth=False)])  # fmt: skip
+
+
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
+                     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """e^x - y x (without `log_input` x - y log(x + eps)); `full` adds Stirling's approximation of log y! where y > 1."""
+    reduction = reduction_of("poisson_nll_loss", reduction, size_average, reduce)
+    if log_input:
+        loss = input.exp() - target * input
+    else:
+        loss = input - target * (input + eps).log()
+    if full:
+        large = worlds.functional.where(target > 1, target, 1)
+        stirling = large * large.log() - large + 0.5 * (large * (2 * math.pi)).log()
+        loss = loss + worlds.functional.where(target > 1, stirling, 0)
+    return reduced(loss, reduction)
+
+
+declare("nn.functional.poisson_nll_loss", [Sample(Arg(3, 4), Arg(3, 4, low=0.1, high=4)), Sample(Arg(5), Arg(5, low=0.1, high=4), full=True, reduction="sum"),
+                                           Sample(Arg(3, 4, low=0.1), Arg(3, 4, low=0.1), log_input=False, reduction="none")])  # fmt: skip
+
+
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
+                      reduction: str = "mean") -> Tensor:  # fmt: skip
+    """(log v + (x - y)^2 / v) / 2 with v = max(var, eps), the derivative passing through max unchanged; `full` adds log(2 pi) / 2."""
+    reduction = reduction_of("gaussian_nll_loss", reduction)
+    need_tensor("gaussian_nll_loss", "input", input)
+    if isinstance(var, (int, float)):
+        var = worlds.functional.full_like(input, var)
+    v, x = var._data, input._data
+    if (v < 0).any():
+        raise ValueError("gaussian_nll_loss: var has negative entry/entries")
+    if v.shape != x.shape:
+        if x.shape[:-1] == v.shape:
+            var = var.unsqueeze(-1)
+        elif x.ndim != v.ndim or sum(b for a, b in zip(x.shape, v.shape, strict=True) if a != b) != 1:
+            raise ValueError(f"gaussian_nll_loss: var is of incorrect size {list(v.shape)}; allowed is the input's {list(x.shape)}, that "
+                             "without its last dimension, or with one dimension of size 1")  # fmt: skip
+    # max(var, eps), but with the derivative of var itself
+    floor = wrap(np.maximum(var._data, np.asarray(eps, v.dtype)) - var._data)
+    var = var + floor
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return reduced(loss, reduction)
+
+
+declare("nn.functional.gaussian_nll_loss", [Sample(Arg(3, 4), Arg(3, 4), Arg(3, 4, low=0.1)), Sample(Arg(3, 4), Arg(3, 4), Arg(3, low=0.1), full=True),
+                                            Sample(Arg(3, 4), Arg(3, 4), Arg(3, 1, low=0.1), reduction="none"), Sample(Arg(3, 4), Arg(3, 4), 0.5)])  # fmt: skip
+
+
+# -- margins -----------------------------------------------------------------------------------------------------------
+
+
+def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+                     reduction: str = "mean") -> Tensor:  # fmt: skip
+    """log(1 + exp(-y x)) for labels y = 1 or -1, without overflow."""
+    reduction = reduction_of("soft_margin_loss", reduction, size_average, reduce)
+    return reduced(softplus(-target * input, 1.0, math.inf), reduction)
+
+
+declare("nn.functional.soft_margin_loss", _samples())
+
+
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
+                        reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """max(0, margin - y (x1 - x2)): y = 1 wants x1 above x2, y = -1 below.  At the kink the slope is that of the positive side."""
+    reduction = reduction_of("margin_ranking_loss", reduction, size_average, reduce)
+    if not input1._data.ndim == input2._data.ndim == target._data.ndim:
+        raise RuntimeError(f"margin_ranking_loss: all inputs must have the same number of dimensions, got sizes: input1: "
+                           f"{list(input1._data.shape)}, input2: {list(input2._data.shape)}, target: {list(target._data.shape)}")  # fmt: skip
+    return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+
+
+_signs = {"values": [1.0, -1.0, 1.0, 1.0], "grad": False}
+declare("nn.functional.margin_ranking_loss", [Sample(Arg(4), Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(4), Arg(**_signs), 0.5, reduction="none"),
+                                              Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 3.0]), Arg(values=[1.0, 1.0], grad=False), smooth=False)])  # fmt: skip
+
+
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
+                         reduction: str = "mean") -> Tensor:  # fmt: skip
+    """x where the label y is 1, max(0, margin - x) where it is -1 (both where it is neither)."""
+    reduction = reduction_of("hinge_embedding_loss", reduction, size_average, reduce)
+    where = worlds.functional.where
+    margin_part = where(target != 1, (margin - input).clamp_min(0), 0)
+    return reduced(margin_part + where(target != -1, input, 0), reduction)
+
+
+declare("nn.functional.hinge_embedding_loss", [Sample(Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(**_signs), 0.5, reduction="none"),
+                                               Sample(Arg(2, 4), Arg(**_signs), reduction="sum")])  # fmt: skip
+
+
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
+                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """1 - cos(x1, x2) where the label is 1, max(0, cos(x1, x2) - margin) where it is -1, over the last dimension.
+
+    1e-12 is added to the squared lengths.
+    """
+    reduction = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
+    shape = target._data.shape
+    if target._data.ndim not in (0, 1):
+        raise RuntimeError(f"cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not supported, got shape {list(shape)}")
+    want = target._data.ndim + 1
+    if input1._data.ndim != want or input2._data.ndim != want:
+        raise RuntimeError(f"cosine_embedding_loss: a {want - 1}D target tensor expects {want}D input tensors, but found inputs with sizes "
+                           f"{list(input1._data.shape)} and {list(input2._data.shape)}.")  # fmt: skip
+    eps = 1e-12
+    product = (input1 * input2).sum(-1)
+    cosine = product / (((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)).sqrt()
+    where = worlds.functional.where
+    loss = where(target == 1, 1 - cosine, 0) + where(target == -1, (cosine - margin).clamp_min(0), 0)
+    return reduced(loss, reduction)
+
+
+declare("nn.functional.cosine_embedding_loss", [Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs)), Sample(Arg(3), Arg(3), Arg(values=1.0, grad=False)),
+                                                Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs), 0.3, reduction="none")])  # fmt: skip
+
+
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
+                        swap: bool = False, size_average: bool | None = None, reduce: bool | None = None,
+                        reduction: str = "mean") -> Tensor:  # fmt: skip
+    """max(0, margin + d(a, p) - d(a, n)) with the p-norm distance; `swap` takes min(d(a, n), d(p, n)) instead of d(a, n)."""
+    reduction = reduction_of("triplet_margin_loss", reduction, size_average, reduce)
+    if margin <= 0:
+        raise ValueError(f"triplet_margin_loss: margin must be greater than 0, got {margin}")
+
+    def distance(x: Tensor, y: Tensor) -> Tensor:
+        return worlds.functional.pairwise_distance(x, y, p, eps)
+
+    return _triplet("triplet_margin_loss", anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Callable | None = None,
+                                      margin: float = 1.0, swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """triplet_margin_loss with a distance of one's own (the Euclidean one by default)."""
+    reduction = reduction_of("triplet_margin_with_distance_loss", reduction)
+    if margin <= 0:
+        raise ValueError(f"triplet_margin_with_distance_loss: margin must be greater than 0, got {margin}")
+    distance = distance_function or worlds.functional.pairwise_distance
+    return _triplet("triplet_margin_with_distance_loss", anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def _triplet(name: str, anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable, margin: float, swap: bool, reduction: str) -> Tensor:
+    dims = [t._data.ndim for t in (anchor, positive, negative)]
+    if len(set(dims)) > 1:
+        raise RuntimeError(f"{name}: The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+                           f"anchor {dims[0]}D, positive {dims[1]}D, and negative {dims[2]}D inputs")  # fmt: skip
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = worlds.functional.minimum(far, distance(positive, negative))
+    return reduced((margin + near - far).clamp_min(0), reduction)
+
+
+_three = (Arg(4, 3), Arg(4, 3), Arg(4, 3))
+declare("nn.functional.triplet_margin_loss", [Sample(*_three), Sample(*_three, margin=0.5, p=1), Sample(*_three, swap=True, reduction="none"),
+                                              Sample(Arg(3), Arg(3), Arg(3))])  # fmt: skip
+declare("nn.functional.triplet_margin_with_distance_loss", [Sample(*_three), Sample(*_three, margin=0.5, swap=True, reduction="sum")])
+
+
+# -- several labels ----------------------------------------------------------------------------------------------------
+
+
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+                                reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """The mean over the classes (last dimension) of -w (y log sigmoid(x) + (1 - y) log sigmoid(-x))."""
+    reduction = reduction_of("multilabel_soft_margin_loss", reduction, size_average, reduce)
+    loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    return reduced(loss.sum(-1) / input._data.shape[-1], reduction)
+
+
+declare("nn.functional.multilabel_soft_margin_loss", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(4), Arg(4), reduction="sum"),
+                                                      Sample(Arg(3, 4), Arg(3, 4), Arg(4, low=0.1), reduction="none")])  # fmt: skip
+
+
+def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+                      size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """sum over the classes j other than the target t of w[t] max(0, margin - x[t] + x[j])^p / C, for x of shape (N, C) or (C,)."""
+    name = "multi_margin_loss"
+    reduction = reduction_of(name, reduction, size_average, reduce)
+    floating(name, input, weight)
+    if p not in (1, 2):
+        raise ValueError(f"{name}: only p == 1 and p == 2 supported, got {p}")
+    shape = input._data.shape
+    if len(shape) > 2 or 0 in shape[-1:] or (len(shape) == 2 and shape[1] == 0):
+        raise RuntimeError(f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}")
+    x = input if len(shape) == 2 else input.reshape(1, -1)
+    n, classes = x._data.shape
+    if target._data.size != n or target._data.ndim > 1:
+        raise RuntimeError(f"{name}: inconsistent target size, expected {n} but got {list(target._data.shape)}")
+    if target._data.dtype != np.int64:
+        raise RuntimeError(f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()")
+    if weight is not None and weight._data.shape != (classes,):
+        raise RuntimeError(f"{name}: inconsistent weight size, expected {classes} but got {list(weight._data.shape)}")
+    t = target._data.reshape(n)
+    if n and not 0 <= t.min() <= t.max() < classes:
+        raise RuntimeError(f"{name}: target out of range: the input has {classes} classes")
+    others = np.ones((n, classes), x._data.dtype)
+    others[np.arange(n), t] = 0
+    index = wrap(t.reshape(n, 1))
+    gaps = (x - worlds.functional.gather(x, 1, index) + margin).clamp_min(0)
+    terms = (gaps if p == 1 else gaps * gaps) * wrap(others)
+    if weight is not None:
+        terms = terms * worlds.functional.gather(weight.expand(n, classes), 1, index)
+    loss = terms.sum(1) / classes
+    return reduced(loss.reshape(()) if len(shape) < 2 and reduction == "none" else loss, reduction)
+
+
+declare("nn.functional.multi_margin_loss", [Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(4), Arg(1, dtype="int64", low=0, high=4)),
+                                            Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4), 2, 0.5, Arg(4, low=0.1, grad=False), reduction="none")])  # fmt: skip
+
+
+def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+                           reduction: str = "mean") -> Tensor:  # fmt: skip
+    """sum over labels t and other classes j of max(0, 1 - x[t] + x[j]) / C; the labels of a row end at its first -1."""
+    name = "multilabel_margin_loss"
+    reduction = reduction_of(name, reduction, size_average, reduce)
+    floating(name, input)
+    shape = input._data.shape
+    if len(shape) > 2 or 0 in shape[1:] or (len(shape) == 1 and shape[0] == 0):
+        raise RuntimeError(f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}")
+    if target._data.shape != shape:
+        raise RuntimeError(f"{name}: inconsistent target size: {list(target._data.shape)} for input of size: {list(shape)}")
+    if target._data.dtype != np.int64:
+        raise RuntimeError(f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()")
+    x = input if len(shape) == 2 else input.reshape(1, -1)
+    n, classes = x._data.shape
+    labels = target._data.reshape(n, classes)
+    used = np.logical_and.accumulate(labels >= 0, axis=1)
+    if labels.size and not (labels.min() >= -1 and labels.max() < classes):
+        raise RuntimeError(f"{name}: target out of range: labels lie in [0, {classes - 1}], -1 ends them")
+    safe = np.where(used, labels, 0)
+    is_label = np.zeros((n, classes + 1), bool)
+    np.put_along_axis(is_label, np.where(used, labels, classes), True, 1)
+    # pairs (label, other class); what does not count is masked
+    pairs = used[:, :, None] & ~is_label[:, None, :classes]
+    gaps = (1 - worlds.functional.gather(x, 1, wrap(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    loss = (gaps * wrap(pairs.astype(x._data.dtype))).sum((1, 2)) / classes
+    return reduced(loss.reshape(()) if len(shape) < 2 and reduction == "none" else loss, reduction)
+
+
+declare("nn.functional.multilabel_margin_loss", [Sample(Arg(2, 4), Arg(values=[[3, 0, -1, 1], [1, -1, -1, -1]], dtype="int64")),
+                                                 Sample(Arg(4), Arg(values=[0, 1, 2, -1], dtype="int64"), reduction="none")])  # fmt: skip

@@ -1,0 +1,350 @@
+"""Norms and distances: of vectors, of matrices by their entries, between points, and what is scaled by a norm."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import dtypes, worlds
+from ferro.core.apply import apply, operands, promote, unary
+from ferro.core.arguments import into, many_dims, need_tensor, one_dim
+from ferro.core.base import wrap
+from ferro.core.inplace import in_place
+from ferro.core.op import Op
+from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.ops.extrema import amax, amin
+from ferro.ops.reductions import cast, kept, need_inexact, sum
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["cdist", "cosine_similarity", "dist", "norm", "pairwise_distance", "pdist", "renorm"]
+
+INF = math.inf
+
+
+# -- vectors -----------------------------------------------------------------------------------------------------------
+
+
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
+                out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """(sum |x|^ord)^(1/ord) over the dimensions `dim` (all by default), for any real `ord`, also negative.
+
+    0 counts the non-zero elements, inf and -inf take the largest and the smallest |x|.  The gradient is
+    sgn(x) (|x| / norm)^(ord - 1); it is 0 where x is 0 or the norm is 0, and everywhere for ord 0.  For inf and -inf
+    the elements of extreme |x| share it evenly.  The result is real.
+    """
+    a = need_tensor("linalg.vector_norm", "x", x)._data
+    if isinstance(ord, str):
+        raise TypeError(f"linalg.vector_norm: ord must be a number (also inf), got {ord!r}; names are for linalg.matrix_norm")
+    need_inexact("linalg.vector_norm", x)
+    dims = many_dims("linalg.vector_norm", a.ndim, dim)
+    if dtype is not None:
+        x = cast(x, _norm_dtype(dtype, a.dtype))
+    if a.size == 0 and (ord < 0 or ord == INF):
+        empty = [d for d in dims if a.shape[d] == 0]
+        if empty:
+            raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm of a tensor of shape {list(a.shape)} over dimension "
+                               f"{empty[0]}: it is empty, and this norm of nothing is not defined")  # fmt: skip
+    result = unary(VECTOR_NORM, x, (ord if isinstance(ord, (int, float)) else float(ord), dims, keepdim))
+    return result if out is None else into("linalg.vector_norm", out, result)
+
+
+def _norm_dtype(dtype: Any, have: Any) -> Any:
+    """The dtype in which a norm is asked for, if the input may be cast to it."""
+    want, own = dtypes.FROM_NUMPY[dtypes.to_numpy(dtype)], dtypes.FROM_NUMPY[have]
+    if want.is_complex != own.is_complex or want.category < 2:
+        kind = "complex" if own.is_complex else "real"
+        raise RuntimeError(f"linalg.vector_norm: dtype should be floating point or complex and {kind} as the input is, got {want}")
+    if dtypes.promote_types(own, want) is not want:
+        raise RuntimeError(f"linalg.vector_norm: the dtype of the input ({own}) should be convertible without narrowing to {want}")
+    return want.np
+
+
+def _vector_norm_x(xp: Any, g: Any, x: Any, out: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
+    if not keepdim:
+        shape = kept(x.shape, dim)
+        g, out = xp.reshape(g, shape), xp.reshape(out, shape)
+    if ord == 2:
+        zero = out == 0
+        return x * xp.where(zero, 0.0, g / xp.where(zero, 1.0, out))
+    if ord == 0:
+        return xp.zeros_like(x)
+    if ord == 1:
+        return g * xp.sgn(x)
+    if math.isinf(ord):
+        return g * xp.sgn(x) * xp.tie_weights(xp.abs(x), out, dim, True)
+    # 0^(ord - 1) may be infinite: powers are taken of ones instead of zeros, which sgn(x) and the mask then remove
+    size = xp.where(x == 0, 1.0, xp.abs(x))
+    zero = out == 0
+    scale = xp.where(zero, 0.0, g * xp.where(zero, 1.0, out) ** (1 - ord))
+    return xp.sgn(x) * (size ** (ord - 1) * scale)
+
+
+_ORDS = (0, 0.5, 1, 1.5, 2, 2.5, 3, INF, -INF, -1, -2.0)
+_KINKS = [Sample(Arg(values=[0.0, 0.0]), o, smooth=False) for o in (0.5, 1, 1.5, 2, 3, INF, -INF, -1)] + [
+    Sample(Arg(values=[1.0, 0.0, -2.0]), o, smooth=False, twice=o in (1, 3)) for o in (0.5, 1, 1.5, 2.5, 3, -1)]  # fmt: skip
+
+
+def away(rng: Any, shape: tuple) -> Any:
+    """Distinct numbers well away from zero: a norm is smooth there."""
+    x = permuted()(rng, shape)
+    return x + np.sign(x) * 0.1
+
+
+VECTOR_NORM = Op(
+    "linalg.vector_norm", lambda xp, x, /, ord, dim, keepdim: xp.vector_norm(x, ord, dim, keepdim), x=_vector_norm_x,
+    samples=[*[Sample(Arg(3, 4, make=away), o) for o in _ORDS], *[Sample(Arg(3, 4, make=away), o, 1) for o in _ORDS],
+             Sample(Arg(make=away)), Sample(Arg(2, 3, 2, make=away), 3, (0, 2), True), Sample(Arg(0, 2), 2, 0),
+             Sample(Arg(values=[3.0, -3.0, 1.0]), INF, smooth=False), *_KINKS], complex=True)  # fmt: skip
+
+
+def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None) -> Tensor:
+    """The p-norm of the elements over the dimensions `dim` (all by default), as :func:`linalg.vector_norm`.
+
+    "fro" is the 2-norm, over at most two dimensions; "nuc" the sum of the singular values (:func:`linalg.matrix_norm`).
+    """
+    need_tensor("norm", "input", input)
+    if isinstance(p, str):
+        if p == "fro" and (dim is None or not isinstance(dim, (tuple, list)) or len(dim) <= 2):
+            return vector_norm(input, 2, dim, keepdim, dtype=dtype, out=out)
+        return matrix_norm(input, p, (0, 1) if dim is None else dim, keepdim, dtype=dtype, out=out)
+    return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype, out=out)
+
+
+declare("norm", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), 3, 1), Sample(Arg(3, 4), "fro", (0, 1)), Sample(Arg(2, 3), 1, 0, True),
+                 Sample(Arg(3, 4, make=away), INF, (0, 1)), Sample(Arg(values=[0.0, 0.0]), smooth=False)], complex=True)  # fmt: skip
+
+
+# -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None,
+                out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """The norm of the matrices in the dimensions `dim`: "fro" (root of the sum of |a|^2), 1 and -1 (largest and smallest
+    sum of |a| of a column), inf and -inf (of a row); "nuc", 2 and -2 are those of the singular values.
+    """  # noqa: D205
+    name = "linalg.matrix_norm"
+    a = need_tensor(name, "A", A)._data
+    if not isinstance(dim, (tuple, list)) or len(dim) != 2:
+        raise RuntimeError(f"{name}: dim must be a 2-tuple, got {dim}")
+    if a.ndim < 2:
+        raise RuntimeError(f"{name}: the input tensor A must have at least 2 dimensions, got shape {list(a.shape)}")
+    need_inexact(name, A)
+    row, column = [one_dim(name, a.ndim, d) for d in dim]
+    if row == column:
+        raise RuntimeError(f"{name}: dims must be different, got {tuple(dim)}")
+    if ord == "fro":
+        result = vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
+    elif ord in (1, -1, INF, -INF):
+        inner, outer = (row, column) if abs(ord) == 1 else (column, row)
+        sums = vector_norm(A, 1, inner, True, dtype=dtype)
+        result = (amax if ord > 0 else amin)(sums, (row, column), keepdim)
+    elif ord in ("nuc", 2, -2):
+        result = _by_singular_values(A if dtype is None else cast(A, _norm_dtype(dtype, a.dtype)), ord, row, column, keepdim)
+    else:
+        raise RuntimeError(f"{name}: Order {ord} not supported; it is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2")
+    return result if out is None else into(name, out, result)
+
+
+def _by_singular_values(A: Any, ord: Any, row: int, column: int, keepdim: bool) -> Any:
+    xp = worlds.functional
+    others = [d for d in range(A._data.ndim) if d not in (row, column)]
+    values = xp.svdvals(xp.permute(A, (*others, row, column)))
+    last = values._data.ndim - 1
+    result = sum(values, last) if ord == "nuc" else (amax if ord > 0 else amin)(values, last)
+    return xp.reshape(result, kept(A._data.shape, (row, column))) if keepdim else result
+
+
+declare("linalg.matrix_norm", [Sample(Arg(3, 4)), Sample(Arg(2, 3, 4), "fro", (0, 2), True),
+                               *[Sample(Arg(3, 4, make=away), o) for o in (1, -1, INF, -INF)],
+                               Sample(Arg(2, 3, 4, make=away), 1, (2, 0)), Sample(Arg(2, 3, 4, make=away), INF, (0, 1), True)],
+        complex=True)  # fmt: skip
+
+
+def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None,
+                dtype: Any = None) -> Tensor:  # fmt: skip
+    """The norm of a vector (one `dim`) or matrix (two), or with `ord` None the 2-norm of the elements."""
+    name = "linalg.norm"
+    n = need_tensor(name, "A", A)._data.ndim
+    dims = None if dim is None else tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
+    if dims is not None and len(dims) not in (1, 2):
+        raise RuntimeError(f"{name}: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
+    if ord is not None and dims is None and n not in (1, 2):
+        raise RuntimeError(f"{name}: If dim is not specified but ord is, the input must be 1D or 2D. Got {n}D.")
+    if ord is not None and (isinstance(ord, str) or (dims is None and n == 2) or (dims is not None and len(dims) == 2)):
+        return matrix_norm(A, ord, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
+    return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
+
+
+declare("linalg.norm", [Sample(Arg(3, 4)), Sample(Arg(5), 3), Sample(Arg(3, 4, make=away), INF), Sample(Arg(3, 4), None, 1),
+                        Sample(Arg(2, 3, 4), "fro", (0, 1)), Sample(Arg(2, 3), 3, 1, True)], complex=True)  # fmt: skip
+
+
+# -- distances ---------------------------------------------------------------------------------------------------------
+
+
+def dist(input: Tensor, other: Any, p: float = 2) -> Tensor:
+    """The p-norm of input - other."""
+    return vector_norm(input - other, p)
+
+
+declare("dist", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(4), 3), Sample(Arg(3), Arg(3), 1), Sample(Arg(3), Arg(3), 0.5),
+                 Sample(Arg(4), Arg(4), INF), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.0]), smooth=False)], complex=True)  # fmt: skip
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of x1 - x2 + eps over the last dimension."""
+    diff = x1 - x2 + eps
+    return vector_norm(diff, p, max(diff._data.ndim - 1, 0), keepdim)
+
+
+declare("nn.functional.pairwise_distance", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(4), Arg(3, 4), p=3.0, keepdim=True),
+                                            Sample(Arg(3, 4), Arg(3, 4), 1.0, 0.1)])  # fmt: skip
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine x1.x2 / (max(|x1|, eps) max(|x2|, eps)) over dimension `dim`, with broadcasting.
+
+    Where a norm is below `eps` the gradient treats it as the norm, not as the constant eps.
+    """
+    name = "cosine_similarity"
+    x, y = promote(*operands(name, x1, x2))
+    need_inexact(name, x)
+    x, y = x / _clamped(x, _own_dim(name, x, y, dim), eps), y / _clamped(y, _own_dim(name, y, x, dim), eps)
+    product = x * y.conj() if x._data.dtype.kind == "c" else x * y
+    return sum(product, dim)
+
+
+def _own_dim(name: str, x: Any, other: Any, dim: int) -> int:
+    """The dimension of x (negative) that `dim` of x broadcast with other is; x must reach so far."""
+    n = max(x._data.ndim, other._data.ndim)
+    d = one_dim(name, n, dim) - n
+    return d if -d <= x._data.ndim else INF  # type: ignore[return-value]
+
+
+def _clamped(x: Any, dim: Any, eps: float) -> Any:
+    """The norm over `dim` (of single elements if x lacks it), at least eps in value."""
+    size = vector_norm(x, 2, dim, True) if dim != INF else worlds.functional.abs(x)
+    if (size._data < eps).any():
+        with_floor = np.maximum(size._data, np.asarray(eps, size._data.dtype))
+        size = size + (wrap(with_floor) - size.detach())
+    return size
+
+
+declare("nn.functional.cosine_similarity", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(3, 4), 0), Sample(Arg(4), Arg(3, 4), dim=-1),
+                                            Sample(Arg(2, 3, 2), Arg(2, 3, 2), 2, 0.5)])  # fmt: skip
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+    """x / max(|x|_p, eps) over the dimensions `dim`."""
+    result = input / worlds.functional.clamp_min(vector_norm(input, p, dim, True), eps)
+    return result if out is None else into("normalize", out, result)
+
+
+declare("nn.functional.normalize", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 1.0, 0), Sample(Arg(2, 3, 2), p=3.0, dim=-1), Sample(Arg(4), dim=0),
+                                    Sample(Arg(values=[[0.0, 0.0], [3.0, 4.0]]), smooth=False)], complex=True)  # fmt: skip
+
+
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
+    """Every slice along `dim` whose p-norm is above maxnorm, scaled down to it; the others as they are."""
+    name = "renorm"
+    n = need_tensor(name, "input", input)._data.ndim
+    if n < 2:
+        raise RuntimeError(f"{name}: input needs at least 2 dimensions, got {n} dimensions")
+    if p <= 0:
+        raise RuntimeError(f"{name}: p must be positive, got {p}: non-positive-norm not supported")
+    if maxnorm < 0:
+        raise RuntimeError(f"{name}: expected maxnorm to be >= 0 but got {maxnorm}")
+    need_inexact(name, input)
+    d = one_dim(name, n, dim)
+    size = vector_norm(input, p, [k for k in range(n) if k != d], True)
+    result = input * worlds.functional.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+    return result if out is None else into(name, out, result)
+
+
+declare("renorm", [Sample(Arg(3, 4, make=away), 2, 0, 1.0), Sample(Arg(3, 4, make=away), 1, 1, 2.0), Sample(Arg(2, 3, 2, make=away), 3, -1, 0.5),
+                   Sample(Arg(3, 4), 2, 0, 100.0)], complex=True)  # fmt: skip
+
+MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = MODES[0]) -> Tensor:
+    """The p-norm distances between the rows of x1 (..., P, M) and of x2 (..., R, M): (..., P, R).
+
+    For p = 2 and more than 25 rows (by default) from |x|^2 + |y|^2 - 2 x.y, else from the differences.  The gradient at
+    distance 0 is 0; for p = inf the components of extreme difference share it.
+    """
+    for label, x in (("X1", x1), ("X2", x2)):
+        if need_tensor("cdist", label.lower(), x)._data.ndim < 2:
+            raise RuntimeError(f"cdist only supports at least 2D tensors, {label} got: {x._data.ndim}D")
+        if x._data.dtype.kind in "biuc":
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {label} got: {dtypes.FROM_NUMPY[x._data.dtype]}")
+    a, b = x1._data.shape, x2._data.shape
+    if a[-1] != b[-1]:
+        raise RuntimeError(f"cdist: X1 and X2 must have the same number of columns. X1: {a[-1]} (shape {list(a)}), X2: {b[-1]} (shape {list(b)})")
+    if p < 0:
+        raise RuntimeError(f"cdist only supports non-negative p values, got {p}")
+    mode = MODES[0] if compute_mode is None else compute_mode
+    if mode not in MODES:
+        raise ValueError(f"cdist: {compute_mode!r} is not a valid value for compute_mode; it is one of {', '.join(MODES)}")
+    if p == 2 and a[-1] and (mode == MODES[1] or (mode == MODES[0] and (a[-2] > 25 or b[-2] > 25))):
+        return apply(EUCLIDEAN, tuple(promote(x1, x2)))
+    xp = worlds.functional
+    return vector_norm(xp.unsqueeze(x1, -2) - xp.unsqueeze(x2, -3), p, -1)
+
+
+declare("cdist", [*[Sample(Arg(3, 4, make=away), Arg(2, 4), p) for p in (0.5, 1.0, 1.5, 2.0, 3.0, INF)], Sample(Arg(2, 3, 4), Arg(2, 4)),
+                  Sample(Arg(3, 4), Arg(2, 4), 2.0, MODES[1]), Sample(Arg(2, 3, 4), Arg(2, 4), 2.0, MODES[1]),
+                  Sample(Arg(values=[[1.0, 2.0]]), Arg(values=[[1.0, 2.0], [0.0, 0.0]]), smooth=False)])  # fmt: skip
+
+
+def _pulls(xp: Any, g: Any, out: Any) -> Any:
+    """g / distance, 0 at distance 0: how strongly each pair is pulled together."""
+    zero = out == 0
+    return xp.where(zero, 0.0, g / xp.where(zero, 1.0, out))
+
+
+def _euclidean_x(xp: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
+    w = _pulls(xp, g, out)
+    return x * xp.sum(w, (len(w.shape) - 1,), True) - w @ y
+
+
+def _euclidean_y(xp: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
+    w = _pulls(xp, g, out)
+    n = len(w.shape)
+    w = xp.permute(w, (*range(n - 2), n - 1, n - 2))
+    return y * xp.sum(w, (n - 1,), True) - w @ x
+
+
+EUCLIDEAN = Op("euclidean", lambda xp, x, y: xp.euclidean(x, y), x=_euclidean_x, y=_euclidean_y)
+
+
+def pdist(input: Tensor, p: float = 2) -> Tensor:
+    """The p-norm distances between the rows of a matrix: those of (0, 1), (0, 2), ..., (1, 2), ... in one vector."""
+    a = need_tensor("pdist", "input", input)._data
+    if a.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {a.ndim}D")
+    if a.dtype.kind in "biuc":
+        raise RuntimeError(f"pdist only supports floating-point dtypes, got {dtypes.FROM_NUMPY[a.dtype]}")
+    if p < 0:
+        raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
+    i, j = np.triu_indices(a.shape[0], 1)
+    rows = worlds.functional.index_select
+    return vector_norm(rows(input, 0, wrap(i)) - rows(input, 0, wrap(j)), p, 1)
+
+
+declare("pdist", [*[Sample(Arg(4, 3, make=away), p) for p in (0.5, 1, 2, 3)], Sample(Arg(2, 5)), Sample(Arg(1, 3)),
+                  Sample(Arg(values=[[1.0, 2.0], [1.0, 2.0]]), smooth=False)])  # fmt: skip
+
+
+class NormMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    dist = dist
+    norm = norm
+    renorm = renorm
+    renorm_ = in_place(renorm)

@@ -1,0 +1,474 @@
+"""Products of matrices, vectors and stacks of them; linear maps; Kronecker and cross products; matrix powers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ferro.core import worlds
+from ferro.core.apply import apply, binary
+from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.base import TensorBase
+from ferro.core.dtypes import FROM_NUMPY, INEXACT
+from ferro.core.inplace import in_place
+from ferro.core.op import MULTILINEAR, Op
+from ferro.core.samples import Arg, Sample, declare
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "cross", "dot", "ger", "inner", "kron",
+           "matmul", "matrix_power", "mm", "mv", "outer", "vdot"]  # fmt: skip
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def same_dtype(name: str, **operands: Any) -> None:
+    """Refuses operands of different dtypes, and bool ones."""
+    tensors = {argument: t for argument, t in operands.items() if t is not None}
+    for argument, t in tensors.items():
+        need_tensor(name, argument, t)
+    found = {argument: FROM_NUMPY[t._data.dtype] for argument, t in tensors.items()}
+    if len(set(found.values())) > 1:
+        given = ", ".join(f"{argument} is {dtype}" for argument, dtype in found.items())
+        raise RuntimeError(f"{name}: expected all operands to have the same dtype, but {given}; convert one with .to(dtype)")
+    if next(iter(tensors.values()))._data.dtype.kind == "b":
+        raise RuntimeError(f"{name}: products of bool tensors are not implemented; convert them to an integer dtype")
+
+
+def need_ndim(name: str, **wanted: Any) -> None:
+    """Refuses a tensor with another number of dimensions than wanted: ``mat2=(tensor, 2)``."""
+    for argument, (t, ndim) in wanted.items():
+        if t._data.ndim != ndim:
+            kind = {1: "vector", 2: "matrix", 3: "batch of matrices"}[ndim]
+            raise RuntimeError(f"{name}: {argument} must be a {kind} ({ndim} dimensions), got shape {list(t._data.shape)}")
+
+
+def misfit(name: str, x: Any, y: Any, first: str = "mat1", second: str = "mat2") -> RuntimeError:
+    """The error for matrices that cannot be multiplied, with a hint where a transposition helps."""
+    a, b = x._data.shape, y._data.shape
+    text = "x".join(map(str, a[-2:])) + " and " + "x".join(map(str, b[-2:]))
+    if len(a) > 1 and len(b) > 1 and a[:-2] != b[:-2] and a[-1] == b[-2]:
+        return RuntimeError(f"{name}: the leading dimensions of {first}, shape {list(a)}, and {second}, shape {list(b)}, do not fit; "
+                            "each pair of sizes must be equal" + (", or one of them 1" if name == "matmul" else ""))  # fmt: skip
+    hint = ""
+    if len(b) > 1 and a[-1] == b[-1]:
+        hint = f"; they fit with {second} transposed ({second}.mT)"
+    elif len(a) > 1 and a[-2] == b[-2 if len(b) > 1 else 0]:
+        hint = f"; they fit with {first} transposed ({first}.mT)"
+    return RuntimeError(f"{name}: {first} and {second} shapes cannot be multiplied ({text}): the last size of {first}, {a[-1]}, must equal "
+                        f"the {'second to last' if len(b) > 1 else 'only'} size of {second}, {b[-2 if len(b) > 1 else 0]} "
+                        f"(shapes {list(a)} and {list(b)}){hint}")  # fmt: skip
+
+
+# -- products of two tensors -------------------------------------------------------------------------------------------
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transposes of (a stack of) matrices."""
+    return x.conj().swapaxes(-1, -2)
+
+
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product X Y of two matrices of one dtype.  d(X Y) = dX Y + X dY."""
+    same_dtype("mm", input=input, mat2=mat2)
+    need_ndim("mm", input=(input, 2), mat2=(mat2, 2))
+    if input._data.shape[1] != mat2._data.shape[0]:
+        raise misfit("mm", input, mat2)
+    result = binary(MM, input, mat2)
+    return result if out is None else into("mm", out, result)
+
+
+MM = Op("mm", lambda xp, x, y: xp.mm(x, y), kind=MULTILINEAR, weight=20.0,
+        x=lambda xp, g, y: xp.mm(g, y.conj().T),
+        y=lambda xp, g, x: xp.mm(x.conj().T, g),
+        samples=[Sample(Arg(3, 4), Arg(4, 2)), Sample(Arg(1, 1), Arg(1, 1)), Sample(Arg(2, 0), Arg(0, 3)), Sample(Arg(0, 2), Arg(2, 3))],
+        complex=True)  # fmt: skip
+
+
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The products of the matrices of two batches of the same length."""
+    same_dtype("bmm", input=input, mat2=mat2)
+    need_ndim("bmm", input=(input, 3), mat2=(mat2, 3))
+    if input._data.shape[2] != mat2._data.shape[1] or input._data.shape[0] != mat2._data.shape[0]:
+        raise misfit("bmm", input, mat2, "batch1", "batch2")
+    result = binary(BMM, input, mat2)
+    return result if out is None else into("bmm", out, result)
+
+
+BMM = Op("bmm", lambda xp, x, y: xp.matmul(x, y), kind=MULTILINEAR, weight=20.0,
+         x=lambda xp, g, y: xp.matmul(g, adjoint(y)),
+         y=lambda xp, g, x: xp.matmul(adjoint(x), g),
+         samples=[Sample(Arg(2, 3, 4), Arg(2, 4, 2)), Sample(Arg(0, 2, 2), Arg(0, 2, 3)), Sample(Arg(2, 2, 0), Arg(2, 0, 3))],
+         complex=True)  # fmt: skip
+
+
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product X v of a matrix and a vector."""
+    same_dtype("mv", input=input, vec=vec)
+    need_ndim("mv", input=(input, 2), vec=(vec, 1))
+    if input._data.shape[1] != vec._data.shape[0]:
+        raise misfit("mv", input, vec, "input", "vec")
+    result = binary(MV, input, vec)
+    return result if out is None else into("mv", out, result)
+
+
+MV = Op("mv", lambda xp, x, y: xp.mv(x, y), kind=MULTILINEAR, weight=2.0,
+        x=lambda xp, g, y: xp.outer(g, y.conj()),
+        y=lambda xp, g, x: xp.mv(x.conj().T, g),
+        samples=[Sample(Arg(3, 4), Arg(4)), Sample(Arg(2, 0), Arg(0)), Sample(Arg(0, 2), Arg(2))], complex=True)  # fmt: skip
+
+
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Σ xᵢ yᵢ of two vectors of one length, without conjugation."""
+    same_dtype("dot", input=input, tensor=tensor)
+    need_ndim("dot", input=(input, 1), tensor=(tensor, 1))
+    if input._data.shape != tensor._data.shape:
+        raise RuntimeError(f"dot: the vectors must have the same number of elements, got {input._data.size} and {tensor._data.size}")
+    result = binary(DOT, input, tensor)
+    return result if out is None else into("dot", out, result)
+
+
+DOT = Op("dot", lambda xp, x, y: xp.dot(x, y), kind=MULTILINEAR, weight=100.0,
+         x=lambda xp, g, y: g * y.conj(),
+         y=lambda xp, g, x: g * x.conj(),
+         samples=[Sample(Arg(4), Arg(4)), Sample(Arg(0), Arg(0))], complex=True)  # fmt: skip
+
+
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Σ conj(xᵢ) yᵢ of two vectors of one length."""
+    same_dtype("vdot", input=input, other=other)
+    result = dot(input.conj(), other)
+    return result if out is None else into("vdot", out, result)
+
+
+declare("vdot", [Sample(Arg(4), Arg(4)), Sample(Arg(0), Arg(0))], complex=True)
+
+
+def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The matrix xᵢ yⱼ of two vectors, whose dtypes are promoted."""
+    need_tensor("outer", "input", input)
+    need_tensor("outer", "vec2", vec2)
+    need_ndim("outer", input=(input, 1), vec2=(vec2, 1))
+    result = binary(OUTER, input, vec2)
+    return result if out is None else into("outer", out, result)
+
+
+ger = outer
+OUTER = Op("outer", lambda xp, x, y: xp.outer(x, y), kind=MULTILINEAR,
+           x=lambda xp, g, y: xp.mv(g, y.conj()),
+           y=lambda xp, g, x: xp.mv(g.T, x.conj()),
+           samples=[Sample(Arg(3), Arg(2)), Sample(Arg(0), Arg(2))], complex=True)  # fmt: skip
+
+
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The product of matrices, vectors, or stacks of matrices (broadcast over leading dimensions), as the operator @.
+
+    A vector on the left is a row, on the right a column, and its dimension is absent from the result.
+    """
+    try:
+        a, b = input._data, other._data
+        plain = a.ndim == 2 and b.ndim == 2 and a.dtype is b.dtype and a.shape[1] == b.shape[0] and a.dtype in INEXACT
+    except AttributeError:
+        plain = False
+    result = binary(MM, input, other) if plain else _matmul(input, other)
+    return result if out is None else into("matmul", out, result)
+
+
+def _matmul(x: Any, y: Any) -> Any:
+    """The product of any tensors."""
+    same_dtype("matmul", input=x, other=y)
+    a, b = x._data, y._data
+    if a.ndim == 0 or b.ndim == 0:
+        raise RuntimeError(f"matmul: both arguments need to be at least 1D, but they are {a.ndim}D and {b.ndim}D; use * for scalars")
+    if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
+        raise misfit("matmul", x, y, "input", "other")
+    if a.ndim == 1 and b.ndim == 1:
+        return binary(DOT, x, y)
+    if b.ndim == 1:
+        return binary(MV, x, y) if a.ndim == 2 else _matmul(x, y.reshape(-1, 1)).reshape(a.shape[:-1])
+    if a.ndim == 1:
+        return binary(MV, y.T, x) if b.ndim == 2 else _matmul(x.reshape(1, -1), y).reshape(*b.shape[:-2], b.shape[-1])
+    if a.ndim == 2 and b.ndim == 2:
+        return binary(MM, x, y)
+    if a.ndim == b.ndim and a.shape[:-2] == b.shape[:-2]:
+        return binary(BMM, x, y)
+    if any(s != t and s != 1 and t != 1 for s, t in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
+        raise misfit("matmul", x, y, "input", "other")
+    return binary(MATMUL, x, y)
+
+
+def _matmul_x(xp: Any, g: Any, x_shape: tuple, y: Any) -> Any:
+    """G Yᴴ, summed over the stack where one matrix was multiplied by many."""
+    if len(x_shape) > 2:
+        return xp.matmul(g, adjoint(y))
+    stack = tuple(range(2, g.ndim))
+    return xp.contract(g, y.conj(), (*stack, 0, -1), (*stack, 1, -1), (0, 1))
+
+
+def _matmul_y(xp: Any, g: Any, x: Any, y_shape: tuple) -> Any:
+    """Xᴴ G, likewise."""
+    if len(y_shape) > 2:
+        return xp.matmul(adjoint(x), g)
+    stack = tuple(range(2, g.ndim))
+    return xp.contract(x.conj(), g, (*stack, -1, 0), (*stack, -1, 1), (0, 1))
+
+
+MATMUL = Op("matmul", lambda xp, x, y: xp.matmul(x, y), kind=MULTILINEAR, weight=20.0, x=_matmul_x, y=_matmul_y,
+            samples=[Sample(Arg(2, 3), Arg(3, 2)), Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)), Sample(Arg(3), Arg(3, 2)),
+                     Sample(Arg(2, 2, 3), Arg(3, 2)), Sample(Arg(2, 3), Arg(2, 3, 2)), Sample(Arg(2, 1, 2, 3), Arg(3, 3, 2)),
+                     Sample(Arg(2, 2, 3), Arg(3)), Sample(Arg(3), Arg(2, 3, 2)), Sample(Arg(2, 0, 3), Arg(3, 2)),
+                     Sample(Arg(2, 2, 0), Arg(0, 3)), Sample(Arg(2, 2, 3), Arg(2, 3, 2)), Sample(Arg(1, 2, 3), Arg(2, 3, 2))],
+            complex=True)  # fmt: skip
+
+
+# -- sums of a tensor and a product ------------------------------------------------------------------------------------
+
+
+def scaled(g: Any, factor: Any) -> Any:
+    """g conj(factor), itself where the factor is 1."""
+    return g if factor == 1 else g * factor.conjugate()
+
+
+def _coefficients(name: str, input: Any, beta: Any, alpha: Any) -> tuple:
+    """`beta` and `alpha` as Python numbers; an integer tensor takes integers only."""
+    found = [c.item() if isinstance(c, TensorBase) else c for c in (beta, alpha)]
+    if input._data.dtype not in INEXACT and any(isinstance(c, (float, complex)) for c in found):
+        raise RuntimeError(f"{name}: for integer tensors, beta and alpha must be integers, got beta={found[0]} and alpha={found[1]}")
+    if input._data.dtype.kind != "c" and any(isinstance(c, complex) for c in found):
+        raise RuntimeError(f"{name}: for real tensors, beta and alpha must be real, got beta={found[0]} and alpha={found[1]}")
+    return tuple([int(c) if isinstance(c, bool) else c for c in found])
+
+
+def _add_product(op: Op, input: Any, x: Any, y: Any, beta: Any, alpha: Any, shape: tuple, out: Any) -> Any:
+    """beta input + alpha x y with `input` broadcast to the `shape` of the product."""
+    have = input._data.shape
+    if len(have) > len(shape) or any(s != 1 and s != t for s, t in zip(have[::-1], shape[::-1], strict=False)):
+        raise RuntimeError(f"{op.name}: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of the product")
+    result = apply(op, (input, x, y), _coefficients(op.name, input, beta, alpha))
+    return result if out is None else into(op.name, out, result)
+
+
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """beta C + alpha X Y for matrices X, Y and C broadcast to their product; C is not read when beta is 0."""
+    same_dtype("addmm", input=input, mat1=mat1, mat2=mat2)
+    need_ndim("addmm", mat1=(mat1, 2), mat2=(mat2, 2))
+    a, b = mat1._data.shape, mat2._data.shape
+    if a[1] != b[0]:
+        raise misfit("addmm", mat1, mat2)
+    return _add_product(ADDMM, input, mat1, mat2, beta, alpha, (a[0], b[1]), out)
+
+
+ADDMM = Op("addmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha), weight=20.0,
+           c=lambda xp, g, beta: scaled(g, beta),
+           x=lambda xp, g, y, alpha: scaled(xp.mm(g, y.conj().T), alpha),
+           y=lambda xp, g, x, alpha: scaled(xp.mm(x.conj().T, g), alpha),
+           samples=[Sample(Arg(3, 2), Arg(3, 4), Arg(4, 2)), Sample(Arg(2), Arg(3, 4), Arg(4, 2), beta=0.5, alpha=-2.0),
+                    Sample(Arg(), Arg(3, 0), Arg(0, 2)), Sample(Arg(3, 1), Arg(3, 4), Arg(4, 2), beta=0)], complex=True)  # fmt: skip
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """beta c + alpha X v for a matrix X, a vector v, and c broadcast to their product."""
+    same_dtype("addmv", input=input, mat=mat, vec=vec)
+    need_ndim("addmv", mat=(mat, 2), vec=(vec, 1))
+    if mat._data.shape[1] != vec._data.shape[0]:
+        raise misfit("addmv", mat, vec, "mat", "vec")
+    return _add_product(ADDMV, input, mat, vec, beta, alpha, mat._data.shape[:1], out)
+
+
+ADDMV = Op("addmv", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha), weight=2.0,
+           c=lambda xp, g, beta: scaled(g, beta),
+           x=lambda xp, g, y, alpha: scaled(xp.outer(g, y.conj()), alpha),
+           y=lambda xp, g, x, alpha: scaled(xp.mv(x.conj().T, g), alpha),
+           samples=[Sample(Arg(3), Arg(3, 4), Arg(4)), Sample(Arg(1), Arg(3, 4), Arg(4), beta=0.5, alpha=-2.0),
+                    Sample(Arg(), Arg(3, 0), Arg(0))], complex=True)  # fmt: skip
+
+
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """beta C + alpha X Y for batches of matrices X and Y, and C broadcast to their product."""
+    same_dtype("baddbmm", input=input, batch1=batch1, batch2=batch2)
+    need_ndim("baddbmm", batch1=(batch1, 3), batch2=(batch2, 3))
+    a, b = batch1._data.shape, batch2._data.shape
+    if a[2] != b[1] or a[0] != b[0]:
+        raise misfit("baddbmm", batch1, batch2, "batch1", "batch2")
+    return _add_product(BADDBMM, input, batch1, batch2, beta, alpha, (a[0], a[1], b[2]), out)
+
+
+BADDBMM = Op("baddbmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha), weight=20.0,
+             c=lambda xp, g, beta: scaled(g, beta),
+             x=lambda xp, g, y, alpha: scaled(xp.matmul(g, adjoint(y)), alpha),
+             y=lambda xp, g, x, alpha: scaled(xp.matmul(adjoint(x), g), alpha),
+             samples=[Sample(Arg(2, 3, 2), Arg(2, 3, 4), Arg(2, 4, 2)), Sample(Arg(3, 1), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
+                      Sample(Arg(), Arg(2, 3, 0), Arg(2, 0, 2))], complex=True)  # fmt: skip
+
+
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """beta C + alpha Σ XᵢYᵢ over two batches of matrices, with C broadcast to the sum."""
+    same_dtype("addbmm", input=input, batch1=batch1, batch2=batch2)
+    need_ndim("addbmm", batch1=(batch1, 3), batch2=(batch2, 3))
+    (n, rows, inner), (n2, inner2, columns) = batch1._data.shape, batch2._data.shape
+    if inner != inner2 or n != n2:
+        raise misfit("addbmm", batch1, batch2, "batch1", "batch2")
+    x = batch1.permute(1, 0, 2).reshape(rows, n * inner)
+    return _add_product(ADDMM, input, x, batch2.reshape(n * inner, columns), beta, alpha, (rows, columns), out)
+
+
+declare("addbmm", [Sample(Arg(3, 2), Arg(2, 3, 4), Arg(2, 4, 2)), Sample(Arg(2), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
+                   Sample(Arg(2), Arg(0, 3, 4), Arg(0, 4, 2))], complex=True)  # fmt: skip
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """beta C + alpha x yᵀ for vectors x and y, and C broadcast to their outer product; dtypes are promoted."""
+    product = outer(vec1, vec2)
+    have, shape = need_tensor("addr", "input", input)._data.shape, product._data.shape
+    if len(have) > 2 or any(s != 1 and s != t for s, t in zip(have[::-1], shape[::-1], strict=False)):
+        raise RuntimeError(f"addr: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of the outer product")
+    beta, alpha = _coefficients("addr", input, beta, alpha)
+    if alpha != 1:
+        product = product * alpha
+    if beta == 0:
+        result = product + worlds.functional.zeros_like(input)
+    else:
+        result = (input if beta == 1 else input * beta) + product
+    return result if out is None else into("addr", out, result)
+
+
+declare("addr", [Sample(Arg(3, 2), Arg(3), Arg(2)), Sample(Arg(2), Arg(3), Arg(2), beta=0.5, alpha=-2.0),
+                 Sample(Arg(3, 2), Arg(3), Arg(2), beta=0)], complex=True)  # fmt: skip
+
+
+# -- linear maps -------------------------------------------------------------------------------------------------------
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x Wᵀ + b for an input of any number of leading dimensions: one operation.
+
+    dx = G W, dW = Gᵀ x and db = Σ G over the leading dimensions.
+    """
+    try:
+        a, w = input._data, weight._data
+    except AttributeError:
+        a, w = need_tensor("linear", "input", input)._data, need_tensor("linear", "weight", weight)._data
+    if a.dtype is not w.dtype or (bias is not None and bias._data.dtype is not a.dtype) or a.dtype.kind == "b":
+        same_dtype("linear", input=input, weight=weight, bias=bias)
+    if w.ndim != 2 or a.ndim == 0:
+        return _linear_vector(input, weight, bias)
+    if a.shape[-1] != w.shape[1]:
+        raise RuntimeError(f"linear: the last size of input, {a.shape[-1]}, must equal the number of input features of weight, {w.shape[1]} "
+                           f"(input and weight shapes cannot be multiplied: {list(a.shape)} and {list(w.shape)})"
+                           + ("; weight is (out_features, in_features): pass it transposed" if a.shape[-1] == w.shape[0] else ""))  # fmt: skip
+    if bias is None:
+        return binary(MAP, input, weight)
+    if bias._data.shape == w.shape[:1]:
+        return apply(LINEAR, (input, weight, bias))
+    return binary(MAP, input, weight) + bias
+
+
+def _linear_vector(x: Any, w: Any, b: Any) -> Any:
+    """`linear` with a weight vector (one output without a dimension of its own)."""
+    if x._data.ndim == 0 or w._data.ndim != 1:
+        raise RuntimeError("linear: input must have at least one dimension and weight one or two, "
+                           f"got shapes {list(x._data.shape)} and {list(w._data.shape)}")  # fmt: skip
+    out = matmul(x, w)
+    return out if b is None else out + b
+
+
+def _flat(x: Any) -> Any:
+    """x as a matrix: its leading dimensions taken together."""
+    if x.ndim == 2:
+        return x
+    rows = 1
+    for s in x.shape[:-1]:
+        rows *= s
+    return x.reshape((rows, x.shape[-1]))
+
+
+LINEAR = Op("linear", lambda xp, x, w, b: xp.linear(x, w, b), weight=20.0,
+            x=lambda xp, g, w: xp.matmul(g, w.conj()),
+            w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
+            b=lambda xp, g: xp.sum(g, tuple(range(g.ndim - 1)), False) if g.ndim > 1 else g, path="nn.functional.linear",
+            samples=[Sample(Arg(3, 4), Arg(2, 4), Arg(2)), Sample(Arg(4), Arg(2, 4), Arg(2)), Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),
+                     Sample(Arg(3, 4), Arg(2, 4)), Sample(Arg(3, 4), Arg(4), Arg()), Sample(Arg(0, 4), Arg(2, 4), Arg(2)),
+                     Sample(Arg(2, 0), Arg(3, 0), Arg(3)), Sample(Arg(2, 1, 2, 3), Arg(2, 3))], complex=True)  # fmt: skip
+
+MAP = Op("linear_map", lambda xp, x, w: xp.linear(x, w), kind=MULTILINEAR, weight=20.0,
+         x=lambda xp, g, w: xp.matmul(g, w.conj()),
+         w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()))  # fmt: skip
+
+
+# -- chains and powers -------------------------------------------------------------------------------------------------
+
+
+def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
+    """The product of two or more matrices, multiplied in the order that costs least; the first and last may be vectors."""
+    chain = list(tensors)
+    if len(chain) < 2:
+        raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(chain)}")
+    same_dtype("multi_dot", **{f"tensor {i}": t for i, t in enumerate(chain)})
+    for i, t in enumerate(chain):
+        end = i in (0, len(chain) - 1)
+        if t._data.ndim != 2 and not (end and t._data.ndim == 1):
+            raise RuntimeError(f"multi_dot(): tensor {i} must be {'1D or ' if end else ''}2D but got {t._data.ndim}D")
+        if i and chain[i - 1]._data.shape[-1] != t._data.shape[0]:
+            raise RuntimeError(f"multi_dot(): tensors {i - 1} and {i} with shapes {list(chain[i - 1]._data.shape)} and "
+                               f"{list(t._data.shape)} cannot be multiplied")  # fmt: skip
+    shape = (chain[0]._data.shape[:-1]) + (chain[-1]._data.shape[1:])
+    if chain[0]._data.ndim == 1:
+        chain[0] = chain[0].reshape(1, -1)
+    if chain[-1]._data.ndim == 1:
+        chain[-1] = chain[-1].reshape(-1, 1)
+    splits = _best_splits([t._data.shape[0] for t in chain] + [chain[-1]._data.shape[1]])
+    result = _multiply(chain, splits, 0, len(chain) - 1)
+    if len(shape) < 2:
+        result = result.reshape(shape)
+    return result if out is None else into("multi_dot", out, result)
+
+
+def _best_splits(p: list[int]) -> dict[tuple, int]:
+    """Where to split the chain i..j of matrices of sizes p[i] x p[i + 1], by dynamic programming over the lengths."""
+    n = len(p) - 1
+    cost: dict[tuple, int] = {(i, i): 0 for i in range(n)}
+    split: dict[tuple, int] = {}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            cost[i, j], split[i, j] = min([(cost[i, k] + cost[k + 1, j] + p[i] * p[k + 1] * p[j + 1], k) for k in range(i, j)])
+    return split
+
+
+def _multiply(chain: list, splits: dict[tuple, int], i: int, j: int) -> Any:
+    if i == j:
+        return chain[i]
+    k = splits[i, j]
+    return mm(_multiply(chain, splits, i, k), _multiply(chain, splits, k + 1, j))
+
+
+declare("linalg.multi_dot", [Sample([Arg(2, 3), Arg(3, 4), Arg(4, 1)]), Sample([Arg(3), Arg(3, 2), Arg(2)]), Sample([Arg(2, 3), Arg(3)]),
+                             Sample([Arg(0, 2), Arg(2, 3), Arg(3, 2)])], complex=True)  # fmt: skip
+
+
+def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
+    """The product of one or more matrices, multiplied in the order that costs least."""
+    need_ndim("chain_matmul", **{f"matrix {i}": (need_tensor("chain_matmul", f"matrix {i}", m), 2) for i, m in enumerate(matrices)})
+    if len(matrices) == 1:
+        return matrices[0] if out is None else into("chain_matmul", out, matrices[0])
+    return multi_dot(matrices, out=out)
+
+
+declare("chain_matmul", [Sample(Arg(2, 3), Arg(3, 4), Arg(4, 1)), Sample(Arg(2, 3))], complex=True)
+
+
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverses Y of (a stack of) square matrices.  dY = -Y dX Y."""
+    _need_square("linalg.inv", input)
+    try:
+        result = apply(INVERSE, (input,))
+    except ArithmeticError as e:
+        raise RuntimeError(str(e)) from None
+    return result if out is None else into("linalg.inv", out, result)
+
+
+def _need_square(name: str, a: Any) -> None:
+    shape = need_tensor(name, "A", a)._data.shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise RuntimeError(f"{name}: A must be batches of square matrices, but got shape {list(shape)}")

@@ -1,0 +1,270 @@
+"""Trigonometric and hyperbolic functions, their inverses, and angles between degrees and radians."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ferro.core import dtypes
+from ferro.core.apply import apply, binary, promote, unary
+from ferro.core.arguments import into, need_tensor
+from ferro.core.inplace import in_place
+from ferro.core.op import ELEMENTWISE, LINEAR, Op
+from ferro.core.samples import Arg, Sample
+from ferro.core.samples import binary as pairs
+from ferro.core.samples import unary as points
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2",
+           "atanh", "cos", "cosh", "deg2rad", "hypot", "rad2deg", "sin", "sinc", "sinh", "tan", "tanh"]  # fmt: skip
+
+
+def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """sin x.  d sin x = cos x dx."""
+    result = unary(SIN, input)
+    return result if out is None else into("sin", out, result)
+
+
+SIN = Op("sin", lambda xp, x: xp.sin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cos(x).conj(), weight=4.0,
+         samples=points(), complex=True)  # fmt: skip
+
+
+def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """cos x.  d cos x = -sin x dx."""
+    result = unary(COS, input)
+    return result if out is None else into("cos", out, result)
+
+
+COS = Op("cos", lambda xp, x: xp.cos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.sin(x).conj()), weight=4.0,
+         samples=points(), complex=True)  # fmt: skip
+
+
+def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """tan x.  d tan x = (1 + tan² x) dx."""
+    result = unary(TAN, input)
+    return result if out is None else into("tan", out, result)
+
+
+TAN = Op("tan", lambda xp, x: xp.tan(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g + g * (out * out).conj(), weight=4.0,
+         samples=points(-1.2, 1.2), complex=True)  # fmt: skip
+
+
+def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """arcsin x, in [-π/2, π/2].  d = dx / √(1 - x²): inf at ±1."""
+    result = unary(ASIN, input)
+    return result if out is None else into("asin", out, result)
+
+
+ASIN = Op("asin", lambda xp, x: xp.asin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.rsqrt(1 - x * x).conj(), weight=4.0,
+          samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False), complex=True)  # fmt: skip
+
+
+def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """arccos x, in [0, π].  d = -dx / √(1 - x²): -inf at ±1."""
+    result = unary(ACOS, input)
+    return result if out is None else into("acos", out, result)
+
+
+ACOS = Op("acos", lambda xp, x: xp.acos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.rsqrt(1 - x * x).conj()), weight=4.0,
+          samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False), complex=True)  # fmt: skip
+
+
+def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """arctan x, in [-π/2, π/2].  d = dx / (1 + x²)."""
+    result = unary(ATAN, input)
+    return result if out is None else into("atan", out, result)
+
+
+ATAN = Op("atan", lambda xp, x: xp.atan(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x * x + 1).conj(), weight=4.0,
+          samples=points(), complex=True)  # fmt: skip
+
+
+def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """sinh x.  d sinh x = cosh x dx."""
+    result = unary(SINH, input)
+    return result if out is None else into("sinh", out, result)
+
+
+SINH = Op("sinh", lambda xp, x: xp.sinh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cosh(x).conj(), weight=4.0,
+          samples=points(), complex=True)  # fmt: skip
+
+
+def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """cosh x.  d cosh x = sinh x dx."""
+    result = unary(COSH, input)
+    return result if out is None else into("cosh", out, result)
+
+
+COSH = Op("cosh", lambda xp, x: xp.cosh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sinh(x).conj(), weight=4.0,
+          samples=points(), complex=True)  # fmt: skip
+
+
+def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """tanh x.  d tanh x = (1 - tanh² x) dx."""
+    result = unary(TANH, input)
+    return result if out is None else into("tanh", out, result)
+
+
+TANH = Op("tanh", lambda xp, x: xp.tanh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g - g * (out * out).conj(), weight=3.0,
+          samples=points(), complex=True)  # fmt: skip
+
+
+def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """arsinh x.  d = dx / √(x² + 1)."""
+    result = unary(ASINH, input)
+    return result if out is None else into("asinh", out, result)
+
+
+ASINH = Op("asinh", lambda xp, x: xp.asinh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.rsqrt(x * x + 1).conj(), weight=4.0,
+           samples=points(), complex=True)  # fmt: skip
+
+
+def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """arcosh x, nan below 1.  d = dx / √(x² - 1): inf at 1."""
+    result = unary(ACOSH, input)
+    return result if out is None else into("acosh", out, result)
+
+
+def _acosh_x(xp: Any, g: Any, x: Any) -> Any:
+    if x.dtype in dtypes.COMPLEX or x.dtype in (dtypes.complex64, dtypes.complex128):  # the branch of √(x-1) √(x+1)
+        return g * (xp.rsqrt(x - 1) * xp.rsqrt(x + 1)).conj()
+    return g * xp.rsqrt(x * x - 1)
+
+
+ACOSH = Op("acosh", lambda xp, x: xp.acosh(x), floats=True, kind=ELEMENTWISE, x=_acosh_x, weight=4.0,
+           samples=points(1.2, 3.0, 1.0, 0.0, math.inf, smooth=False), complex=True)  # fmt: skip
+
+
+def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """artanh x, nan outside of [-1, 1].  d = dx / (1 - x²)."""
+    result = unary(ATANH, input)
+    return result if out is None else into("atanh", out, result)
+
+
+ATANH = Op("atanh", lambda xp, x: xp.atanh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (1 - x * x).conj(), weight=4.0,
+           samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False), complex=True)  # fmt: skip
+
+
+def atan2(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """The angle of the point (x = other, y = input), in [-π, π].  d = (x dy - y dx) / (x² + y²): 0 at (0, 0)."""
+    x, y = promote(need_tensor("atan2", "input", input), need_tensor("atan2", "other", other))
+    result = binary(ATAN2, x, y)
+    return result if out is None else into("atan2", out, result)
+
+
+def _atan2_scale(xp: Any, x: Any, y: Any) -> Any:
+    """1 / (x² + y²), and 0 at the origin."""
+    squares = x * x + y * y
+    return xp.where(squares == 0, 0.0, xp.reciprocal(squares))
+
+
+ATAN2 = Op("atan2", lambda xp, x, y: xp.atan2(x, y), floats=True, kind=ELEMENTWISE, weight=8.0,
+           x=lambda xp, g, x, y: g * (y * _atan2_scale(xp, x, y)),
+           y=lambda xp, g, x, y: -(g * (x * _atan2_scale(xp, x, y))),
+           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()), Sample(Arg(values=[0.0, 0.0, 1.0]), Arg(values=[0.0, -1.0, 0.0]), smooth=False)])  # fmt: skip
+
+
+def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """√(x² + y²) without overflow.  d = (x dx + y dy) / √(x² + y²): nan at (0, 0)."""
+    x, y = promote(need_tensor("hypot", "input", input), need_tensor("hypot", "other", other))
+    if x._data.dtype not in dtypes.INEXACT or x._data.dtype.kind == "c":
+        raise NotImplementedError(f"hypot: defined for floating-point tensors, not for {x.dtype}; cast the operands first")
+    result = apply(HYPOT, (x, y))
+    return result if out is None else into("hypot", out, result)
+
+
+HYPOT = Op("hypot", lambda xp, x, y: xp.hypot(x, y), kind=ELEMENTWISE, weight=2.0,
+           x=lambda xp, g, x, out: g * (x / out),
+           y=lambda xp, g, y, out: g * (y / out),
+           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()), Sample(Arg(values=[0.0, 0.0]), Arg(values=[0.0, -1.0]), smooth=False)])  # fmt: skip
+
+
+def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """sin(πx) / (πx), and 1 at 0.  d = (cos(πx) - sinc x) dx / x, 0 at 0."""
+    result = unary(SINC, input)
+    return result if out is None else into("sinc", out, result)
+
+
+def _sinc_x(xp: Any, g: Any, x: Any) -> Any:
+    scaled, square = x * math.pi, x * x * math.pi
+    slope = (scaled * xp.cos(scaled) - xp.sin(scaled)) / square
+    return xp.where(square == 0, 0.0, g * slope.conj())
+
+
+# At 0 itself the formula is right for the first derivative only, as in PyTorch.
+SINC = Op("sinc", lambda xp, x: xp.sinc(x), floats=True, kind=ELEMENTWISE, x=_sinc_x, weight=8.0,
+          samples=[*points(0.2, 2.0), Sample(Arg(values=[0.0]), twice=False)], complex=True)  # fmt: skip
+
+
+def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Degrees in radians: x π / 180."""
+    result = unary(DEG2RAD, real_angle("deg2rad", input))
+    return result if out is None else into("deg2rad", out, result)
+
+
+DEG2RAD = Op("deg2rad", lambda xp, x: x * xp.typed(math.pi / 180, x), floats=True, kind=LINEAR, x=lambda xp, g: g * (math.pi / 180),
+             samples=points())  # fmt: skip
+
+
+def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Radians in degrees: x 180 / π."""
+    result = unary(RAD2DEG, real_angle("rad2deg", input))
+    return result if out is None else into("rad2deg", out, result)
+
+
+RAD2DEG = Op("rad2deg", lambda xp, x: x * xp.typed(180 / math.pi, x), floats=True, kind=LINEAR, x=lambda xp, g: g * (180 / math.pi),
+             samples=points())  # fmt: skip
+
+
+def real_angle(name: str, input: Any) -> Any:
+    """The argument, which must be real."""
+    need_tensor(name, "input", input)
+    if input._data.dtype.kind == "c":
+        raise RuntimeError(f"{name}: {name} is not supported for complex tensors, got {input.dtype}")
+    return input
+
+
+arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
+arcsinh, arccosh, arctanh = asinh, acosh, atanh
+
+
+class TrigonometricMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    sin = sin
+    sin_ = in_place(sin)
+    cos = cos
+    cos_ = in_place(cos)
+    tan = tan
+    tan_ = in_place(tan)
+    asin = arcsin = asin
+    asin_ = arcsin_ = in_place(asin)
+    acos = arccos = acos
+    acos_ = arccos_ = in_place(acos)
+    atan = arctan = atan
+    atan_ = arctan_ = in_place(atan)
+    sinh = sinh
+    sinh_ = in_place(sinh)
+    cosh = cosh
+    cosh_ = in_place(cosh)
+    tanh = tanh
+    tanh_ = in_place(tanh)
+    asinh = arcsinh = asinh
+    asinh_ = arcsinh_ = in_place(asinh)
+    acosh = arccosh = acosh
+    acosh_ = arccosh_ = in_place(acosh)
+    atanh = arctanh = atanh
+    atanh_ = arctanh_ = in_place(atanh)
+    atan2 = arctan2 = atan2
+    atan2_ = arctan2_ = in_place(atan2)
+    hypot = hypot
+    hypot_ = in_place(hypot)
+    sinc = sinc
+    sinc_ = in_place(sinc)
+    deg2rad = deg2rad
+    deg2rad_ = in_place(deg2rad)
+    rad2deg = rad2deg
+    rad2deg_ = in_place(rad2deg)

@@ -1,0 +1,58 @@
+"""Adadelta: steps in the units of the parameter, from running means of squared gradients and squared steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed, new_step
+
+
+class Adadelta(PerParameterOptimizer):
+    """p ← p - lr d,  d = g sqrt(mean of d² + eps) / sqrt(mean of g² + eps). (Zeiler, 2012)"""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1.0,
+        rho: float = 0.9,
+        eps: float = 1e-6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        capturable: bool = False,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check(lr >= 0.0, "learning rate", lr)
+        check(0.0 <= rho <= 1.0, "rho value", rho)
+        check(eps >= 0.0, "epsilon value", eps)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "rho": rho,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "capturable": switches["capturable"],
+            "foreach": switches["foreach"],
+            "differentiable": switches["differentiable"],
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if not state:
+            state["step"] = new_step()
+            state["square_avg"] = ferro.zeros_like(param)
+            state["acc_delta"] = ferro.zeros_like(param)
+        state["step"] += 1
+        rho, eps = group["rho"], group["eps"]
+        grad = decayed(param, grad, group["weight_decay"])
+        square, moved = state["square_avg"], state["acc_delta"]
+        square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
+        moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        param.add_(delta, alpha=-float(group["lr"]))

@@ -1,0 +1,62 @@
+"""Adagrad: steps divided by the root of the sum of all squared gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed, new_step
+
+
+class Adagrad(PerParameterOptimizer):
+    """p ← p - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum of g²) + eps). (Duchi et al., 2011)"""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check(lr >= 0.0, "learning rate", lr)
+        check(lr_decay >= 0.0, "lr_decay value", lr_decay)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        check(initial_accumulator_value >= 0.0, "initial_accumulator_value value", initial_accumulator_value)
+        check(eps >= 0.0, "epsilon value", eps)
+        switches = accepted(foreach=foreach, differentiable=differentiable, fused=fused)
+        defaults = {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "initial_accumulator_value": initial_accumulator_value,
+            "foreach": switches["foreach"],
+            "maximize": maximize,
+            "differentiable": switches["differentiable"],
+            "fused": switches["fused"],
+        }
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; the sums of its parameters exist from now on, as in PyTorch, and not from the first step."""
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        for param in group["params"]:
+            start = ferro.full_like(param, group["initial_accumulator_value"])
+            self.state[param] = {"step": new_step(), "sum": start.detach()}
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        state["step"] += 1
+        grad = decayed(param, grad, group["weight_decay"])
+        lr = float(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        total = state["sum"].addcmul_(grad, grad, value=1)
+        param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-lr)

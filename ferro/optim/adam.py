@@ -1,0 +1,107 @@
+"""Adam and AdamW: steps scaled by running means of the gradient and of its square."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
+
+
+class Adam(PerParameterOptimizer):
+    """p ← p - lr m̂ / (sqrt(v̂) + eps), m and v running means of g and g², corrected for their start at 0.
+
+    With amsgrad the largest v so far is used; with decoupled_weight_decay p shrinks by lr weight_decay directly
+    instead of through g. (Kingma and Ba, 2015; Reddi et al., 2018; Loshchilov and Hutter, 2019)
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        check(lr >= 0.0, "learning rate", lr)
+        check(eps >= 0.0, "epsilon value", eps)
+        check_betas(betas)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            **accepted(foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused),
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if not state:
+            state["step"] = new_step()
+            state["exp_avg"] = ferro.zeros_like(param)
+            state["exp_avg_sq"] = ferro.zeros_like(param)
+            if group["amsgrad"]:
+                state["max_exp_avg_sq"] = ferro.zeros_like(param)
+        state["step"] += 1
+        step = state["step"].item()
+        lr, weight_decay, (beta1, beta2) = float(group["lr"]), group["weight_decay"], group["betas"]
+        if weight_decay != 0 and group["decoupled_weight_decay"]:
+            param.mul_(1 - lr * weight_decay)
+        else:
+            grad = decayed(param, grad, weight_decay)
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        if group["amsgrad"]:
+            square = state["max_exp_avg_sq"].copy_(ferro.maximum(state["max_exp_avg_sq"], square))
+        root_correction = (1 - beta2**step) ** 0.5
+        denominator = square.sqrt().div_(root_correction).add_(group["eps"])
+        param.addcdiv_(mean, denominator, value=-lr / (1 - beta1**step))
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay, 0.01 unless said otherwise."""
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )

@@ -1,0 +1,75 @@
+"""NAdam: Adam with Nesterov momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
+
+
+class NAdam(PerParameterOptimizer):
+    """Adam whose step looks ahead by a momentum mu that grows with the steps. (Dozat, 2016)
+
+    mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2).
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum_decay: float = 4e-3,
+        decoupled_weight_decay: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check(lr >= 0.0, "learning rate", lr)
+        check(eps >= 0.0, "epsilon value", eps)
+        check_betas(betas)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        check(momentum_decay >= 0.0, "momentum_decay value", momentum_decay)
+        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": switches["foreach"],
+            "capturable": switches["capturable"],
+            "differentiable": switches["differentiable"],
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if not state:
+            state["step"] = new_step()
+            state["mu_product"] = ferro.tensor(1.0)
+            state["exp_avg"] = ferro.zeros_like(param)
+            state["exp_avg_sq"] = ferro.zeros_like(param)
+        state["step"] += 1
+        step = state["step"].item()
+        lr, weight_decay, (beta1, beta2) = float(group["lr"]), group["weight_decay"], group["betas"]
+        if weight_decay != 0 and group["decoupled_weight_decay"]:
+            param.mul_(1 - lr * weight_decay)
+        else:
+            grad = decayed(param, grad, weight_decay)
+        mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
+        state["mu_product"] *= mu
+        product = state["mu_product"].item()
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        denominator = square.div(1 - beta2**step).sqrt().add_(group["eps"])
+        param.addcdiv_(grad, denominator, value=-lr * (1.0 - mu) / (1.0 - product))
+        param.addcdiv_(mean, denominator, value=-lr * mu_next / (1.0 - product * mu_next))

@@ -1,0 +1,334 @@
+"""Optimizer: the base of all optimisers: groups of parameters, state, hooks, and how all that is saved."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from ..utils.hooks import RemovableHandle
+
+Params = Iterable[Any]
+
+_HOOK_TABLES = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
+
+
+class _Required:
+    """The default of an option that every group has to give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+class Optimizer:
+    """Parameters in groups with their options, and a state per parameter; a subclass defines `step`.
+
+    `params` is an iterable of tensors, of (name, tensor) pairs, or of dictionaries with a key "params" and options that
+    replace the `defaults`.
+    """
+
+    _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_step_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                f"{type(params).__name__}"
+            )
+        self.defaults = defaults
+        for table in _HOOK_TABLES:
+            setattr(self, table, OrderedDict())
+        self.state: defaultdict[Tensor, Any] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let every subclass's own `step`, also one that a user writes, run between its hooks."""
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _between_hooks(cls.__dict__["step"])
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change the parameters once; `closure` evaluates the model again and returns the loss."""
+        raise NotImplementedError(f"{type(self).__name__} does not define step()")
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters, or fill them with zeros."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is None:
+                    continue
+                if set_to_none:
+                    param.grad = None
+                else:
+                    param.grad = param.grad.detach().zero_()
+
+    # ---------------------------------------------------------------- groups
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group of parameters with options of its own, for instance layers that are learned from now on."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        group = dict(param_group)
+        group.update(_params_and_names(group["params"]))
+        for param in group["params"]:
+            _check_parameter(param)
+        for name, default in self.defaults.items():
+            if default is required and name not in group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            group.setdefault(name, default)
+        if len({id(param) for param in group["params"]}) != len(group["params"]):
+            raise ValueError("optimizer contains a parameter group with duplicate parameters")
+        present = {id(param) for other in self.param_groups for param in other["params"]}
+        if any(id(param) in present for param in group["params"]):
+            raise ValueError("some parameters appear in more than one parameter group")
+        if self.param_groups and ("param_names" in self.param_groups[0]) != ("param_names" in group):
+            raise ValueError("all optimizer param groups should be with/without names")
+        self.param_groups.append(group)
+
+    def __repr__(self) -> str:
+        text = f"{type(self).__name__} ("
+        for i, group in enumerate(self.param_groups):
+            options = "".join(f"    {key}: {group[key]}\n" for key in sorted(group) if key != "params")
+            text += f"\nParameter Group {i}\n{options}"
+        return text + ")"
+
+    # ---------------------------------------------------------------- hooks
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` before each step; it may return the arguments to use instead."""
+        return _add_hook(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(optimizer, args, kwargs)` after each step."""
+        return _add_hook(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` before `state_dict`."""
+        return _add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` after `state_dict`; it may return another dictionary."""
+        return _add_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer, state_dict)` before loading; it may return another dictionary."""
+        return _add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """Call `hook(optimizer)` after loading."""
+        return _add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+    # ---------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and groups, the parameters replaced by their numbers in the order of the groups."""
+        for hook in list(self._optimizer_state_dict_pre_hooks.values()):
+            hook(self)
+        numbers: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            packed = {key: value for key, value in group.items() if key != "params"}
+            for param in group["params"]:
+                numbers.setdefault(id(param), len(numbers))
+            packed["params"] = [numbers[id(param)] for param in group["params"]]
+            groups.append(packed)
+        state = {numbers[id(k)] if isinstance(k, Tensor) else k: value for k, value in self.state.items()}
+        packed_state: dict[str, Any] = {"state": state, "param_groups": groups}
+        for hook in list(self._optimizer_state_dict_post_hooks.values()):
+            packed_state = _or_else(hook(self, packed_state), packed_state)
+        return packed_state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take state and options from a dictionary made by an optimiser over parameters of the same number and order."""
+        state_dict = state_dict.copy()
+        for hook in list(self._optimizer_load_state_dict_pre_hooks.values()):
+            state_dict = _or_else(hook(self, state_dict), state_dict)
+        saved_groups = copy.deepcopy(state_dict["param_groups"])
+        if len(saved_groups) != len(self.param_groups):
+            raise ValueError(
+                "loaded state dict has a different number of parameter groups: "
+                f"{len(saved_groups)}, the optimizer has {len(self.param_groups)}"
+            )
+        ours = [group["params"] for group in self.param_groups]
+        theirs = [group["params"] for group in saved_groups]
+        if [len(params) for params in ours] != [len(params) for params in theirs]:
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: "
+                f"{[len(params) for params in theirs]} parameters in the state dict, {[len(params) for params in ours]} here"
+            )
+        owner = dict(zip(sum(theirs, []), sum(ours, []), strict=True))
+        self.state = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            param = owner.get(key)
+            self.state[key if param is None else param] = _suited(value, param)
+        for group, saved in zip(self.param_groups, saved_groups, strict=True):
+            saved["params"] = group["params"]
+            if "param_names" in group and "param_names" not in saved:
+                saved["param_names"] = group["param_names"]
+        self.param_groups = saved_groups
+        for hook in list(self._optimizer_load_state_dict_post_hooks.values()):
+            hook(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for table in _HOOK_TABLES:
+            self.__dict__.setdefault(table, OrderedDict())
+
+
+def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(step)
+    def run(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        for hook in list(self._optimizer_step_pre_hooks.values()):
+            replaced = hook(self, args, kwargs)
+            if replaced is None:
+                continue
+            if not (isinstance(replaced, tuple) and len(replaced) == 2):
+                raise RuntimeError(f"step pre-hook must return None or a tuple of (new_args, new_kwargs), got {replaced}")
+            args, kwargs = replaced
+        self._opt_called = True  # a scheduler looks at it: it must not be stepped before its optimiser
+        result = step(self, *args, **kwargs)
+        for hook in list(self._optimizer_step_post_hooks.values()):
+            hook(self, args, kwargs)
+        return result
+
+    return run
+
+
+def _add_hook(table: Any, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    if prepend:
+        table.move_to_end(handle.id, last=False)
+    return handle
+
+
+def _or_else(replaced: Any, current: Any) -> Any:
+    return current if replaced is None else replaced
+
+
+def _params_and_names(params: Any) -> dict[str, Any]:
+    """The parameters of a group as a list, and their names if they come as (name, parameter) pairs."""
+    if isinstance(params, Tensor):
+        return {"params": [params]}
+    if isinstance(params, (set, frozenset)):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
+            "change between runs. Please use a list instead."
+        )
+    listed = list(params)
+    named = [isinstance(param, tuple) and len(param) == 2 for param in listed]
+    if not any(named):
+        return {"params": listed}
+    if not all(named):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    return {"params": [param for _, param in listed], "param_names": [name for name, _ in listed]}
+
+
+def _check_parameter(param: Any) -> None:
+    if not isinstance(param, Tensor):
+        raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
+    if not (param.is_leaf or param.retains_grad):
+        raise ValueError("can't optimize a non-leaf Tensor")
+
+
+def _suited(value: Any, param: Tensor | None, key: str | None = None) -> Any:
+    """A copy of saved state, its tensors in the dtype of a floating parameter; step counts keep their own."""
+    if isinstance(value, Tensor):
+        if param is None or key == "step" or not param.is_floating_point():
+            return value.clone()
+        return value.to(param.dtype, copy=True)
+    if isinstance(value, Mapping):
+        return {k: _suited(v, param, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_suited(v, param) for v in value)
+    return copy.deepcopy(value)
+
+
+def run_closure(closure: Callable[[], Any] | None) -> Any:
+    """The loss that a closure computes, with gradients recorded; None without one."""
+    if closure is None:
+        return None
+    with ferro.enable_grad():
+        return closure()
+
+
+class PerParameterOptimizer(Optimizer):
+    """An optimiser that changes one parameter after the other; a subclass says how in `_update`."""
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change every parameter that has a gradient; returns what `closure` returned, if one is given."""
+        loss = run_closure(closure)
+        with ferro.no_grad():
+            for group in self.param_groups:
+                for param in group["params"]:
+                    if param.grad is not None:
+                        grad = -param.grad if group["maximize"] else param.grad
+                        self._update(param, grad, self.state[param], group)
+        return loss
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Change one parameter in place, given its gradient (of what is to be minimised), its state and the options."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _update()")
+
+
+def check(holds: bool, label: str, value: Any) -> None:
+    """Raise unless an option is within its limits."""
+    if not holds:
+        raise ValueError(f"Invalid {label}: {value}")
+
+
+def check_betas(betas: tuple[Any, Any]) -> None:
+    """The two decay rates of the Adam family are in [0, 1)."""
+    for i, beta in enumerate(betas):
+        check(0.0 <= beta < 1.0, f"beta parameter at index {i}", beta)
+
+
+def accepted(
+    *, foreach: bool | None = None, capturable: bool = False, differentiable: bool = False, fused: bool | None = None
+) -> dict[str, Any]:
+    """PyTorch's switches between implementations: kept, so that state dictionaries are interchanged, without effect."""
+    if differentiable:
+        raise ValueError("differentiable=True is not supported: a step is not recorded")
+    if foreach and fused:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    return {"foreach": foreach, "capturable": capturable, "differentiable": differentiable, "fused": fused}
+
+
+def new_step() -> Tensor:
+    """The count of steps of one parameter: a tensor, as PyTorch stores it."""
+    return ferro.tensor(0.0)
+
+
+def decayed(param: Tensor, grad: Tensor, weight_decay: float) -> Tensor:
+    """The gradient of the loss with weight_decay / 2 |param|² added to it."""
+    return grad.add(param, alpha=weight_decay) if weight_decay != 0 else grad

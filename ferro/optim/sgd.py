@@ -1,0 +1,61 @@
+"""Stochastic gradient descent, with momentum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed
+
+
+class SGD(PerParameterOptimizer):
+    """p ← p - lr b,  b ← momentum b + (1 - dampening) g;  with nesterov, p ← p - lr (g + momentum b).
+
+    The buffer b starts as the first gradient.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check(lr >= 0.0, "learning rate", lr)
+        check(momentum >= 0.0, "momentum value", momentum)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        switches = accepted(foreach=foreach, differentiable=differentiable, fused=fused)
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "dampening": dampening,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "maximize": maximize,
+            "foreach": switches["foreach"],
+            "differentiable": switches["differentiable"],
+            "fused": switches["fused"],
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        grad = decayed(param, grad, group["weight_decay"])
+        momentum = group["momentum"]
+        if momentum != 0:
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = grad.detach().clone()
+            else:
+                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        param.add_(grad, alpha=-float(group["lr"]))

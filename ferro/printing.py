@@ -1,0 +1,163 @@
+"""How tensors are printed: PyTorch's layout of numbers, with set_printoptions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ferro.core import dtypes
+from ferro.core.base import LEAF, history
+from ferro.core.node import Pick
+
+__all__ = ["get_printoptions", "set_printoptions"]
+
+_DEFAULTS: dict[str, Any] = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, "sci_mode": None}
+_options = dict(_DEFAULTS)
+
+
+def set_printoptions(precision: int | None = None, threshold: int | None = None, edgeitems: int | None = None,
+                     linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None) -> None:  # fmt: skip
+    """Sets how tensors are printed.
+
+    precision: digits behind the point (4); threshold: elements above which the middle is left out (1000); edgeitems:
+    how many are then shown at each end (3); linewidth (80); profile: "default", "short" or "full"; sci_mode: True or
+    False forces or forbids the exponential form (None: by the values).
+    """
+    if profile is not None:
+        profiles = {"default": (4, 1000, 3, 80), "short": (2, 1000, 2, 80), "full": (4, math.inf, 3, 80)}
+        if profile not in profiles:
+            raise ValueError(f"set_printoptions: profile must be one of {sorted(profiles)}, got {profile!r}")
+        _options.update(zip(("precision", "threshold", "edgeitems", "linewidth"), profiles[profile], strict=True))
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    _options.update({k: v for k, v in given.items() if v is not None})
+    _options["sci_mode"] = sci_mode
+
+
+def get_printoptions() -> dict[str, Any]:
+    """The options in force."""
+    return dict(_options)
+
+
+class _Format:
+    """One format for all real numbers of a tensor: their common width, and whether they need an exponent."""
+
+    def __init__(self, values: Any) -> None:
+        self.kind = values.dtype.kind
+        self.exponent = self.whole = False
+        if self.kind == "f":
+            self._choose(values.astype(np.float64))
+        counted = values[np.isfinite(values) & (values != 0)] if self.kind == "f" else values.reshape(-1)
+        self.width = max([len(self._text(v)) for v in counted.tolist()], default=1)
+
+    def _choose(self, values: Any) -> None:
+        finite = np.abs(values[np.isfinite(values) & (values != 0)])
+        if not finite.size:
+            self.whole = True
+            return
+        low, high = float(finite.min()), float(finite.max())
+        self.whole = bool((finite == np.ceil(finite)).all())
+        self.exponent = high / low > 1000 or high > 1e8 or (not self.whole and low < 1e-4)
+        if _options["sci_mode"] is not None:
+            self.exponent = _options["sci_mode"]
+
+    def _text(self, v: Any) -> str:
+        if self.kind != "f":
+            return str(v)
+        if not math.isfinite(v):
+            return str(v)
+        if self.exponent:
+            return f"{v:.{_options['precision']}e}"
+        return f"{v:.0f}." if self.whole else f"{v:.{_options['precision']}f}"
+
+    def __call__(self, v: Any) -> str:
+        return self._text(v).rjust(self.width)
+
+
+class _ComplexFormat:
+    """Real and imaginary part side by side."""
+
+    def __init__(self, values: Any) -> None:
+        self.real, self.imag = _Format(values.real), _Format(values.imag)
+        self.width = self.real.width + self.imag.width + 2
+
+    def __call__(self, v: Any) -> str:
+        imag = self.imag(v.imag).lstrip()
+        return self.real(v.real) + (imag if imag.startswith("-") else "+" + imag) + "j"
+
+
+def _shown(a: Any) -> Any:
+    """The elements that will be printed, as one flat array."""
+    edge = _options["edgeitems"]
+    for d in range(a.ndim):
+        if a.shape[d] > 2 * edge:
+            head = [slice(None)] * d
+            a = np.concatenate([a[(*head, slice(0, edge))], a[(*head, slice(-edge, None))]], axis=d)
+    return a.reshape(-1)
+
+
+def _lines(a: Any, fmt: Any, indent: int, cut: bool) -> str:
+    """Nested brackets, wrapped at the line width."""
+    if a.ndim == 0:
+        return fmt(a.item())
+    edge = _options["edgeitems"]
+    n = a.shape[0]
+    short = cut and n > 2 * edge
+    if a.ndim == 1:
+        per_line = max(1, (_options["linewidth"] - indent) // (fmt.width + 2))
+        if short:
+            items = [fmt(v) for v in a[:edge].tolist()] + [" ..."] + [fmt(v) for v in a[-edge:].tolist()]
+        else:
+            items = [fmt(v) for v in a.tolist()]
+        rows = [items[i : i + per_line] for i in range(0, len(items), per_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join([", ".join(row) for row in rows]) + "]"
+    if short:
+        parts = [_lines(a[i], fmt, indent + 1, cut) for i in range(edge)] + ["..."]
+        parts += [_lines(a[i], fmt, indent + 1, cut) for i in range(n - edge, n)]
+    else:
+        parts = [_lines(a[i], fmt, indent + 1, cut) for i in range(n)]
+    return "[" + ("," + "\n" * (a.ndim - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def numbers(a: Any, indent: int) -> str:
+    """The elements of an array in brackets."""
+    if a.dtype in dtypes.HALF:
+        a = a.astype(np.float32)
+    cut = a.size > _options["threshold"]
+    shown = _shown(a) if cut else a.reshape(-1)
+    fmt = _ComplexFormat(shown) if a.dtype.kind == "c" else _Format(shown)
+    return _lines(a, fmt, indent, cut)
+
+
+def describe(t: Any) -> str:
+    """repr of a tensor: its numbers, then what is not the default (size, dtype, history)."""
+    a = t._data
+    prefix = "tensor("
+    extra = []
+    default = dtypes.default()
+    plain = t.dtype in (default, dtypes.int64, dtypes.bool_) or t.dtype is default.to_complex()
+    if a.size == 0:
+        body = "[]"
+        if a.ndim != 1:
+            extra.append(f"size={tuple(a.shape)}")
+        plain = t.dtype is default
+    else:
+        body = numbers(a, len(prefix))
+    if not plain:
+        extra.append(f"dtype={t.dtype}")
+    node = history(t)
+    if node is LEAF:
+        extra.append("requires_grad=True")
+    elif node is not None:
+        extra.append(f"grad_fn=<{(node.node if isinstance(node, Pick) else node).name()}>")
+    text = prefix + body
+    last = len(text) - text.rfind("\n") - 1
+    for e in extra:
+        if last + len(e) + 3 > _options["linewidth"]:
+            text += ",\n" + " " * len(prefix) + e
+            last = len(prefix) + len(e)
+        else:
+            text += ", " + e
+            last += len(e) + 2
+    return text + ")"
