@@ -2,7 +2,7 @@
 
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
 from ferro._version import __version__
-from ferro import autograd, func
+from ferro import autograd, func, linalg
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ferro.core.dtypes import bool_ as bool
 from ferro.core.dtypes import (bfloat16, complex64, complex128, dtype, finfo, float16, float32, float64,
@@ -16,12 +16,21 @@ from ferro.core import parallel as _parallel
 from ferro.core import return_types
 from ferro.core.size import Size
 from ferro.cpu.threads import get_num_threads, set_num_threads
+from ferro.ops.comparison import *
 from ferro.ops.complex import *
 from ferro.ops.creation import *
+from ferro.ops.einsum import *
+from ferro.ops.exponential import *
 from ferro.ops.extrema import *
+from ferro.ops.products import *
+from ferro.ops.norms import *
 from ferro.ops.random import *
 from ferro.ops.reductions import *
+from ferro.ops.scans import *
+from ferro.ops.rounding import *
 from ferro.ops.shape import *
+from ferro.ops.trigonometric import *
+from ferro.ops.creation import range_ as range
 from ferro.printing import get_printoptions, set_printoptions
 from ferro import functional as _functional
 

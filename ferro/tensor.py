@@ -16,15 +16,43 @@ from ferro.core.inplace import retain
 from ferro.core.node import Handle, Pick
 from ferro.core.size import Size
 from ferro.ops.arithmetic import ArithmeticMethods
+from ferro.ops.comparison import ComparisonMethods
 from ferro.ops.complex import ComplexMethods
+from ferro.ops.random import RandomMethods
+from ferro.ops.creation import CreationMethods
+from ferro.ops.einsum import EinsumMethods
+from ferro.ops.exponential import ExponentialMethods
 from ferro.ops.extrema import ExtremaMethods
+from ferro.ops.norms import NormMethods
+from ferro.ops.products import ProductMethods
 from ferro.ops.reductions import ReductionMethods
+from ferro.ops.scans import ScanMethods
+from ferro.ops.rounding import RoundingMethods
 from ferro.ops.shape import ShapeMethods
 from ferro.ops.structure import StructureMethods
+from ferro.ops.trigonometric import TrigonometricMethods
 from ferro.printing import describe
 
 
-class Tensor(ArithmeticMethods, ComplexMethods, ExtremaMethods, ReductionMethods, ShapeMethods, StructureMethods, TensorBase):
+class Tensor(
+    ArithmeticMethods,
+    ComparisonMethods,
+    ComplexMethods,
+    CreationMethods,
+    EinsumMethods,
+    ExponentialMethods,
+    ExtremaMethods,
+    NormMethods,
+    ProductMethods,
+    RandomMethods,
+    ReductionMethods,
+    RoundingMethods,
+    ScanMethods,
+    ShapeMethods,
+    StructureMethods,
+    TrigonometricMethods,
+    TensorBase,
+):
     """An n-dimensional array that can record what is computed from it.
 
     Made by :func:`ferro.tensor`, the creation functions and operations.  ``Tensor(sizes...)`` and ``Tensor(data)`` make
@@ -371,8 +399,7 @@ class Tensor(ArithmeticMethods, ComplexMethods, ExtremaMethods, ReductionMethods
             raise TypeError("iteration over a 0-d tensor")
         return iter(worlds.functional.unbind(self, 0))
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__  # by identity (unique among living objects), though == compares elements
 
 
 def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None) -> Any:

@@ -92,9 +92,10 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
             raise RuntimeError(f"grad: One of the differentiated Tensors does not require grad (inputs[{i}], shape {list(t.shape)})")
     keys = [key_of(position(t)) for t in wanted]
     found = engine.backward(roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads)
-    result = []
+    result: list = []
+    repeated = len(set(keys)) < len(keys)
     for i, (t, key) in enumerate(zip(wanted, keys, strict=True)):
-        g = found.get(key)
+        g = found.get(key) if repeated else found.pop(key, None)
         if g is None:
             if materialize_grads:
                 result.append(wrap(np.zeros_like(t._data)))
@@ -106,7 +107,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         elif create_graph:
             result.append(g)
         else:
-            result.append(wrap(g if g.flags.writeable and g.base is None and key not in keys[:i] else g.copy()))
+            result.append(wrap(engine.own(g)))
     return tuple(result)
 
 

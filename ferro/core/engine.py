@@ -230,7 +230,7 @@ def execute(run: Run, ready: list) -> None:
                 if grads:
                     before = grads.pop(t, None)
                     if before is not None:
-                        gx = before if gx is None or gx is before else add(before, gx)
+                        gx = before if gx is None or kind is MultiNode else add(before, gx)
                     before = None
                 if kind is Node or kind is MultiNode:
                     if node is None and not ready:
@@ -334,6 +334,13 @@ def add(before: Any, gx: Any) -> Any:
 def held_by_caller(array: Any) -> int:
     """The count getrefcount shows for an array that only a caller's local variable (and the argument) holds."""
     return getrefcount(array)
+
+
+def own(array: Any) -> Any:
+    """The array, or a copy if anything but a caller's local variable refers to its memory."""
+    if array.base is None and getrefcount(array) == HELD_BY_CALLER and array.flags.writeable:
+        return array
+    return array.copy()
 
 
 def _calibrate() -> int:

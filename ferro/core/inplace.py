@@ -131,6 +131,7 @@ def record_write(self: Any, name: str, op: Any, others: tuple, params: tuple, wr
     mask = needs_gradient(op, tensors) if _mode.is_grad_enabled() and data.dtype in INEXACT else 0
     out = wrap(data)
     if mask:
+        _refuse_multi(self, name)
         out._node = record(op, Node, mask, tensors, arrays, (data,), params)
         out._node.shape, out._node.dtype = data.shape, data.dtype
     write(*arrays, *params)
@@ -146,13 +147,25 @@ def overwrite(self: Any, name: str, op: Any, value: Any) -> Any:
     if _mode.current().special:
         return change(self, name, lambda x: worlds.apply(op, (x, value)))
     data = self._data
-    np.copyto(data, value._data, casting="unsafe")
+    if not _mode.is_grad_enabled() or data.dtype not in INEXACT or (node is None and history(value) is None):
+        np.copyto(data, value._data, casting="unsafe")
+        bump(self, name)
+        return self
+    # the history of a base forgets the place of a view anyway: there the old content need not take part
+    view = self._meta.view if self._meta is not None else None
+    before = wrap(data, node if view is None and node is not LEAF else None)
+    _refuse_multi(self, name)
+    out = worlds.apply(op, (before, value))
+    np.copyto(data, out._data)
     bump(self, name)
-    if _mode.is_grad_enabled() and data.dtype in INEXACT and (node is not None or value._node is not None):
-        view = self._meta.view if self._meta is not None else None
-        before = wrap(data, node if view is None and node is not LEAF else None)  # a base forgets the place of a view anyway
-        rebase(self, worlds.apply(op, (before, value)) if before._node is not None or value._node is not None else wrap(data))
+    rebase(self, out)
     return self
+
+
+def _refuse_multi(self: Any, name: str) -> None:
+    view = self._meta.view if self._meta is not None else None
+    if view is not None and view.creation is not None:
+        refuse(view, name)
 
 
 def check(self: Any, name: str, writes: bool = True) -> Any:

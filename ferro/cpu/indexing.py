@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["diagonal_backward", "gather", "getitem_backward", "index_add", "index_add_", "index_copy", "index_copy_",
+__all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "index_copy_",
            "index_fill", "index_fill_", "index_get", "index_put", "index_put_", "index_select", "masked_fill",
            "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "put", "put_", "scatter",
-           "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "take"]  # fmt: skip
+           "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "slice_get",
+           "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
 ROW = 256  # elements from which on a row is added by itself: a step of the loop costs what add.at takes for so many
@@ -28,18 +29,30 @@ def _copied(x: Any) -> Any:
 # -- basic indexing ----------------------------------------------------------------------------------------------------
 
 
-def getitem_backward(g: Any, shape: tuple, key: tuple) -> Any:
-    """Zeros of `shape` that hold g where `key` (integers, slices, None, Ellipsis) lies."""
+def slice_get(x: Any, key: tuple) -> Any:
+    """The view x[key] for a key of integers, slices, None and one Ellipsis."""
+    return x[key]
+
+
+def slice_put(x: Any, src: Any, key: tuple) -> Any:
+    """x with src at x[key]."""
+    out = _copied(x)
+    out[key] = src
+    return out
+
+
+def slice_place(g: Any, shape: tuple, key: tuple) -> Any:
+    """Zeros of `shape` with g at [key]: the transpose of `slice_get`."""
     out = np.zeros(shape, g.dtype)
     out[key] = g
     return out
 
 
-def diagonal_backward(g: Any, shape: tuple, offset: int, dim1: int, dim2: int) -> Any:
-    """Zeros of `shape` that hold g on a diagonal."""
-    out = np.zeros(shape, g.dtype)
-    i = np.arange(g.shape[-1])
-    np.moveaxis(out, (dim1, dim2), (-2, -1))[..., i + max(-offset, 0), i + max(offset, 0)] = g
+def diagonal_put(x: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """x with src on a diagonal."""
+    out = _copied(x)
+    i = np.arange(src.shape[-1])
+    np.moveaxis(out, (dim1, dim2), (-2, -1))[..., i + max(-offset, 0), i + max(offset, 0)] = src
     return out
 
 

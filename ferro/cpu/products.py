@@ -16,7 +16,7 @@ _WIDE = np.dtype(np.float32)
 _SMALL = 2048  # operands whose sizes multiply to no more are multiplied by one thread whatever BLAS is allowed
 
 
-def _widened(*arrays: Any) -> tuple | None:
+def widened(*arrays: Any) -> tuple | None:
     """16-bit floating operands as float32, in which their products are summed; None for other dtypes."""
     d = arrays[0].dtype
     if d.itemsize == 2 and d.kind in "fV":
@@ -28,7 +28,7 @@ def mm(x: Any, y: Any) -> Any:
     """The product of two matrices of one dtype."""
     if x.dtype in _BLAS:
         return x.dot(y) if x.size * y.size <= _SMALL else gemm(x, y)
-    wide = _widened(x, y)
+    wide = widened(x, y)
     return x.dot(y) if wide is None else gemm(*wide).astype(x.dtype)
 
 
@@ -38,7 +38,7 @@ def matmul(x: Any, y: Any) -> Any:
         return mm(x, y)
     if x.dtype in _BLAS:
         return np.matmul(x, y) if x.size * y.size <= _SMALL else gemm(x, y)
-    wide = _widened(x, y)
+    wide = widened(x, y)
     return np.matmul(x, y) if wide is None else gemm(*wide).astype(x.dtype)
 
 
@@ -59,7 +59,7 @@ def outer(x: Any, y: Any) -> Any:
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """x wᵀ + b for x of any number of dimensions and a matrix w."""
-    wide = _widened(x, w, b)
+    wide = widened(x, w, b)
     if wide is not None:
         return linear(*wide).astype(x.dtype)
     if x.ndim == 2:
@@ -74,7 +74,7 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
 
 def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     """beta c + alpha x y, where x y is any `matmul`; with beta 0, nan and inf in c do not count."""
-    wide = _widened(x, y, c)
+    wide = widened(x, y, c)
     if wide is not None:
         return addmm(wide[2], wide[0], wide[1], beta, alpha).astype(x.dtype)
     out = matmul(x, y)
@@ -124,5 +124,8 @@ def cross(x: Any, y: Any, dim: int) -> Any:
 
 def inverse(x: Any) -> Any:
     """The inverses of (a stack of) square matrices."""
-    wide = _widened(x)
-    return np.linalg.inv(x) if wide is None else np.linalg.inv(wide[0]).astype(x.dtype)
+    wide = widened(x)
+    try:
+        return np.linalg.inv(x) if wide is None else np.linalg.inv(wide[0]).astype(x.dtype)
+    except np.linalg.LinAlgError:
+        raise RuntimeError(f"linalg.inv: the inversion could not be completed because a matrix is singular (shape {list(x.shape)})") from None

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as _as_strided
 
-__all__ = ["as_strided", "as_strided_add", "as_strided_read", "bit_view", "contiguous", "diagonal", "expand", "geometry", "narrow",
-           "new_zeros", "ones_like", "permute", "reshape", "select", "split", "squeeze", "storage_bytes", "transpose", "unbind",
+__all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal", "expand", "geometry",
+           "narrow",           "new_zeros", "ones_like", "permute", "reshape", "select", "split", "squeeze", "storage_bytes", "transpose", "unbind",
            "unfold", "unfold_backward", "unsqueeze", "zeros_like"]  # fmt: skip
 
 ALL = slice(None)
@@ -217,6 +217,15 @@ def as_strided_add(g: Any, size: tuple, stride: tuple, offset: int, source: tupl
     np.add.at(held, _places(size, stride, offset).reshape(-1), np.ascontiguousarray(g).reshape(-1))
     if 0 in source[1]:
         held = held / np.maximum(np.bincount(places.reshape(-1), minlength=len(held)), 1).astype(g.real.dtype)
+    return held[places]
+
+
+def as_strided_put(x: Any, src: Any, size: tuple, stride: tuple, offset: int, source: tuple) -> Any:
+    """x, laid out like `source`, with src written to the view (size, stride, offset) of its storage."""
+    places = _places(*source)
+    held = np.zeros(max(reach(size, stride, offset), reach(*source)), x.dtype)
+    held[places] = x
+    held[_places(size, stride, offset)] = src
     return held[places]
 
 

@@ -528,7 +528,6 @@ class ComparisonMethods:
     not_equal_, less_, less_equal_, greater_, greater_equal_ = ne_, lt_, le_, gt_, ge_
     __eq__, __ne__ = equals, differs
     __lt__, __le__, __gt__, __ge__ = (comparison_operator(op) for op in (LT, LE, GT, GE))
-    __hash__ = None  # Tensor defines it
     isclose, allclose, equal = isclose, allclose, equal
     isnan, isinf, isfinite, isposinf, isneginf, isreal, signbit = isnan, isinf, isfinite, isposinf, isneginf, isreal, signbit
     logical_and, logical_or, logical_xor, logical_not = logical_and, logical_or, logical_xor, logical_not

@@ -1,35 +1,202 @@
-"""Complex numbers: conjugate, real and imaginary part, and their views."""
+"""Complex numbers: conjugate, real and imaginary part, their views, polar form and angle."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.dtypes import COMPLEX
-from ferro.core.op import LINEAR, Op
-from ferro.core.samples import points_complex
+from ferro.core.arguments import into, need_tensor
+from ferro.core.dtypes import COMPLEX, INEXACT
+from ferro.core.inplace import in_place
+from ferro.core.op import ELEMENTWISE, LINEAR, Op
+from ferro.core.samples import Arg, Sample, declare, points_complex
+from ferro.core.samples import unary as points
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["conj", "real"]
+__all__ = ["angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj", "is_floating_point", "is_neg", "is_nonzero",
+           "polar", "real", "resolve_conj", "resolve_neg", "view_as_complex", "view_as_real"]  # fmt: skip
 
 
 def conj(input: Tensor) -> Tensor:
     """The complex conjugate; a real tensor is returned as it is."""
-    return unary(CONJ, input) if input._data.dtype in COMPLEX else input
+    return unary(CONJ, input) if need_tensor("conj", "input", input)._data.dtype in COMPLEX else input
 
 
 CONJ = Op("conj", lambda xp, x: xp.conj(x), kind=LINEAR, x=lambda xp, g: g.conj(), samples=points_complex(), complex=True)
 
 
+def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The complex conjugate, computed at once (as all conjugates are here); a real tensor is returned as it is."""
+    return into("conj_physical", out, conj(input))
+
+
+def resolve_conj(input: Tensor) -> Tensor:
+    """The tensor itself: conjugates are never postponed here."""
+    return need_tensor("resolve_conj", "input", input)
+
+
+def resolve_neg(input: Tensor) -> Tensor:
+    """The tensor itself: negations are never postponed here."""
+    return need_tensor("resolve_neg", "input", input)
+
+
+for _name in ("conj_physical", "resolve_conj", "resolve_neg"):
+    declare(_name, points_complex(), complex=True)
+
+
 def real(input: Tensor) -> Tensor:
     """The real part, a view; a real tensor is returned as it is."""
-    return apply(REAL, (input,)) if input._data.dtype in COMPLEX else input
+    return apply(REAL, (input,)) if need_tensor("real", "input", input)._data.dtype in COMPLEX else input
 
 
 # The cotangent is real and becomes complex by the engine's rule for dtypes.
 REAL = Op("real", lambda xp, x: xp.real(x), kind=LINEAR, view=True, x=lambda xp, g: g, samples=points_complex(), complex=True)
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part of a complex tensor, a view."""
+    if need_tensor("imag", "input", input)._data.dtype not in COMPLEX:
+        raise RuntimeError(f"imag: not implemented for tensors with non-complex dtypes, got {input.dtype}")
+    return apply(IMAG, (input,))
+
+
+IMAG = Op("imag", lambda xp, x: xp.imag(x), kind=LINEAR, view=True, x=lambda xp, g: g * 1j)
+PAIRS_OF_PARTS = [Sample(Arg(*a), Arg(*b)) for a, b in [((), ()), ((3, 4), (3, 4)), ((3, 1), (4,)), ((0,), (1,))]]
+
+
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """real + i imag, of two real floating tensors of one dtype."""
+    result = apply(MAKE_COMPLEX, two_reals("complex", real, imag, ("real", "imag")))
+    return result if out is None else into("complex", out, result)
+
+
+MAKE_COMPLEX = Op("complex", lambda xp, x, y: xp.complex(x, y), kind=LINEAR,
+                  x=lambda xp, g: xp.real(g),
+                  y=lambda xp, g: xp.imag(g), samples=PAIRS_OF_PARTS)  # fmt: skip
+
+
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """r e^(iφ), the complex number with absolute value r and angle φ.  d = e^(iφ) dr + i r e^(iφ) dφ."""
+    result = apply(POLAR, two_reals("polar", abs, angle, ("abs", "angle")))
+    return result if out is None else into("polar", out, result)
+
+
+POLAR = Op("polar", lambda xp, x, y: xp.polar(x, y), kind=ELEMENTWISE, weight=8.0,
+           x=lambda xp, g, y: xp.real(g) * xp.cos(y) + xp.imag(g) * xp.sin(y),
+           y=lambda xp, g, out: xp.imag(g * out.conj()), samples=PAIRS_OF_PARTS)  # fmt: skip
+
+
+def two_reals(name: str, x: Any, y: Any, arguments: tuple) -> tuple:
+    """Two real floating tensors of one dtype."""
+    for argument, t in zip(arguments, (x, y), strict=True):
+        if need_tensor(name, argument, t)._data.dtype not in PARTS:
+            raise RuntimeError(f"{name}: expected both inputs to be Half, Float or Double tensors, but {argument} has dtype {t.dtype}")
+    if x._data.dtype is not y._data.dtype:
+        raise RuntimeError(f"{name}: both inputs must have the same dtype, got {x.dtype} and {y.dtype}")
+    return x, y
+
+
+PARTS = frozenset(d.np for d in (dtypes.float16, dtypes.float32, dtypes.float64))
+
+
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The angle of z in (-π, π]; for real x: π where x < 0, else 0, nan for nan.
+
+    d = Im(conj(z) dz) / |z|², and 0 at 0; for real x 0 everywhere.
+    """
+    a = need_tensor("angle", "input", input)._data
+    if a.dtype.kind == "c":
+        result = apply(ANGLE, (input,))
+    else:
+        result = unary(ANGLE_REAL, input)
+    return result if out is None else into("angle", out, result)
+
+
+def _angle_x(xp: Any, g: Any, x: Any) -> Any:
+    squares = xp.real(x * x.conj())
+    return xp.where(squares == 0, 0.0, g * 1j * x / squares)
+
+
+ANGLE = Op("angle", lambda xp, x: xp.angle(x), x=_angle_x, weight=8.0, samples=points(-2, 2, 0.0, -0.0, smooth=False), complex=True)
+ANGLE_REAL = Op("angle_real", lambda xp, x: xp.angle(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g))
+
+
+def view_as_real(input: Tensor) -> Tensor:
+    """A view of a complex tensor with a last dimension of 2: real and imaginary parts."""
+    if need_tensor("view_as_real", "input", input)._data.dtype not in COMPLEX:
+        raise RuntimeError(f"view_as_real is only supported for complex tensors, got {input.dtype}")
+    return apply(VIEW_AS_REAL, (input,))
+
+
+VIEW_AS_REAL = Op("view_as_real", lambda xp, x: xp.view_as_real(x), kind=LINEAR, view=True, x=lambda xp, g: xp.as_complex(g))
+
+
+def view_as_complex(input: Tensor) -> Tensor:
+    """A complex view of a real tensor whose last dimension holds real and imaginary parts."""
+    a = need_tensor("view_as_complex", "input", input)._data
+    if a.dtype not in PARTS:
+        raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, but got a tensor of {input.dtype}")
+    if a.ndim == 0:
+        raise RuntimeError("view_as_complex: the input tensor must have one or more dimensions")
+    if a.shape[-1] != 2:
+        raise RuntimeError(f"view_as_complex: the last dimension must have a size of 2, got the shape {list(a.shape)}")
+    if a.strides[-1] != a.itemsize or any(s % (2 * a.itemsize) for s in a.strides[:-1]):
+        raise RuntimeError(f"view_as_complex: the last dimension must have stride 1 and the others strides divisible by 2; the strides are "
+                           f"{[s // a.itemsize for s in a.strides]}. Make the tensor contiguous() first.")  # fmt: skip
+    return apply(VIEW_AS_COMPLEX, (input,))
+
+
+VIEW_AS_COMPLEX = Op("view_as_complex", lambda xp, x: xp.view_as_complex(x), kind=LINEAR, view=True, x=lambda xp, g: xp.view_as_real(g),
+                     samples=[Sample(Arg(2)), Sample(Arg(3, 2)), Sample(Arg(0, 2))])  # fmt: skip
+
+
+def as_complex(input: Tensor) -> Tensor:
+    """The complex numbers with the parts in the last dimension, whatever its strides."""
+    return apply(AS_COMPLEX, (input,))
+
+
+# A cotangent may have any strides, so that a view is not always possible.
+AS_COMPLEX = Op("as_complex", lambda xp, x: xp.as_complex(x), kind=LINEAR, x=lambda xp, g: xp.view_as_real(g))
+
+
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex."""
+    return need_tensor("is_complex", "input", input)._data.dtype in COMPLEX
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a real floating one."""
+    dtype = need_tensor("is_floating_point", "input", input)._data.dtype
+    return dtype in INEXACT and dtype not in COMPLEX
+
+
+def is_conj(input: Tensor) -> bool:
+    """False: conjugates are never postponed here."""
+    need_tensor("is_conj", "input", input)
+    return False
+
+
+def is_neg(input: Tensor) -> bool:
+    """False: negations are never postponed here."""
+    need_tensor("is_neg", "input", input)
+    return False
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element of the tensor is not zero."""
+    return bool(need_tensor("is_nonzero", "input", input))
+
+
+def set_part(part: Any) -> Any:
+    """The setter of ``x.real`` or ``x.imag``: writes through the view."""
+
+    def write(self: Tensor, value: Any) -> None:
+        part(self).copy_(value)
+
+    return write
 
 
 class ComplexMethods:
@@ -37,3 +204,14 @@ class ComplexMethods:
 
     __slots__ = ()
     conj = conj
+    conj_physical = conj_physical
+    conj_physical_ = in_place(conj_physical)
+    resolve_conj, resolve_neg = resolve_conj, resolve_neg
+    real = property(real, set_part(real))
+    imag = property(imag, set_part(imag))
+    angle = angle
+    is_complex, is_floating_point, is_conj, is_neg, is_nonzero = is_complex, is_floating_point, is_conj, is_neg, is_nonzero
+
+    def is_signed(self: Any) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self.dtype.is_signed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,17 @@ import numpy as np
 
 from ferro.core import device as _device
 from ferro.core import dtypes
-from ferro.core.arguments import sizes
+from ferro.core.arguments import into, sizes
 from ferro.core.base import LEAF, TensorBase, wrap
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace", "ones", "tensor", "zeros"]
+__all__ = [
+    "arange", "as_tensor", "asarray", "can_cast", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "from_dlpack",
+    "from_numpy", "frombuffer", "full", "full_like", "is_floating_point", "is_tensor", "linspace", "logspace", "numel", "ones",
+    "range_", "result_type", "scalar_tensor", "tensor", "zeros",
+]  # fmt: skip
 
 
 def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any:
@@ -114,28 +119,101 @@ def from_numpy(ndarray: Any) -> Tensor:
     return wrap(ndarray)
 
 
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+    """`obj` as a tensor, sharing memory where possible (copy=None), always copied (True) or never (False: ValueError if needed)."""
+    a = to_array("asarray", obj, dtype)
+    shared = isinstance(obj, (TensorBase, np.ndarray)) and a is (obj._data if isinstance(obj, TensorBase) else obj)
+    if copy is False and not shared:
+        raise ValueError("asarray: can't alias tensor with dtype or type of the given object; a copy is needed but copy=False")
+    if isinstance(obj, TensorBase) and shared and not copy and not requires_grad:
+        return obj  # type: ignore[return-value]
+    return finish("asarray", a.copy() if copy else a, requires_grad, device)
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A one-dimensional tensor that shares the memory of an object with the buffer protocol."""
+    return finish("frombuffer", np.frombuffer(buffer, dtypes.to_numpy(dtype), count, offset), requires_grad)
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor that shares the memory of an object of another library through DLPack."""
+    return wrap(np.from_dlpack(ext_tensor) if copy is None else np.from_dlpack(ext_tensor, copy=copy))
+
+
+def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A 0-d tensor of the default dtype."""
+    return finish("scalar_tensor", np.array(s, dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)), requires_grad, device)
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether `obj` is a tensor."""
+    return isinstance(obj, TensorBase)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is a real floating one."""
+    return input.dtype.is_floating_point
+
+
+def numel(input: Tensor) -> int:
+    """The number of elements."""
+    return input._data.size
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
+    """The dtype of an arithmetic operation of two tensors or numbers."""
+    return dtypes.FROM_NUMPY[dtypes.result_np([t._data if isinstance(t, TensorBase) else t for t in (tensor1, tensor2)])]
+
+
+def can_cast(from_: dtypes.dtype, to: dtypes.dtype) -> bool:
+    """Whether a result of dtype `from_` may be written into a tensor of dtype `to`."""
+    return dtypes.can_cast(from_, to)
+
+
 def _filled(name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None) -> Any:
     shape = sizes(name, shape)
     if any(s < 0 for s in shape):
         raise RuntimeError(f"{name}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     a = np.zeros(shape, d) if value == 0 else np.full(shape, value, d)
+    if out is not None:
+        return into(name, out, wrap(a if dtype is not None else a.astype(out._data.dtype)))
     return finish(name, a, requires_grad, device)
 
 
 def zeros(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of zeros."""
-    return _filled("zeros", size, 0, dtype, requires_grad, device)
+    return _filled("zeros", size, 0, dtype, requires_grad, device, out)
 
 
 def ones(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor of ones."""
-    return _filled("ones", size, 1, dtype, requires_grad, device)
+    return _filled("ones", size, 1, dtype, requires_grad, device, out)
 
 
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
     """A tensor without set values (zeros here)."""
     return _filled("empty", size, 0, dtype, requires_grad, device)
+
+
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A tensor without set values with the given strides (counted in elements)."""
+    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    size, stride = tuple(size), tuple(stride)
+    extent = 1 + builtins.sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    a = np.lib.stride_tricks.as_strided(np.zeros(max(extent, 1), d), size, [s * d.itemsize for s in stride])
+    return finish("empty_strided", a, requires_grad, device)
+
+
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+                   **ignored: Any) -> Tensor:  # fmt: skip
+    """A tensor without set values whose dimensions lie in memory in the order `physical_layout`."""
+    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    size, order = tuple(size), tuple(physical_layout)
+    if sorted(order) != list(range(len(size))):
+        raise RuntimeError(f"empty_permuted: physical_layout {order} is not a permutation of the {len(size)} dimensions")
+    a = np.zeros([size[i] for i in order], d).transpose(np.argsort(order))
+    return finish("empty_permuted", a, requires_grad, device)
 
 
 def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
@@ -180,7 +258,25 @@ def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = 
     if steps < 0:
         raise RuntimeError(f"linspace: number of steps must be non-negative, got {steps}")
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
     return finish("linspace", np.linspace(start, end, steps).astype(d), requires_grad, device)
+
+
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None, dtype: Any = None, layout: Any = None,
+             device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+    """base to the powers of `steps` evenly spaced numbers from `start` to `end`."""
+    if steps < 0:
+        raise RuntimeError(f"logspace: number of steps must be non-negative, got {steps}")
+    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
+    return finish("logspace", np.power(base, np.linspace(start, end, steps)).astype(d), requires_grad, device)
+
+
+def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
+    """``torch.range``: like arange, but with `end` included and always floating by default."""
+    dtype = options.pop("dtype", None) or dtypes.default()
+    n = math.floor((end - start) / step + 1)
+    return finish("range", (start + step * np.arange(n)).astype(dtypes.to_numpy(dtype)), options.get("requires_grad", False))
 
 
 def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -188,3 +284,41 @@ def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, lay
     """Ones on the diagonal of an n x m matrix of zeros."""
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     return finish("eye", np.eye(n, m, dtype=d), requires_grad, device)
+
+
+def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A new tensor from data, with this tensor's dtype unless one is given."""
+    return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+             **ignored: Any) -> Tensor:  # fmt: skip
+    """A filled tensor with this tensor's dtype unless one is given."""
+    return full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+def new_ones(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A tensor of ones with this tensor's dtype unless one is given."""
+    return ones(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+def new_empty(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """A tensor without set values (zeros here) with this tensor's dtype unless one is given."""
+    return zeros(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+                      **ignored: Any) -> Tensor:  # fmt: skip
+    """empty_strided with this tensor's dtype unless one is given."""
+    return empty_strided(size, stride, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+
+
+class CreationMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    new_tensor = new_tensor
+    new_full = new_full
+    new_ones = new_ones
+    new_empty = new_empty
+    new_empty_strided = new_empty_strided

@@ -6,7 +6,6 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any
 
-from ferro.core import worlds
 from ferro.core.apply import apply, promote
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase
@@ -332,6 +331,3 @@ class EinsumMethods:
     __slots__ = ()
     inner = inner
     kron = kron
-
-
-_ = worlds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import worlds
-from ferro.core.apply import apply, binary
+from ferro.core.apply import apply, binary, promote
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
@@ -16,7 +16,7 @@ from ferro.core.samples import Arg, Sample, declare
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "cross", "dot", "ger", "inner", "kron",
+__all__ = ["addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "cross", "dot", "ger", "inverse",
            "matmul", "matrix_power", "mm", "mv", "outer", "vdot"]  # fmt: skip
 
 
@@ -461,14 +461,113 @@ declare("chain_matmul", [Sample(Arg(2, 3), Arg(3, 4), Arg(4, 1)), Sample(Arg(2, 
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverses Y of (a stack of) square matrices.  dY = -Y dX Y."""
     _need_square("linalg.inv", input)
-    try:
-        result = apply(INVERSE, (input,))
-    except ArithmeticError as e:
-        raise RuntimeError(str(e)) from None
+    result = apply(INVERSE, (input,))
     return result if out is None else into("linalg.inv", out, result)
+
+
+def _regular(rng: Any, shape: tuple) -> Any:
+    """Matrices far from singular."""
+    return rng.uniform(-0.3, 0.3, shape) + [[float(i == j) for j in range(shape[-1])] for i in range(shape[-1])]
+
+
+INVERSE = Op("linalg.inv", lambda xp, x: xp.inverse(x), weight=100.0,
+             x=lambda xp, g, out: -xp.matmul(adjoint(out), xp.matmul(g, adjoint(out))),
+             samples=[Sample(Arg(3, 3, make=_regular)), Sample(Arg(2, 2, 2, make=_regular)), Sample(Arg(0, 2, 2))],
+             complex=True)  # fmt: skip
 
 
 def _need_square(name: str, a: Any) -> None:
     shape = need_tensor(name, "A", a)._data.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but got shape {list(shape)}")
+    if a._data.dtype not in INEXACT and name == "linalg.inv":
+        raise RuntimeError(f"{name}: expected a floating point or complex tensor as input, got {FROM_NUMPY[a._data.dtype]}")
+
+
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """The n-th power of (a stack of) square matrices, by repeated squaring; for n < 0 that of the inverse."""
+    _need_square("linalg.matrix_power", input)
+    if n < 0:
+        input, n = inverse(input), -n
+    if n == 0:
+        result: Any = worlds.functional.eye(input._data.shape[-1], dtype=FROM_NUMPY[input._data.dtype]).expand(input._data.shape).clone()
+        return result if out is None else into("linalg.matrix_power", out, result)
+    result, square = None, input
+    while True:
+        if n & 1:
+            result = square if result is None else matmul(result, square)
+        n >>= 1
+        if not n:
+            break
+        square = matmul(square, square)
+    if result is input:
+        result = input.clone()
+    return result if out is None else into("linalg.matrix_power", out, result)
+
+
+declare("linalg.matrix_power", [Sample(Arg(3, 3, make=_regular), n) for n in (1, 2, 3, 5, -2)] + [Sample(Arg(2, 2, 2), 3), Sample(Arg(2, 0, 0), 2)],
+        complex=True)  # fmt: skip
+
+
+# -- products of vectors along a dimension -----------------------------------------------------------------------------
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """Σ conj(x) y along `dim`, the rest broadcast."""
+    same_dtype("linalg.vecdot", x=x, y=y)
+    dim = one_dim("linalg.vecdot", max(x._data.ndim, y._data.ndim), dim)
+    product: Any = x.conj() * y
+    result = product.sum(dim, dtype=product.dtype) if product._data.ndim else product
+    return result if out is None else into("linalg.vecdot", out, result)
+
+
+declare("linalg.vecdot", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)), Sample(Arg(2, 3), Arg(2, 1), dim=0), Sample(Arg(2, 0), Arg(2, 0))],
+        complex=True)  # fmt: skip
+
+
+def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The cross product of vectors of three elements along `dim` (None: the first dimension of size 3), the rest broadcast."""
+    need_tensor("cross", "input", input)
+    need_tensor("cross", "other", other)
+    if dim is None:
+        dim = next((d for d, s in enumerate(input._data.shape) if s == 3), None)
+        if dim is None:
+            raise RuntimeError(f"cross: no dimension of size 3 in input of shape {list(input._data.shape)}")
+    return linalg_cross(input, other, dim=dim, out=out)
+
+
+def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """x × y along `dim`, the other dimensions broadcast.  d(x × y) = dx × y + x × dy."""
+    a, b = need_tensor("linalg.cross", "input", input)._data.shape, need_tensor("linalg.cross", "other", other)._data.shape
+    if len(a) != len(b):
+        raise RuntimeError(f"linalg.cross: inputs must have the same number of dimensions, got shapes {list(a)} and {list(b)}")
+    dim = one_dim("linalg.cross", len(a), dim)
+    if not a or a[dim] != 3 or b[dim] != 3:
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3, got shapes {list(a)} and {list(b)}")
+    result = apply(CROSS, tuple(promote(input, other)), (dim,))
+    return result if out is None else into("linalg.cross", out, result)
+
+
+CROSS = Op("linalg.cross", lambda xp, x, y, /, dim: xp.cross(x, y, dim), kind=MULTILINEAR,
+           x=lambda xp, g, y, dim: xp.cross(y.conj(), g, dim),
+           y=lambda xp, g, x, dim: xp.cross(g, x.conj(), dim),
+           samples=[Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(1, 3)), Sample(Arg(3, 2), Arg(3, 2), dim=0), Sample(Arg(0, 3), Arg(0, 3))],
+           complex=True)  # fmt: skip
+declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2, 1), 0)], complex=True)
+
+
+def _reflected_matmul(self: Tensor, other: Any) -> Tensor:
+    return matmul(other, self)
+
+
+class ProductMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    matmul = __matmul__ = matmul
+    __rmatmul__ = _reflected_matmul
+    mm, bmm, mv, dot, vdot = mm, bmm, mv, dot, vdot
+    outer = ger = outer
+    addmm, addmv, addbmm, baddbmm, addr = addmm, addmv, addbmm, baddbmm, addr
+    addmm_, addmv_, addbmm_, baddbmm_, addr_ = (in_place(f) for f in (addmm, addmv, addbmm, baddbmm, addr))
+    matrix_power, inverse, cross = matrix_power, inverse, cross

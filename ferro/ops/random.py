@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.arguments import sizes
-from ferro.core.base import TensorBase
+from ferro.core.arguments import into, sizes
+from ferro.core.base import TensorBase, wrap
+from ferro.core.inplace import change
 from ferro.core.random import numpy_generator
 from ferro.ops.creation import finish
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["rand", "randint", "randn", "randperm"]
+__all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn",
+           "randn_like", "randperm"]  # fmt: skip
 
 
 def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
@@ -63,3 +65,170 @@ def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = Non
     """The numbers 0 to n - 1 in random order."""
     d = dtypes.int64.np if dtype is None else dtypes.to_numpy(dtype)
     return finish("randperm", numpy_generator(generator).permutation(n).astype(d), requires_grad, device)
+
+
+def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """Uniform random numbers from [0, 1) in the shape and dtype of `input`."""
+    return rand(input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+
+
+def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+    """Standard normal random numbers in the shape and dtype of `input`."""
+    return randn(input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+
+
+def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+                 **ignored: Any) -> Tensor:  # fmt: skip
+    """Random integers from [low, high) in the shape and dtype of `input`."""
+    if high is None:
+        low, high = 0, low
+    return randint(low, high, input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+
+
+def _probabilities(name: str, p: Any) -> Any:
+    if p.size and not ((p >= 0) & (p <= 1)).all():
+        raise RuntimeError(f"{name}: Expected p_in >= 0 && p_in <= 1 to be true, got values outside [0, 1]")
+    return p
+
+
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, out: Any = None) -> Tensor:
+    """Ones with the probabilities in `input` (or `p`), zeros otherwise; not differentiable: its gradient is zero."""
+    a = input._data
+    chance = _probabilities("bernoulli", a.astype(np.float64) if p is None else np.asarray(p, np.float64))
+    result = wrap((numpy_generator(generator).random(a.shape) < chance).astype(a.dtype))
+    return result if out is None else into("bernoulli", out, result)
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """Binomial numbers: successes in `count` trials of probability `prob`."""
+    p = _probabilities("binomial", prob._data.astype(np.float64))
+    return wrap(np.asarray(numpy_generator(generator).binomial(count._data.astype(np.int64), p)).astype(prob._data.dtype))
+
+
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """Poisson numbers with the rates in `input`."""
+    if (input._data < 0).any():
+        raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
+    return wrap(np.asarray(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype))
+
+
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Tensor:
+    """`num_samples` indices per row, drawn with the (unnormalised) weights of the row."""
+    a = np.asarray(input._data, np.float64)
+    if a.ndim not in (1, 2):
+        raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
+    if num_samples <= 0:
+        raise RuntimeError(f"multinomial: cannot sample n_sample <= 0 samples, got {num_samples}")
+    if not np.isfinite(a).all() or (a < 0).any():
+        raise RuntimeError("multinomial: probability tensor contains either `inf`, `nan` or element < 0")
+    rng = numpy_generator(generator)
+    rows = []
+    for row in np.atleast_2d(a):
+        if row.sum() <= 0:
+            raise RuntimeError("multinomial: invalid multinomial distribution (sum of probabilities <= 0)")
+        if not replacement and np.count_nonzero(row) < num_samples:
+            raise RuntimeError(f"multinomial: cannot sample {num_samples} values without replacement from {np.count_nonzero(row)} of non-zero weight")
+        rows.append(rng.choice(row.size, num_samples, replacement, row / row.sum()))
+    result = wrap(np.array(rows, np.int64).reshape((*a.shape[:-1], num_samples)))
+    return result if out is None else into("multinomial", out, result)
+
+
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, device: Any = None,
+           requires_grad: bool = False, **ignored: Any) -> Tensor:  # fmt: skip
+    """Normal random numbers with the given means and standard deviations (numbers with `size`, or tensors)."""
+    values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
+    if (np.asarray(values[1]).real < 0).any():
+        raise RuntimeError(f"normal: expects all elements of std >= 0.0, got {np.asarray(values[1]).min()}")
+    if size is None:
+        tensors = [v for v in (mean, std) if isinstance(v, TensorBase)]
+        if not tensors:
+            raise TypeError("normal: size must be given when mean and std are numbers")
+        size = np.broadcast_shapes(*[t._data.shape for t in tensors])
+        dtype = dtype or dtypes.FROM_NUMPY[tensors[0]._data.dtype]
+    z = draw("normal", sizes("normal", (size,)), dtype, generator)
+    result = np.asarray(values[0] + values[1] * z).astype(z.dtype)
+    return finish("normal", result, requires_grad, device) if out is None else into("normal", out, wrap(result))
+
+
+# -- filling a tensor in place -----------------------------------------------------------------------------------------
+
+
+def _fill(self: Any, name: str, make: Any) -> Any:
+    """Replaces the content of a tensor by random numbers; its old history ends with zero gradient."""
+    return change(self, name, lambda x: x.mul(0).add(wrap(make(x._data.shape).astype(x._data.dtype))) if x.requires_grad
+                  else wrap(np.asarray(make(x._data.shape)).astype(x._data.dtype)))  # fmt: skip
+
+
+def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Any:
+    """Fills with uniform random numbers from [from, to)."""
+    low = bounds.get("from", bounds.get("a", from_))
+    if low > to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    return _fill(self, "uniform_", lambda shape: low + (to - low) * draw("uniform", shape, self.dtype, generator))
+
+
+def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+    """Fills with normal random numbers."""
+    if std < 0:
+        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+    return _fill(self, "normal_", lambda shape: mean + std * draw("normal", shape, self.dtype, generator))
+
+
+def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+    """Fills with ones of probability p, else zeros."""
+    chance = _probabilities("bernoulli_", np.asarray(p._data if isinstance(p, TensorBase) else p, np.float64))
+    return _fill(self, "bernoulli_", lambda shape: np.asarray(numpy_generator(generator).random(shape) < chance))
+
+
+def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+    """Fills with exponentially distributed numbers of rate lambd."""
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return _fill(self, "exponential_", lambda shape: np.asarray(numpy_generator(generator).standard_exponential(shape)) / lambd)
+
+
+def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
+    """Fills with numbers whose logarithm is normal."""
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    return _fill(self, "log_normal_", lambda shape: np.asarray(numpy_generator(generator).lognormal(mean, std, shape)))
+
+
+def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
+    """Fills with Cauchy distributed numbers."""
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    return _fill(self, "cauchy_", lambda shape: median + sigma * np.asarray(numpy_generator(generator).standard_cauchy(shape)))
+
+
+def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
+    """Fills with the number of trials up to the first success of probability p."""
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    return _fill(self, "geometric_", lambda shape: np.asarray(numpy_generator(generator).geometric(p, shape)))
+
+
+def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Any:
+    """Fills with random integers from [from, to); random_(to) counts from 0."""
+    if to is None:
+        limit = {"f": 2**24, "b": 2}.get(self._data.dtype.kind) or (np.iinfo(self._data.dtype).max if self._data.dtype.kind in "iu" else 2**8)
+        from_, to = (0, limit) if from_ == 0 else (0, from_)
+    if from_ >= to:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
+    return _fill(self, "random_", lambda shape: np.asarray(numpy_generator(generator).integers(from_, to, shape)))
+
+
+class RandomMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    bernoulli = bernoulli
+    multinomial = multinomial
+    uniform_ = uniform_
+    normal_ = normal_
+    bernoulli_ = bernoulli_
+    exponential_ = exponential_
+    log_normal_ = log_normal_
+    cauchy_ = cauchy_
+    geometric_ = geometric_
+    random_ = random_

@@ -1,0 +1,160 @@
+"""Convolutions of NumPy arrays in any number of dimensions, as products with matrices of windows.
+
+Note [The convolution family].  y = conv(x, w), x = conv_input(y, w) and w = conv_weight(x, y) are the three partial
+derivatives of one trilinear form Σ y[n,o,i] w[o,c,k] x[n,c,i stride - pad + k dilation], so each is a derivative of the
+others.  Two of the spatial sizes (input, kernel, output) follow from the operands; the third is a parameter.
+
+Note [Chunks of images].  The windows of a few images at a time are copied to a matrix (channels and kernel elements by
+windows), which is multiplied by the weight.  How many depends on sizes alone: see the notes in threads.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.products import widened
+from ferro.cpu.threads import blas_single, parallel_for
+from ferro.cpu.windows import full, taps
+
+__all__ = ["col2im", "conv", "conv_input", "conv_weight", "im2col"]
+
+_WINDOWS = 1 << 18  # elements of the window matrix of one chunk
+_PARALLEL = 1 << 22  # multiplications from which on chunks are computed by several threads
+
+
+def _chunks(images: int, per_image: int, work: int) -> tuple[int, int]:
+    """The number of images in a chunk, and the number of chunks."""
+    count = max(1, min(images, _WINDOWS // max(1, per_image)))
+    if work >= _PARALLEL:
+        count = min(count, -(-images // 4))
+    return count, -(-images // count)
+
+
+def _run(part: Callable[[int], None], chunks: int, work: int) -> None:
+    with blas_single():
+        if work >= _PARALLEL:
+            parallel_for(part, chunks)
+        else:
+            for chunk in range(chunks):
+                part(chunk)
+
+
+def _gather(x: Any, geometry: tuple) -> Any:
+    """The windows of the images x (n, c, *size) as an array (c, kernel elements, n, *out)."""
+    _, kernel, out = geometry[:3]
+    make = np.empty if full(*geometry) else np.zeros
+    found = make((x.shape[1], math.prod(kernel), x.shape[0], *out), x.dtype)
+    x = x.swapaxes(0, 1)
+    every = (slice(None), slice(None))
+    for k, windows, elements in taps(*geometry):
+        found[(slice(None), k, slice(None), *windows)] = x[every + elements]
+    return found
+
+
+def _scatter(columns: Any, x: Any, geometry: tuple) -> None:
+    """Adds an array of windows (c, kernel elements, n, *out) to the images x (n, c, *size)."""
+    x = x.swapaxes(0, 1)
+    every = (slice(None), slice(None))
+    for k, windows, elements in taps(*geometry):
+        x[every + elements] += columns[(slice(None), k, slice(None), *windows)]
+
+
+def _by_group(y: Any, groups: int) -> Any:
+    """Images (n, c, *out) as matrices (groups, c / groups, n windows)."""
+    n, c = y.shape[:2]
+    return y.swapaxes(0, 1).reshape(groups, c // groups, n * math.prod(y.shape[2:]))
+
+
+def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    """y[n,o,i] = Σ w[o,c,k] x[n,c,i stride - pad + k dilation] + b[o], of spatial shape `out`."""
+    wide = widened(x, w, b)
+    if wide is not None:
+        return conv(*wide, out, stride, pad, dilation, groups).astype(x.dtype)
+    geometry = (x.shape[2:], w.shape[2:], out, stride, pad, dilation)
+    n, outputs, inner, length = x.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(out)
+    weight = w.reshape(groups, outputs // groups, inner)
+    y = np.empty((n, outputs, *out), x.dtype)
+    work = n * outputs * inner * length
+    step, chunks = _chunks(n, groups * inner * length, work)
+
+    def part(chunk: int) -> None:
+        images = slice(chunk * step, min(n, (chunk + 1) * step))
+        count = images.stop - images.start
+        columns = _gather(x[images], geometry).reshape(groups, inner, count * length)
+        found = np.matmul(weight, columns).reshape(outputs, count, *out)
+        if b is not None:
+            found += b.reshape(outputs, *(1,) * (len(out) + 1))
+        y[images] = found.swapaxes(0, 1)
+
+    _run(part, chunks, work)
+    return y
+
+
+def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    """x[n,c,j] = Σ w[o,c,k] y[n,o,i] + b[c] over i stride - pad + k dilation = j, of spatial shape `size`."""
+    wide = widened(y, w, b)
+    if wide is not None:
+        return conv_input(*wide, size, stride, pad, dilation, groups).astype(y.dtype)
+    geometry = (size, w.shape[2:], y.shape[2:], stride, pad, dilation)
+    n, outputs, inner, length = y.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(y.shape[2:])
+    channels = groups * w.shape[1]
+    weight = w.reshape(groups, outputs // groups, inner).swapaxes(1, 2)
+    x = np.zeros((n, channels, *size), y.dtype)
+    work = n * outputs * inner * length
+    step, chunks = _chunks(n, groups * inner * length, work)
+
+    def part(chunk: int) -> None:
+        images = slice(chunk * step, min(n, (chunk + 1) * step))
+        columns = np.matmul(weight, _by_group(y[images], groups))
+        columns = columns.reshape(channels, math.prod(w.shape[2:]), images.stop - images.start, *y.shape[2:])
+        _scatter(columns, x[images], geometry)
+
+    _run(part, chunks, work)
+    if b is not None:
+        x += b.reshape(channels, *(1,) * len(size))
+    return x
+
+
+def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    """w[o,c,k] = Σ y[n,o,i] x[n,c,i stride - pad + k dilation], of spatial shape `kernel`."""
+    wide = widened(x, y)
+    if wide is not None:
+        return conv_weight(*wide, kernel, stride, pad, dilation, groups).astype(x.dtype)
+    geometry = (x.shape[2:], kernel, y.shape[2:], stride, pad, dilation)
+    n, outputs, length = x.shape[0], y.shape[1], math.prod(y.shape[2:])
+    inner = x.shape[1] // groups * math.prod(kernel)
+    work = n * outputs * inner * length
+    step, chunks = _chunks(n, groups * inner * length, work)
+    parts: list = [0] * chunks
+
+    def part(chunk: int) -> None:
+        images = slice(chunk * step, min(n, (chunk + 1) * step))
+        columns = _gather(x[images], geometry).reshape(groups, inner, (images.stop - images.start) * length)
+        parts[chunk] = np.matmul(_by_group(y[images], groups), columns.swapaxes(1, 2))
+
+    _run(part, chunks, work)
+    total = parts[0] if parts else np.zeros((outputs, inner), x.dtype)
+    for other in parts[1:]:
+        total += other
+    return total.reshape(outputs, x.shape[1] // groups, *kernel)
+
+
+def im2col(x: Any, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilation: tuple) -> Any:
+    """The windows of x (n, c, *size) as columns (n, c times kernel elements, windows)."""
+    found = _gather(x, (x.shape[2:], kernel, out, stride, pad, dilation))
+    return np.moveaxis(found, 2, 0).reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
+
+
+def col2im(columns: Any, size: tuple, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilation: tuple) -> Any:
+    """The sum of columns (n, c times kernel elements, windows) at their places in images of spatial shape `size`."""
+    n, k = columns.shape[0], math.prod(kernel)
+    wide = widened(columns)
+    source = columns if wide is None else wide[0]
+    x = np.zeros((n, source.shape[1] // k, *size), source.dtype)
+    parts = np.moveaxis(source.reshape(n, source.shape[1] // k, k, *out), 0, 2)
+    _scatter(parts, x, (size, kernel, out, stride, pad, dilation))
+    return x if wide is None else x.astype(columns.dtype)

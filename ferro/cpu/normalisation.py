@@ -1,0 +1,143 @@
+"""Normalisation of NumPy arrays (layer, root mean square, batch) and its backward; 16-bit inputs are computed in float32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.activations import HALF
+
+__all__ = ["batch_norm", "batch_norm_vjp", "layer_norm", "layer_norm_vjp", "rms_norm", "rms_norm_vjp"]
+
+
+def _wide(x: Any) -> Any:
+    return x if x is None or x.dtype not in HALF else x.astype(np.float32)
+
+
+def _rows(x: Any, n: int) -> Any:
+    """x as a matrix whose rows are its last n dimensions."""
+    split = x.ndim - n
+    return x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
+
+
+def _row_mean(a: Any, b: Any) -> Any:
+    """The mean over each row of a b, as a column."""
+    return (np.einsum("ij,ij->i", a, b) / a.shape[1])[:, None]
+
+
+# -- layers ------------------------------------------------------------------------------------------------------------
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
+    """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; the mean and 1 / sqrt(var + eps) of each row."""
+    rows = _rows(_wide(x), n)
+    mean = (np.add.reduce(rows, 1) / rows.shape[1])[:, None]
+    out = rows - mean
+    rstd = 1 / np.sqrt(_row_mean(out, out) + eps)
+    out *= rstd
+    if weight is not None:
+        out *= _wide(weight).reshape(-1)
+    if bias is not None:
+        out += _wide(bias).reshape(-1)
+    return out.astype(x.dtype, copy=False).reshape(x.shape), mean, rstd
+
+
+def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
+    """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
+    gs = _rows(_wide(g), n)
+    xhat = (_rows(_wide(x), n) - mean) * rstd
+    shape = x.shape[x.ndim - n :]
+    dx = None
+    if needs[0]:
+        gw = gs if weight is None else gs * _wide(weight).reshape(-1)
+        dx = gw - (np.add.reduce(gw, 1) / gw.shape[1])[:, None] if gw.size else gw
+        if gw.size:
+            dx -= xhat * _row_mean(gw, xhat)
+            dx *= rstd
+        dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
+    dw = np.einsum("ij,ij->j", gs, xhat).reshape(shape) if needs[1] else None
+    db = np.add.reduce(gs, 0).reshape(shape) if needs[2] else None
+    return dx, dw, db
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def rms_norm(x: Any, weight: Any, n: int, eps: float) -> tuple:
+    """x / sqrt(mean(x^2) + eps) over the last n dimensions, scaled; and 1 / sqrt(mean(x^2) + eps) of each row."""
+    rows = _rows(_wide(x), n)
+    rstd = 1 / np.sqrt(_row_mean(rows, rows) + eps)
+    out = rows * rstd
+    if weight is not None:
+        out *= _wide(weight).reshape(-1)
+    return out.astype(x.dtype, copy=False).reshape(x.shape), rstd
+
+
+def rms_norm_vjp(g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
+    """The backward of rms_norm by x and weight (None where `needs` says so)."""
+    gs = _rows(_wide(g), n)
+    xhat = _rows(_wide(x), n) * rstd
+    dx = None
+    if needs[0]:
+        gw = gs if weight is None else gs * _wide(weight).reshape(-1)
+        dx = (gw - xhat * _row_mean(gw, xhat)) * rstd if gw.size else gw
+        dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
+    dw = np.einsum("ij,ij->j", gs, xhat).reshape(x.shape[x.ndim - n :]) if needs[1] else None
+    return dx, dw
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def _channels(x: Any) -> Any:
+    """x of shape (N, C, ...) as (N, C, M)."""
+    return x.reshape(x.shape[0], x.shape[1], math.prod(x.shape[2:]))
+
+
+def _channel_sum(a: Any) -> Any:
+    return np.add.reduce(a, (0, 2))
+
+
+def _column(v: Any) -> Any:
+    return _wide(v)[:, None]
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float) -> tuple:
+    """(x - mean) / sqrt(var + eps) for each channel (dimension 1), scaled and shifted; and the mean and biased variance used."""
+    wide = _channels(_wide(x))
+    if training:
+        count = wide.shape[0] * wide.shape[2]
+        mean = _channel_sum(wide) / count
+        out = wide - mean[:, None]
+        var = np.einsum("ncm,ncm->c", out, out) / count
+    else:
+        mean, var = _wide(running_mean).copy(), _wide(running_var).copy()
+        out = wide - mean[:, None]
+    scale = 1 / np.sqrt(var + eps)
+    out *= scale[:, None] if weight is None else scale[:, None] * _column(weight)
+    if bias is not None:
+        out += _column(bias)
+    return out.astype(x.dtype, copy=False).reshape(x.shape), mean, var
+
+
+def batch_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, var: Any, training: bool, eps: float, needs: tuple) -> tuple:
+    """The backward of batch_norm by x, weight and bias (None where `needs` says so)."""
+    gs = _channels(_wide(g))
+    rstd = (1 / np.sqrt(var + eps))[:, None]
+    db = _channel_sum(gs)
+    xhat = (_channels(_wide(x)) - mean[:, None]) * rstd if training or needs[1] else None
+    dw = np.einsum("ncm,ncm->c", gs, xhat) if training or needs[1] else None
+    dx = None
+    if needs[0]:
+        scale = rstd if weight is None else rstd * _column(weight)
+        if training and gs.size:
+            count = gs.shape[0] * gs.shape[2]
+            dx = gs - (db / count)[:, None]
+            dx -= xhat * (dw / count)[:, None]
+            dx *= scale
+        else:
+            dx = gs * scale
+        dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
+    return dx, dw if needs[1] else None, db if needs[2] else None

@@ -1,0 +1,136 @@
+"""Scans of NumPy arrays along one dimension: cumulative sums, products, extrema, and linear recurrences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.reductions import wide
+
+__all__ = ["affine_scan", "cummax", "cummin", "cumprod", "cumprod_others", "cumsum", "logcumsumexp", "picked_sum", "shift"]
+
+
+def _double(d: Any) -> Any:
+    """The dtype in which a scan over numbers of dtype d runs: each partial result is rounded once."""
+    if d.kind in "fV":
+        return np.dtype(np.float64)
+    return np.dtype(np.complex128) if d.kind == "c" else d
+
+
+def cumsum(x: Any, dim: int) -> Any:
+    """Sums of the elements up to each place along `dim`, accumulated in double precision."""
+    if x.ndim == 0:
+        return x.copy()
+    return np.add.accumulate(_of(x), dim, _double(x.dtype)).astype(x.dtype, copy=False)
+
+
+def cumprod(x: Any, dim: int) -> Any:
+    """Products of the elements up to each place along `dim`, accumulated in double precision."""
+    if x.ndim == 0:
+        return x.copy()
+    with np.errstate(over="ignore"):
+        return np.multiply.accumulate(_of(x), dim, _double(x.dtype)).astype(x.dtype, copy=False)
+
+
+def _of(x: Any) -> Any:
+    return wide(x) if x.dtype.kind == "V" else x  # bfloat16 is no dtype that NumPy's accumulate casts by itself
+
+
+def logcumsumexp(x: Any, dim: int) -> Any:
+    """log of the sum of exp of the elements up to each place along `dim`, without overflow."""
+    if x.ndim == 0:
+        return x.copy()
+    if x.dtype.kind != "c":
+        return np.logaddexp.accumulate(wide(x), dim).astype(x.dtype, copy=False)
+    y = np.moveaxis(x, dim, 0)
+    out = np.array(y)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for k in range(1, len(y)):
+            high = np.where(out[k - 1].real >= y[k].real, out[k - 1], y[k])
+            low = np.where(out[k - 1].real >= y[k].real, y[k], out[k - 1])
+            total = high + np.log1p(np.exp(low - high))
+            out[k] = np.where(np.isinf(high.real) & (high == low), high, total)
+    return np.moveaxis(out, 0, dim)
+
+
+def cummax(x: Any, dim: int) -> tuple:
+    """Largest element up to each place along `dim`, and the index of its last appearance; nan stays."""
+    return _extrema(x, dim, np.maximum)
+
+
+def cummin(x: Any, dim: int) -> tuple:
+    """Smallest element up to each place along `dim`, and the index of its last appearance; nan stays."""
+    return _extrema(x, dim, np.minimum)
+
+
+def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
+    if x.ndim == 0:
+        return x.copy(), np.zeros((), np.int64)
+    y = wide(x)
+    values = ufunc.accumulate(y, dim)
+    here = y == values
+    if y.dtype.kind == "f":
+        here |= np.isnan(y)
+    places = np.arange(x.shape[dim], dtype=np.int64).reshape([-1 if d == dim else 1 for d in range(x.ndim)])
+    index = np.maximum.accumulate(np.where(here, places, np.int64(0)), dim)
+    return values.astype(x.dtype, copy=False), index
+
+
+def picked_sum(g: Any, dim: int, index: Any) -> Any:
+    """Zeros like g, to which g is added at `index` along `dim`: an index may repeat."""
+    if g.ndim == 0:
+        return g.copy()
+    rows, n = np.moveaxis(g, dim, -1), g.shape[dim]
+    where = np.moveaxis(index, dim, -1) + np.arange(rows.size // max(n, 1)).reshape((*rows.shape[:-1], 1)) * n
+    where, rows = where.reshape(-1), wide(rows).reshape(-1)
+    total = np.bincount(where, rows.real, where.size)
+    if g.dtype.kind == "c":
+        total = total + 1j * np.bincount(where, rows.imag, where.size)
+    shape = (*g.shape[:dim], *g.shape[dim + 1 :], n)
+    return np.moveaxis(total.astype(g.dtype).reshape(shape), -1, dim)
+
+
+def shift(x: Any, steps: int, dim: int, fill: float) -> Any:
+    """x moved by `steps` places along `dim` (backward if negative); the places left hold `fill`."""
+    if x.ndim == 0:
+        return np.full_like(x, fill) if steps else x.copy()
+    n, lead = x.shape[dim], (slice(None),) * dim
+    k = min(abs(steps), n)
+    out = np.empty_like(x)
+    out[(*lead, slice(0, k) if steps > 0 else slice(n - k, n))] = fill
+    source, target = (slice(0, n - k), slice(k, n)) if steps > 0 else (slice(k, n), slice(0, n - k))
+    out[(*lead, target)] = x[(*lead, source)]
+    return out
+
+
+def affine_scan(a: Any, b: Any, dim: int, reverse: bool) -> Any:
+    """The recurrence s_k = b_k + a_k s_(k-1) along `dim`, from zero; in reverse s_k = b_k + a_k s_(k+1)."""
+    d = b.dtype
+    if b.ndim == 0:
+        return b.copy()
+    a, s = np.moveaxis(wide(a), dim, 0), np.array(np.moveaxis(wide(b), dim, 0), order="C")
+    if reverse:
+        a, s = a[::-1], s[::-1]
+    n = len(s)
+    if s.size // max(n, 1) >= 32:
+        for k in range(1, n):
+            s[k] += a[k] * s[k - 1]
+    else:  # few columns: in steps of 1, 2, 4, ..., each for all k at once
+        a, step = np.array(a, order="C"), 1
+        while step < n:
+            s[step:] += a[step:] * s[:-step]
+            a[step:] *= a[:-step].copy()
+            step *= 2
+    out = s[::-1] if reverse else s
+    return np.moveaxis(out, 0, dim).astype(d, copy=False)
+
+
+def cumprod_others(g: Any, x: Any, out: Any, dim: int) -> Any:
+    """The gradient of `cumprod`: sum over k >= i of g_k times the product of x_0 ... x_k without x_i."""
+    if x.ndim == 0:
+        return g
+    x, y = wide(x).conj(), wide(out).conj()
+    if (y != 0).all() and np.isfinite(y).all():
+        return np.flip(np.add.accumulate(np.flip(wide(g) * y, dim), dim), dim) / x
+    return affine_scan(shift(x, -1, dim, 0), wide(g), dim, True) * shift(y, 1, dim, 1)

@@ -1,0 +1,343 @@
+"""Convolutions, transposed convolutions, and the windows they see (unfold and fold), in one to three dimensions."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from ferro.core.apply import apply
+from ferro.core.arguments import need_tensor
+from ferro.core.dtypes import FROM_NUMPY
+from ferro.core.op import LINEAR, MULTILINEAR, Op
+from ferro.core.samples import Arg, Sample, declare
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"]
+
+
+# -- the family: see Note [The convolution family] in cpu/convolution.py -----------------------------------------------
+
+
+def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Tensor:
+    """y = w * x + b of spatial shape `out`; arguments normalised."""
+    if b is None:
+        return apply(CONV, (x, w), (out, stride, pad, dilation, groups))
+    return apply(CONV_BIAS, (x, w, b), (out, stride, pad, dilation, groups))
+
+
+def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Tensor:
+    """The transposed convolution of spatial shape `size`, plus b; arguments normalised."""
+    if b is None:
+        return apply(CONV_INPUT, (y, w), (size, stride, pad, dilation, groups))
+    return apply(CONV_INPUT_BIAS, (y, w, b), (size, stride, pad, dilation, groups))
+
+
+def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Tensor:
+    """The sum over images and windows of x times y: the gradient of a convolution by its weight of spatial shape `kernel`."""
+    return apply(CONV_WEIGHT, (x, y), (kernel, stride, pad, dilation, groups))
+
+
+def _by_channel(xp: Any, g: Any) -> Any:
+    """g summed over everything but channels."""
+    return xp.sum(g, (0, *range(2, g.ndim)), False)
+
+
+def _conv_x(xp: Any, g: Any, w: Any, x_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    return xp.conv_input(g, w.conj(), None, x_shape[2:], stride, pad, dilation, groups)
+
+
+def _conv_w(xp: Any, g: Any, x: Any, w_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    return xp.conv_weight(x.conj(), g, w_shape[2:], stride, pad, dilation, groups)
+
+
+CONV = Op("conv", lambda xp, x, w, /, out, stride, pad, dilation, groups: xp.conv(x, w, None, out, stride, pad, dilation, groups),
+          x=_conv_x, w=_conv_w, kind=MULTILINEAR, weight=50.0)  # fmt: skip
+CONV_BIAS = Op("convolution",
+               lambda xp, x, w, b, /, out, stride, pad, dilation, groups: xp.conv(x, w, b, out, stride, pad, dilation, groups),
+               x=_conv_x, w=_conv_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0)  # fmt: skip
+
+
+def _input_y(xp: Any, g: Any, w: Any, y_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    return xp.conv(g, w.conj(), None, y_shape[2:], stride, pad, dilation, groups)
+
+
+def _input_w(xp: Any, g: Any, y: Any, w_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    return xp.conv_weight(g, y.conj(), w_shape[2:], stride, pad, dilation, groups)
+
+
+CONV_INPUT = Op("conv_input", lambda xp, y, w, /, size, stride, pad, dilation, groups: xp.conv_input(
+                y, w, None, size, stride, pad, dilation, groups),
+                y=_input_y, w=_input_w, kind=MULTILINEAR, weight=50.0)  # fmt: skip
+CONV_INPUT_BIAS = Op("conv_transpose", lambda xp, y, w, b, /, size, stride, pad, dilation, groups: xp.conv_input(
+                     y, w, b, size, stride, pad, dilation, groups),
+                     y=_input_y, w=_input_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0)  # fmt: skip
+
+
+def _weight_x(xp: Any, g: Any, x_shape: tuple, y: Any, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    return xp.conv_input(y.conj(), g, None, x_shape[2:], stride, pad, dilation, groups)
+
+
+def _weight_y(xp: Any, g: Any, x: Any, y_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
+    return xp.conv(x.conj(), g, None, y_shape[2:], stride, pad, dilation, groups)
+
+
+CONV_WEIGHT = Op("conv_weight", lambda xp, x, y, /, kernel, stride, pad, dilation, groups: xp.conv_weight(
+                 x, y, kernel, stride, pad, dilation, groups),
+                 x=_weight_x, y=_weight_y, kind=MULTILINEAR, weight=50.0)  # fmt: skip
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+def ints(name: str, argument: str, given: Any, n: int, least: int = 0) -> tuple[int, ...]:
+    """An argument with one integer per spatial dimension, given as one integer or a sequence; at least `least`."""
+    try:
+        found = tuple([operator.index(v) for v in given]) if isinstance(given, (tuple, list)) else (operator.index(given),)
+    except TypeError:
+        raise TypeError(f"{name}(): argument '{argument}' must be an int or {n} ints, got {given!r}") from None
+    if len(found) == 1:
+        found *= n
+    if len(found) != n:
+        raise RuntimeError(f"{name}: expected {argument} to be a single integer or {n} integers, one per spatial dimension, got {given!r}")
+    if min(found, default=least) < least:
+        raise RuntimeError(f"{name}: {argument} must be {'positive' if least else 'non-negative'}, got {given!r}")
+    return found
+
+
+def _batched(name: str, x: Any, n: int) -> Any:
+    """The input with a dimension of images: one is added to a single image."""
+    ndim = need_tensor(name, "input", x)._data.ndim
+    if ndim not in (n + 1, n + 2):
+        raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size {list(x._data.shape)}")
+    return x if ndim == n + 2 else x.reshape(1, *x._data.shape)
+
+
+def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: bool) -> None:
+    """Refuses dtypes and numbers of channels that do not fit."""
+    need_tensor(name, "weight", w)
+    if w._data.ndim != n + 2:
+        raise RuntimeError(f"{name}: expected a weight of {n + 2} dimensions, (channels, channels / groups, kernel sizes), "
+                           f"got shape {list(w._data.shape)}")  # fmt: skip
+    for argument, t in (("weight", w), ("bias", b)):
+        if t is not None and need_tensor(name, argument, t)._data.dtype is not x._data.dtype:
+            raise RuntimeError(f"{name}: input and {argument} must have the same dtype, "
+                               f"got {FROM_NUMPY[x._data.dtype]} and {FROM_NUMPY[t._data.dtype]}")  # fmt: skip
+    if x._data.dtype.kind == "b":
+        raise RuntimeError(f"{name}: not implemented for bool tensors")
+    groups = operator.index(groups)
+    if groups < 1:
+        raise RuntimeError(f"{name}: groups must be positive, got {groups}")
+    shape, channels = list(w._data.shape), x._data.shape[1]
+    if shape[0] % groups or shape[0] < groups:
+        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size {shape} instead")
+    wanted = shape[0] if transposed else shape[1] * groups
+    if channels != wanted:
+        raise RuntimeError(f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {shape}, expected input"
+                           f"{list(x._data.shape)} to have {wanted} channels, but got {channels} channels instead")  # fmt: skip
+    outputs = shape[1] * groups if transposed else shape[0]
+    if b is not None and b._data.shape != (outputs,):
+        raise RuntimeError(f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "
+                           f"but got bias of size {list(b._data.shape)} instead")  # fmt: skip
+    if 0 in x._data.shape[1:] and 0 in x._data.shape[2:]:
+        raise RuntimeError(f"{name}: expected non-empty spatial dimensions, got input of shape {list(x._data.shape)}")
+
+
+# -- convolution -------------------------------------------------------------------------------------------------------
+
+
+def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+    """The convolution in n dimensions."""
+    batch = _batched(name, x, n)
+    _check(name, batch, w, b, groups, n, False)
+    stride, dilation = ints(name, "stride", stride, n, 1), ints(name, "dilation", dilation, n, 1)
+    size, kernel = batch._data.shape[2:], w._data.shape[2:]
+    reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
+    if isinstance(padding, str):
+        if padding not in ("same", "valid"):
+            raise RuntimeError(f"{name}: Invalid padding string: {padding!r}; allowed are 'same', 'valid', or integers")
+        if padding == "same" and any(s != 1 for s in stride):
+            raise RuntimeError(f"{name}: padding='same' is not supported for strided convolutions, got stride {stride}")
+        total = reach if padding == "same" else [0] * n
+        pad = tuple([t // 2 for t in total])  # where the total is odd, the element more is at the end
+    else:
+        pad = ints(name, "padding", padding, n)
+        total = [2 * p for p in pad]
+    padded = [s + t for s, t in zip(size, total, strict=True)]
+    if any(r >= s for r, s in zip(reach, padded, strict=True)) or 0 in kernel:
+        raise RuntimeError(f"{name}: Calculated padded input size per channel: {tuple(padded)}. Kernel size (with dilation): "
+                           f"{tuple([r + 1 for r in reach])}. Kernel size can't be zero or greater than the padded input size")  # fmt: skip
+    out = tuple([(s - r - 1) // step + 1 for s, r, step in zip(padded, reach, stride, strict=True)])
+    y = conv(batch, w, b, out, stride, pad, dilation, groups)
+    return y if batch is x else y.reshape(y._data.shape[1:])
+
+
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+           groups: int = 1) -> Tensor:  # fmt: skip
+    """The cross-correlation of signals (N, C, L) with a weight (O, C / groups, K), plus a bias (O).
+
+    `padding` is a number of zeros on both ends, or "same" or "valid". The gradient by the input is a transposed
+    convolution of the cotangent, that by the weight the correlation of the input with the cotangent.
+    """
+    return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+           groups: int = 1) -> Tensor:  # fmt: skip
+    """The cross-correlation of images (N, C, H, W) with a weight (O, C / groups, KH, KW): see :func:`conv1d`."""
+    return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+           groups: int = 1) -> Tensor:  # fmt: skip
+    """The cross-correlation of volumes (N, C, D, H, W) with a weight (O, C / groups, KD, KH, KW): see :func:`conv1d`."""
+    return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+declare("nn.functional.conv1d", [
+    Sample(Arg(2, 3, 7), Arg(4, 3, 3), Arg(4)), Sample(Arg(3, 7), Arg(4, 3, 3), Arg(4)),
+    Sample(Arg(2, 4, 9), Arg(4, 2, 3), stride=2, padding=1, dilation=2, groups=2),
+    Sample(Arg(2, 2, 6), Arg(2, 2, 4), Arg(2), padding="same"), Sample(Arg(2, 2, 6), Arg(2, 2, 4), padding="valid"),
+    Sample(Arg(0, 2, 6), Arg(2, 2, 4))], complex=True)  # fmt: skip
+declare("nn.functional.conv2d", [
+    Sample(Arg(2, 3, 5, 4), Arg(2, 3, 3, 2), Arg(2)), Sample(Arg(2, 5, 5), Arg(2, 2, 2, 2)),
+    Sample(Arg(1, 4, 6, 5), Arg(4, 2, 3, 2), Arg(4), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
+    Sample(Arg(1, 2, 4, 4), Arg(2, 1, 3, 3), groups=2, padding=1), Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 3), Arg(2), padding="same"),
+    Sample(Arg(1, 2, 3, 3), Arg(3, 2, 1, 1)), Sample(Arg(1, 1, 2, 2), Arg(1, 1, 1, 1), padding=3, stride=4)],
+    complex=True)  # fmt: skip
+declare("nn.functional.conv3d", [
+    Sample(Arg(1, 2, 3, 3, 3), Arg(2, 2, 2, 2, 2), Arg(2)), Sample(Arg(1, 2, 3, 4, 3), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), padding=1, groups=2)],
+    complex=True)  # fmt: skip
+
+
+# -- transposed convolution --------------------------------------------------------------------------------------------
+
+
+def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
+                dilation: Any) -> Tensor:  # fmt: skip
+    """The transposed convolution in n dimensions."""
+    batch = _batched(name, y, n)
+    _check(name, batch, w, b, groups, n, True)
+    stride, dilation = ints(name, "stride", stride, n, 1), ints(name, "dilation", dilation, n, 1)
+    pad, more = ints(name, "padding", padding, n), ints(name, "output_padding", output_padding, n)
+    if any(m >= s and m >= d for m, s, d in zip(more, stride, dilation, strict=True)):
+        raise RuntimeError(f"{name}: output padding must be smaller than either stride or dilation, but got output_padding {more}, "
+                           f"stride {stride}, dilation {dilation}")  # fmt: skip
+    geometry = zip(batch._data.shape[2:], w._data.shape[2:], stride, pad, dilation, more, strict=True)
+    size = tuple([(o - 1) * s - 2 * p + d * (k - 1) + m + 1 for o, k, s, p, d, m in geometry])
+    if min(size) < 1:
+        raise RuntimeError(f"{name}: Given input size per channel: {tuple(batch._data.shape[2:])}. "
+                           f"Calculated output size per channel: {size}. Output size is too small")  # fmt: skip
+    x = conv_input(batch, w, b, size, stride, pad, dilation, groups)
+    return x if batch is y else x.reshape(x._data.shape[1:])
+
+
+def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+                     output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
+    """The transpose (adjoint, without conjugation) of :func:`conv1d` with the same weight, plus a bias."""
+    return _transposed("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+                     output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
+    """The transpose of :func:`conv2d` with the same weight, plus a bias."""
+    return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+                     output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
+    """The transpose of :func:`conv3d` with the same weight, plus a bias."""
+    return _transposed("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+declare("nn.functional.conv_transpose1d", [
+    Sample(Arg(2, 3, 4), Arg(3, 2, 3), Arg(2)), Sample(Arg(4, 4), Arg(4, 2, 3), Arg(4), stride=2, padding=1, output_padding=1, groups=2),
+    Sample(Arg(1, 2, 4), Arg(2, 2, 2), dilation=3, output_padding=2)], complex=True)  # fmt: skip
+declare("nn.functional.conv_transpose2d", [
+    Sample(Arg(2, 3, 3, 2), Arg(3, 2, 2, 3), Arg(2)),
+    Sample(Arg(1, 4, 3, 3), Arg(4, 1, 3, 2), stride=(2, 3), padding=(1, 0), output_padding=(0, 1), groups=2, dilation=(1, 2))],
+    complex=True)  # fmt: skip
+declare("nn.functional.conv_transpose3d", [
+    Sample(Arg(1, 2, 2, 2, 2), Arg(2, 2, 2, 2, 2), Arg(2)), Sample(Arg(1, 2, 2, 3, 2), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), groups=2)],
+    complex=True)  # fmt: skip
+
+
+def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool,
+                output_padding: Any, groups: int) -> Tensor:  # fmt: skip
+    """A convolution or transposed convolution in as many dimensions as the weight has after the first two."""
+    n = need_tensor("convolution", "weight", weight)._data.ndim - 2
+    if transposed:
+        return _transposed("convolution", n, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _convolve("convolution", n, input, weight, bias, stride, padding, dilation, groups)
+
+
+declare("convolution", [Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 2), Arg(2), (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
+                        Sample(Arg(1, 2, 3, 3), Arg(2, 2, 2, 2), None, (2, 2), (1, 1), (1, 1), True, (1, 0), 1)], complex=True)  # fmt: skip
+
+
+# -- windows -----------------------------------------------------------------------------------------------------------
+
+
+def im2col(x: Any, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilation: tuple) -> Tensor:
+    """The windows of images as columns; arguments normalised."""
+    return apply(UNFOLD, (x,), (kernel, out, stride, pad, dilation))
+
+
+def col2im(columns: Any, size: tuple, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilation: tuple) -> Tensor:
+    """The sum of columns at their places in images; arguments normalised."""
+    return apply(FOLD, (columns,), (size, kernel, out, stride, pad, dilation))
+
+
+UNFOLD = Op("im2col", lambda xp, x, /, kernel, out, stride, pad, dilation: xp.im2col(x, kernel, out, stride, pad, dilation),
+            kind=LINEAR, x=lambda xp, g, x_shape, kernel, out, stride, pad, dilation: xp.col2im(
+                g, x_shape[2:], kernel, out, stride, pad, dilation))  # fmt: skip
+FOLD = Op("col2im", lambda xp, x, /, size, kernel, out, stride, pad, dilation: xp.col2im(x, size, kernel, out, stride, pad, dilation),
+          kind=LINEAR, x=lambda xp, g, kernel, out, stride, pad, dilation: xp.im2col(g, kernel, out, stride, pad, dilation))  # fmt: skip
+
+
+def _sliding(name: str, size: tuple, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple:
+    """(kernel, out, stride, pad, dilation) of the windows on images of spatial shape `size`."""
+    kernel, dilation = ints(name, "kernel_size", kernel_size, 2, 1), ints(name, "dilation", dilation, 2, 1)
+    pad, stride = ints(name, "padding", padding, 2), ints(name, "stride", stride, 2, 1)
+    out = tuple([(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(size, kernel, stride, pad, dilation, strict=True)])
+    if min(out) < 1:
+        raise RuntimeError(f"{name}: Given input with spatial size {tuple(size)}, kernel_size={kernel}, dilation={dilation}, padding={pad}, "
+                           f"calculated shape of the array of sliding blocks as {out}, but its components must be at least one.")  # fmt: skip
+    return kernel, out, stride, pad, dilation
+
+
+def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The windows of images (N, C, H, W) as columns (N, C KH KW, windows)."""
+    batch = _batched("unfold", input, 2)
+    if 0 in batch._data.shape[1:]:
+        raise RuntimeError(f"unfold: expected non-empty channel and spatial dimensions, got input of shape {list(input._data.shape)}")
+    columns = im2col(batch, *_sliding("unfold", batch._data.shape[2:], kernel_size, dilation, padding, stride))
+    return columns if batch is input else columns.reshape(columns._data.shape[1:])
+
+
+declare("nn.functional.unfold", [Sample(Arg(2, 2, 4, 3), 2), Sample(Arg(2, 4, 4), (2, 3)), Sample(Arg(0, 2, 4, 4), 2),
+                                 Sample(Arg(1, 2, 5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))], complex=True)  # fmt: skip
+
+
+def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+    """The sum of the columns of :func:`unfold` at their places in images of size `output_size`: its adjoint."""
+    shape = need_tensor("fold", "input", input)._data.shape
+    if len(shape) not in (2, 3) or 0 in shape[-2:]:
+        raise RuntimeError("fold: Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, "
+                           f"but got: {list(shape)}")  # fmt: skip
+    size = ints("fold", "output_size", output_size, 2, 1)
+    kernel, out, *rest = _sliding("fold", size, kernel_size, dilation, padding, stride)
+    if shape[-2] % (kernel[0] * kernel[1]):
+        raise RuntimeError(f"fold: Expected size of input's dimension {len(shape) - 2} to be divisible by the product of kernel_size, "
+                           f"but got input.size({len(shape) - 2})={shape[-2]} and kernel_size={kernel}.")  # fmt: skip
+    if shape[-1] != out[0] * out[1]:
+        raise RuntimeError(f"fold: Given output_size={size}, kernel_size={kernel}, dilation={rest[2]}, padding={rest[1]}, stride={rest[0]}, "
+                           f"expected size of input's dimension {len(shape) - 1} to match the calculated number of sliding blocks "
+                           f"{out[0]} * {out[1]} = {out[0] * out[1]}, but got input.size({len(shape) - 1})={shape[-1]}.")  # fmt: skip
+    images = col2im(input if len(shape) == 3 else input.reshape(1, *shape), size, kernel, out, *rest)
+    return images if len(shape) == 3 else images.reshape(images._data.shape[1:])
+
+
+declare("nn.functional.fold", [Sample(Arg(2, 8, 6), (4, 3), 2), Sample(Arg(8, 4), 4, 2, stride=2), Sample(Arg(0, 4, 9), 4, 2),
+                               Sample(Arg(1, 12, 10), (5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))], complex=True)  # fmt: skip

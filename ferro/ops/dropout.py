@@ -1,0 +1,166 @@
+"""Dropout: random zeros in training, the rest scaled to keep the mean (or, for selu networks, mean and variance)."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core.arguments import need_tensor
+from ferro.core.base import wrap
+from ferro.core.dtypes import INEXACT
+from ferro.core.inplace import change
+from ferro.core.random import numpy_generator
+from ferro.core.samples import Arg, Sample, declare
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["alpha_dropout", "alpha_dropout_", "dropout", "dropout1d", "dropout2d", "dropout3d", "dropout_", "feature_alpha_dropout",
+           "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "native_dropout"]  # fmt: skip
+
+
+def _kept(shape: tuple, p: float, generator: Any) -> Any:
+    """Where elements are kept: each with probability 1 - p."""
+    return numpy_generator(generator).random(shape, dtype=np.float32) >= p
+
+
+def _check(name: str, input: Tensor, p: float) -> None:
+    need_tensor(name, "input", input)
+    if not 0 <= p <= 1:
+        raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, generator: Any, features: int | None = None,
+           alpha: bool = False) -> Tensor:  # fmt: skip
+    """Dropout of elements, or (features: the number of leading dimensions) of whole features."""
+    _check(name, input, p)
+    x = input._data
+    if not training or p == 0 or x.size == 0:
+        return input
+    if x.dtype not in INEXACT:
+        raise RuntimeError(f"{name}: result type Float can't be cast to the desired output type {input.dtype}; expected a floating-point tensor")
+    shape = x.shape if features is None else x.shape[:features] + (1,) * (x.ndim - features)
+    kept = _kept(shape, p, generator)
+    scale, shift = (1 / (1 - p) if p < 1 else 0.0), None
+    if alpha:
+        kept, scale, shift = _alpha(kept, p, x.dtype)
+    factor = wrap((kept * np.asarray(scale, np.float64 if x.dtype.itemsize == 8 else np.float32)).astype(x.dtype))
+
+    def compute(t: Tensor) -> Tensor:
+        return t * factor if shift is None else t * factor + shift
+
+    return change(input, f"{name}_", compute) if inplace else compute(input)
+
+
+def _alpha(kept: Any, p: float, dtype: Any) -> tuple:
+    """Mask, scale and shift of alpha dropout: dropped elements become the limit of selu at -inf, before mean and variance are restored."""
+    if p == 1:
+        return np.zeros_like(kept), 0.0, None
+    limit = 1.0507009873554805 * 1.6732632423543772
+    scale = 1 / math.sqrt((limit * limit * p + 1) * (1 - p))
+    shift = np.where(kept, limit * scale * p, limit * scale * (p - 1))
+    return kept, scale, wrap(shift.astype(dtype))
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None) -> Tensor:
+    """Zeros each element with probability p and divides the others by 1 - p; without `training` the input itself."""
+    return _apply("dropout", input, p, training, inplace, generator)
+
+
+declare("nn.functional.dropout", [Sample(Arg(3, 4), training=False), Sample(Arg(3, 4), 0.0), Sample(Arg(3, 4), 1.0), Sample(Arg(0, 2))])
+
+
+def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place version of :func:`dropout`."""
+    return _apply("dropout", input, p, train, True, None)
+
+
+def _features(input: Tensor, spatial: int, name: str, batched: bool = False) -> int:
+    """How many leading dimensions (batch and channel, or channel alone) number the features."""
+    ndim = need_tensor(name, "input", input)._data.ndim
+    if ndim not in (spatial + 1, spatial + 2):
+        warnings.warn(f"{name}: Received a {ndim}-D input, which is deprecated: a batch of features is {spatial + 2}-D, one sample of them "
+                      f"{spatial + 1}-D.", UserWarning, stacklevel=3)  # fmt: skip
+    return min(2 if ndim != spatial + 1 or batched else 1, ndim)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None) -> Tensor:
+    """dropout of whole channels of an input of shape (N, C, L) or (C, L)."""
+    if need_tensor("dropout1d", "input", input)._data.ndim not in (2, 3):
+        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input._data.ndim}D input.")
+    return _apply("dropout1d", input, p, training, inplace, generator, _features(input, 1, "dropout1d"))
+
+
+declare("nn.functional.dropout1d", [Sample(Arg(2, 3, 4), training=False), Sample(Arg(3, 4), 0.0), Sample(Arg(2, 3, 4), 1.0)])
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None) -> Tensor:
+    """dropout of whole channels of an input of shape (N, C, H, W); of the first two dimensions for any other number of them."""
+    return _apply("dropout2d", input, p, training, inplace, generator, _features(input, 2, "dropout2d", batched=True))
+
+
+declare("nn.functional.dropout2d", [Sample(Arg(2, 3, 2, 2), training=False), Sample(Arg(2, 3, 2, 2), 0.0), Sample(Arg(2, 3, 2, 2), 1.0)])
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None) -> Tensor:
+    """dropout of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W)."""
+    return _apply("dropout3d", input, p, training, inplace, generator, _features(input, 3, "dropout3d"))
+
+
+declare("nn.functional.dropout3d", [Sample(Arg(1, 2, 1, 2, 2), training=False), Sample(Arg(2, 1, 2, 2), 0.0), Sample(Arg(1, 2, 1, 2, 2), 1.0)])
+
+
+def feature_dropout(input: Tensor, p: float, train: bool, *, generator: Any = None) -> Tensor:
+    """dropout of whole features: the elements that share their first two indices."""
+    return _apply("feature_dropout", input, p, train, False, generator, _two(input, p, train))
+
+
+def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place version of :func:`feature_dropout`."""
+    return _apply("feature_dropout", input, p, train, True, None, _two(input, p, train))
+
+
+def _two(input: Tensor, p: float, train: bool) -> int:
+    ndim = need_tensor("feature_dropout", "input", input)._data.ndim
+    if ndim < 2 and train and p:
+        raise RuntimeError("feature_dropout: Feature dropout requires at least 2 dimensions in the input")
+    return min(2, ndim)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None) -> Tensor:
+    """Dropout that keeps mean and variance of selu activations (Klambauer et al. 2017, Self-Normalizing Neural Networks)."""
+    return _apply("alpha_dropout", input, p, training, inplace, generator, alpha=True)
+
+
+declare("nn.functional.alpha_dropout", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 0.0, True), Sample(Arg(3, 4), 1.0, True)])
+
+
+def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place version of :func:`alpha_dropout`."""
+    return _apply("alpha_dropout", input, p, train, True, None, alpha=True)
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None) -> Tensor:
+    """alpha_dropout of whole features: the elements that share their first two indices."""
+    return _apply("feature_alpha_dropout", input, p, training, inplace, generator, _two(input, p, training), alpha=True)
+
+
+declare("nn.functional.feature_alpha_dropout", [Sample(Arg(2, 3, 4)), Sample(Arg(2, 3), 0.0, True), Sample(Arg(2, 3, 4), 1.0, True)])
+
+
+def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
+    """In-place version of :func:`feature_alpha_dropout`."""
+    return _apply("feature_alpha_dropout", input, p, train, True, None, _two(input, p, train), alpha=True)
+
+
+def native_dropout(input: Tensor, p: float, train: bool | None, *, generator: Any = None) -> tuple:
+    """dropout, and the mask of the elements kept."""
+    _check("native_dropout", input, p)
+    x = input._data
+    if not train or x.size == 0:
+        return input.clone(), wrap(np.ones(x.shape, bool))
+    kept = _kept(x.shape, p, generator)
+    return input * wrap((kept * np.asarray(1 / (1 - p) if p < 1 else 0.0, np.float32)).astype(x.dtype)), wrap(kept)

@@ -1,0 +1,319 @@
+"""Normalisation over batches, layers, groups, instances, by the root mean square, and over neighbouring channels."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro import cpu
+from ferro.core import dtypes, worlds
+from ferro.core.apply import apply
+from ferro.core.arguments import need_tensor
+from ferro.core.base import bump, wrap
+from ferro.core.op import Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.activations import floating
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "native_batch_norm", "native_group_norm",
+           "native_layer_norm", "rms_norm"]  # fmt: skip
+
+
+# -- layers ------------------------------------------------------------------------------------------------------------
+
+
+def _trailing(name: str, input: Tensor, normalized_shape: Any, *affine: Any) -> int:
+    """The number of dimensions in `normalized_shape`, which must be the last ones of the input and the shape of the weights."""
+    wanted = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = need_tensor(name, "input", input)._data.shape
+    if not wanted:
+        raise RuntimeError(f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+                           "normalized_shape = []")  # fmt: skip
+    if len(wanted) > len(shape) or shape[len(shape) - len(wanted) :] != wanted:
+        raise RuntimeError(f"{name}: Given normalized_shape={list(wanted)}, expected input with shape [*, {', '.join(map(str, wanted))}], but got "
+                           f"input of size {list(shape)}")  # fmt: skip
+    for label, t in zip(("weight", "bias"), affine, strict=False):
+        if t is not None and need_tensor(name, label, t)._data.shape != wanted:
+            raise RuntimeError(f"{name}: Expected {label} to be of same shape as normalized_shape, but got {label} of shape "
+                               f"{list(t._data.shape)} and normalized_shape = {list(wanted)}")  # fmt: skip
+    return len(wanted)
+
+
+def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
+               cudnn_enable: bool = True) -> Tensor:  # fmt: skip
+    """y = (x - mean) / sqrt(var + eps) over the last dimensions, times weight, plus bias (Ba et al. 2016, Layer Normalization).
+
+    With r = 1 / sqrt(var + eps), z the normalised x and h = w g: dx = r (h - mean h - z mean(h z)), dw = sum g z, db = sum g.
+    """
+    n = _trailing("layer_norm", input, normalized_shape, weight, bias)
+    floating("layer_norm", input, weight, bias)
+    return apply(LAYER_NORM, (input, weight, bias), (n, eps))
+
+
+LAYER_NORM = Op("layer_norm", lambda xp, x, weight, bias, /, n, eps: xp.layer_norm(x, weight, bias, n, eps), aux=("mean", "rstd"),
+                vjp=lambda xp, g, x, weight, mean, rstd, n, eps, needs: xp.layer_norm_vjp(g, x, weight, mean, rstd, n, eps, needs),
+                diff=("x", "weight", "bias"), weight=3.0, path="nn.functional.layer_norm",
+                samples=[Sample(Arg(3, 4), (4,)), Sample(Arg(3, 4), (4,), Arg(4), Arg(4)), Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)),
+                         Sample(Arg(5), (5,), None, Arg(5), 1e-2), Sample(Arg(2, 2, 3), (3,), Arg(3), Arg(3)),
+                         Sample(Arg(0, 3), (3,), Arg(3), Arg(3))])  # fmt: skip
+
+
+def layer_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
+    """The backward of layer_norm by x, weight and bias, on Tensors (mean and rstd are computed anew: they need a history)."""
+    ndim = x._data.ndim
+    dims, lead = tuple(range(ndim - n, ndim)), tuple(range(ndim - n))
+    d = x - x.mean(dims, True)
+    r = ((d * d).mean(dims, True) + eps).rsqrt()
+    z = d * r
+    h = g if weight is None else g * weight
+    dx = (h - h.mean(dims, True) - z * (h * z).mean(dims, True)) * r if needs[0] else None
+    return dx, _sum(g * z, lead) if needs[1] else None, _sum(g, lead) if needs[2] else None
+
+
+def _sum(t: Tensor, dims: tuple) -> Tensor:
+    return t.sum(dims) if dims else t
+
+
+def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """y = x / sqrt(mean(x^2) + eps) over the last dimensions, times weight (Zhang and Sennrich 2019, Root Mean Square Layer Normalization).
+
+    eps None is the machine epsilon of the dtype.  With r = 1 / sqrt(mean(x^2) + eps), z = r x and h = w g:
+    dx = r (h - z mean(h z)), dw = sum g z.
+    """
+    n = _trailing("rms_norm", input, normalized_shape, weight)
+    dtype = input._data.dtype
+    if dtype not in dtypes.INEXACT:
+        raise RuntimeError(f"rms_norm: not implemented for dtype {input.dtype}; expected a floating-point tensor (cast with .float())")
+    if eps is None:
+        eps = dtypes.finfo(input.dtype if dtype not in dtypes.HALF else dtypes.float32).eps
+    if dtype in dtypes.COMPLEX:
+        dims = tuple(range(input._data.ndim - n, input._data.ndim))
+        out = input * ((input * input).mean(dims, True) + eps).rsqrt()
+        return out if weight is None else out * weight
+    return apply(RMS_NORM, (input, weight), (n, eps))
+
+
+RMS_NORM = Op("rms_norm", lambda xp, x, weight, /, n, eps: xp.rms_norm(x, weight, n, eps), aux=("rstd",),
+              vjp=lambda xp, g, x, weight, rstd, n, eps, needs: xp.rms_norm_vjp(g, x, weight, rstd, n, eps, needs),
+              diff=("x", "weight"), weight=3.0, path="nn.functional.rms_norm", complex=True,
+              samples=[Sample(Arg(3, 4), (4,)), Sample(Arg(3, 4), (4,), Arg(4), 1e-3), Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)),
+                       Sample(Arg(5), (5,)), Sample(Arg(0, 3), (3,), Arg(3))])  # fmt: skip
+
+
+def rms_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
+    """The backward of rms_norm by x and weight, on Tensors (rstd is computed anew: it needs a history)."""
+    ndim = x._data.ndim
+    dims, lead = tuple(range(ndim - n, ndim)), tuple(range(ndim - n))
+    r = ((x * x).mean(dims, True) + eps).rsqrt()
+    z = x * r
+    h = g if weight is None else g * weight
+    return (h - z * (h * z).mean(dims, True)) * r if needs[0] else None, _sum(g * z, lead) if needs[1] else None
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def _check_channels(name: str, input: Tensor, **per_channel: Any) -> None:
+    floating(name, input, *per_channel.values())
+    shape = input._data.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"{name}: expected an input of shape (N, C, ...), got {list(shape)}")
+    for label, t in per_channel.items():
+        if t is not None and t._data.size != shape[1]:
+            raise RuntimeError(f"{name}: {label} should contain {shape[1]} elements not {t._data.size} (the input of shape {list(shape)} has "
+                               f"{shape[1]} channels)")  # fmt: skip
+
+
+def _update(running: Tensor | None, value: Any, momentum: float) -> None:
+    """running = (1 - momentum) running + momentum value, in place."""
+    if running is not None:
+        a = running._data
+        np.copyto(a, a * (1 - momentum) + value.astype(a.dtype, copy=False) * momentum, casting="unsafe")
+        bump(running, "batch_norm")
+
+
+def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None,
+               training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
+    """y = (x - mean) / sqrt(var + eps) for each channel (dimension 1), times weight, plus bias (Ioffe and Szegedy 2015).
+
+    In training mean and variance are those of the batch, and the running ones move towards them by `momentum` (the
+    variance unbiased); otherwise they are the running ones.  The derivative in training is that of layer_norm, with means over
+    the batch; otherwise dx = w g / sqrt(var + eps).
+    """
+    if training:
+        shape = need_tensor("batch_norm", "input", input)._data.shape
+        if len(shape) > 1 and shape[0] * math.prod(shape[2:]) == 1:
+            raise ValueError(f"batch_norm: Expected more than 1 value per channel when training, got input size {list(shape)}")
+        if eps <= 0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    elif eps < 0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+
+
+def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
+                training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
+    """The normalised input, and the mean and biased variance it was normalised with."""
+    _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("batch_norm: Expected running_mean and running_var to be defined when training=False")
+        return apply(BATCH_NORM, (input, weight, bias, running_mean, running_var), (False, eps))
+    result = apply(BATCH_NORM, (input, weight, bias, None, None), (True, eps))
+    shape = input._data.shape
+    count = shape[0] * math.prod(shape[2:])
+    if count:
+        _update(running_mean, result[1]._data, momentum)
+        if running_var is not None:
+            _update(running_var, result[2]._data * (count / max(count - 1, 1)), momentum)
+    return result
+
+
+_normed = {"low": 0.5, "high": 2.0, "grad": False}
+BATCH_NORM = Op("batch_norm", outputs=("out", "mean", "var"), nondiff=("mean", "var"), diff=("x", "weight", "bias"), weight=3.0,
+                forward=lambda xp, x, weight, bias, running_mean, running_var, /, training, eps:
+                    xp.batch_norm(x, weight, bias, running_mean, running_var, training, eps),
+                vjp=lambda xp, g, x, weight, mean, var, training, eps, needs: xp.batch_norm_vjp(g, x, weight, mean, var, training, eps, needs),
+                path="nn.functional.batch_norm",
+                samples=[Sample(Arg(4, 3), None, None, training=True), Sample(Arg(4, 3), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3)),
+                         Sample(Arg(2, 3, 4), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3), True, 0.2),
+                         Sample(Arg(2, 3, 2, 2), None, None, Arg(3), None, True), Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))])  # fmt: skip
+
+
+def batch_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, training: bool, eps: float, needs: tuple) -> tuple:
+    """The backward of batch_norm by x, weight and bias, on Tensors (in training the statistics are computed anew)."""
+    ndim = x._data.ndim
+    dims = (0, *range(2, ndim))
+    column = tuple([-1 if i == 1 else 1 for i in range(ndim)])
+    if training:
+        d = x - x.mean(dims, True)
+        r = ((d * d).mean(dims, True) + eps).rsqrt()
+    else:
+        d, r = x - mean.reshape(column), (var.reshape(column) + eps).rsqrt()
+    z = d * r
+    h = g if weight is None else g * weight.reshape(column)
+    dx = None
+    if needs[0]:
+        dx = (h - h.mean(dims, True) - z * (h * z).mean(dims, True)) * r if training else h * r
+    return dx, (g * z).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
+
+
+def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
+                  bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
+    """batch_norm of each sample alone (Ulyanov et al. 2016); the running statistics take the mean over the samples."""
+    _check_channels("instance_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    shape = input._data.shape
+    if not use_input_stats:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("instance_norm: Expected running_mean and running_var to be defined when use_input_stats=False")
+        return _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)[0]
+    count = math.prod(shape[2:])
+    if count == 1:
+        raise ValueError(f"instance_norm: Expected more than 1 spatial element when training, got input size {list(shape)}")
+    if running_mean is not None or running_var is not None:
+        _, mean, var = cpu.batch_norm(input._data.reshape(1, -1, count), None, None, None, None, True, eps)
+        _update(running_mean, mean.reshape(shape[:2]).mean(0), momentum)
+        _update(running_var, var.reshape(shape[:2]).mean(0) * (count / max(count - 1, 1)), momentum)
+    return _groups(input, shape[1], weight, bias, eps)
+
+
+def _groups(input: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """Each group of channels of each sample normalised, then scaled and shifted for each channel."""
+    shape = input._data.shape
+    if input._data.size == 0:
+        out = input
+    else:
+        out = apply(LAYER_NORM, (input.reshape(shape[0], groups, -1), None, None), (1, eps)).reshape(shape)
+    column = [1, -1] + [1] * (len(shape) - 2)
+    if weight is not None:
+        out = out * weight.reshape(column)
+    return out if bias is None else out + bias.reshape(column)
+
+
+declare("nn.functional.instance_norm", [Sample(Arg(2, 3, 4)), Sample(Arg(2, 3, 2, 2), None, None, Arg(3), Arg(3)),
+                                        Sample(Arg(2, 3, 4), Arg(3, grad=False), Arg(3, **_normed), Arg(3)),
+                                        Sample(Arg(2, 3, 4), Arg(3, grad=False), Arg(3, **_normed), use_input_stats=False)])  # fmt: skip
+
+
+def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
+               cudnn_enabled: bool = True) -> Tensor:  # fmt: skip
+    """layer_norm over each of `num_groups` groups of channels, with weight and bias for each channel (Wu and He 2018)."""
+    _check_channels("group_norm", input, weight=weight, bias=bias)
+    shape = input._data.shape
+    if num_groups <= 0:
+        raise RuntimeError(f"group_norm: Expected num groups to be greater than 0, got {num_groups}")
+    if shape[1] % num_groups:
+        raise RuntimeError(f"group_norm: Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} "
+                           f"and num_groups={num_groups}")  # fmt: skip
+    for label, t in (("weight", weight), ("bias", bias)):
+        if t is not None and t._data.ndim != 1:
+            raise RuntimeError(f"group_norm: Expected {label} to be a vector of size equal to the number of channels in input, but got {label} of "
+                               f"shape {list(t._data.shape)} and input of shape {list(shape)}")  # fmt: skip
+    return _groups(input, num_groups, weight, bias, eps)
+
+
+declare("nn.functional.group_norm", [Sample(Arg(2, 4, 3), 2), Sample(Arg(2, 4, 2, 2), 4, Arg(4), Arg(4)), Sample(Arg(3, 4), 1, Arg(4), None, 1e-3)])
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """x / (k + alpha mean(x^2 over the `size` neighbouring channels))^beta (Krizhevsky et al. 2012, section 3.3)."""
+    floating("local_response_norm", input)
+    shape = input._data.shape
+    if len(shape) < 3:
+        raise ValueError(f"local_response_norm: Expected 3D or higher dimensionality input (got {len(shape)} dimensions)")
+    if input._data.size == 0:
+        return input
+    square, total = input * input, None
+    for shift in range(-(size // 2), (size - 1) // 2 + 1):  # the channel at this distance, where there is one
+        count = shape[1] - abs(shift)
+        if count > 0:
+            part = square.narrow(1, max(shift, 0), count)
+            part = _pad_channels(part, max(-shift, 0), max(shift, 0))
+            total = part if total is None else total + part
+    assert total is not None
+    return input / (total * (alpha / size) + k) ** beta
+
+
+def _pad_channels(t: Tensor, before: int, after: int) -> Tensor:
+    """Zero channels put before and after."""
+    shape = t._data.shape
+    parts = [wrap(np.zeros((shape[0], n, *shape[2:]), t._data.dtype)) for n in (before, after)]
+    return worlds.functional.cat([p for p in (parts[0], t, parts[1]) if p._data.shape[1]], 1) if before or after else t
+
+
+declare("nn.functional.local_response_norm", [Sample(Arg(2, 5, 3), 3), Sample(Arg(1, 4, 2, 2), 2, 0.5, 0.5, 2.0), Sample(Arg(2, 2, 3), 5, 1.0)])
+
+
+# -- PyTorch's older names, which also return the statistics -----------------------------------------------------------
+
+
+def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple:
+    """layer_norm, and the mean and 1 / sqrt(var + eps) (not differentiable)."""
+    out = layer_norm(input, normalized_shape, weight, bias, eps)
+    n = len(tuple(normalized_shape))
+    _, mean, rstd = cpu.layer_norm(input._data, None, None, n, eps)
+    lead = (*input._data.shape[: input._data.ndim - n], *[1] * n)
+    return out, wrap(mean.reshape(lead)), wrap(rstd.reshape(lead))
+
+
+def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float) -> tuple:
+    """group_norm, and the mean and 1 / sqrt(var + eps) of each group (not differentiable)."""
+    out = group_norm(input, group, weight, bias, eps)
+    if input._data.size == 0:
+        zeros = np.zeros((N, group), input._data.dtype)
+        return out, wrap(zeros), wrap(zeros.copy())
+    _, mean, rstd = cpu.layer_norm(input._data.reshape(N * group, -1), None, None, 1, eps)
+    return out, wrap(mean.reshape(N, group)), wrap(rstd.reshape(N, group))
+
+
+def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
+                      training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
+    """batch_norm, and in training the mean and 1 / sqrt(var + eps) (not differentiable; empty otherwise)."""
+    out, mean, var = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    if not training:
+        return out, wrap(np.zeros(0, mean._data.dtype)), wrap(np.zeros(0, mean._data.dtype))
+    return out, mean, wrap(1 / np.sqrt(var._data + eps))

@@ -1,0 +1,457 @@
+"""Parts of a tensor: slices, diagonals, pieces, windows and strided views; and copies with such a part replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ferro.core.apply import apply
+from ferro.core.arguments import need_tensor, one_dim, sizes
+from ferro.core.base import TensorBase, meta_of, version_of
+from ferro.core.inplace import restride
+from ferro.core.op import LINEAR, Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.cpu.shape import geometry, reach, storage_bytes
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["as_strided", "as_strided_scatter", "chunk", "diagonal", "diagonal_scatter", "dsplit", "hsplit", "narrow", "select",
+           "select_scatter", "slice_scatter", "split", "split_with_sizes", "tensor_split", "unbind", "unsafe_chunk", "unsafe_split",
+           "unsafe_split_with_sizes", "vsplit"]  # fmt: skip
+
+ALL = slice(None)
+
+
+# -- slices ------------------------------------------------------------------------------------------------------------
+
+
+def slice_op(name: str, **options: Any) -> Op:
+    """The declaration of a view x[key], where the key is a tuple of integers, slices and None with one Ellipsis."""
+    return Op(name, lambda xp, x, /, key: xp.slice_get(x, key), kind=LINEAR, view=True,
+              x=lambda xp, g, x_shape, key: xp.slice_place(g, x_shape, key), **options)  # fmt: skip
+
+
+SLICE = slice_op("slice")
+SELECT = slice_op("select", samples=[Sample(Arg(2, 3), 0, 1), Sample(Arg(2, 3), -1, -1), Sample(Arg(4), 0, 2)], complex=True)
+NARROW = slice_op("narrow", samples=[Sample(Arg(2, 5), 1, 1, 3), Sample(Arg(4, 2), 0, -2, 1), Sample(Arg(3), 0, 3, 0)], complex=True)
+
+SLICE_PLACE = Op("slice_place", lambda xp, x, /, shape, key: xp.slice_place(x, shape, key), kind=LINEAR,
+                 x=lambda xp, g, key: xp.slice_get(g, key))  # fmt: skip
+
+SLICE_PUT = Op("slice_put", lambda xp, x, src, /, key: xp.slice_put(x, src, key), kind=LINEAR,
+               x=lambda xp, g, src_shape, key: xp.slice_put(g, xp.new_zeros(g, src_shape), key),
+               src=lambda xp, g, key: xp.slice_get(g, key))  # fmt: skip
+
+
+def slice_get(x: Tensor, key: tuple) -> Tensor:
+    """The view x[key] for a key in normal form."""
+    return apply(SLICE, (x,), (key,))
+
+
+def slice_place(g: Tensor, shape: tuple, key: tuple) -> Tensor:
+    """Zeros of `shape` with g at [key]."""
+    return apply(SLICE_PLACE, (g,), (shape, key))
+
+
+def slice_put(x: Tensor, src: Tensor, key: tuple) -> Tensor:
+    """x with src at x[key]."""
+    return apply(SLICE_PUT, (x, src), (key,))
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at `index` along `dim`, without that dimension: a view."""
+    return apply(SELECT, (input,), (_select_key("select", input, dim, index),))
+
+
+def _select_key(name: str, x: Any, dim: int, index: int) -> tuple:
+    shape = x._data.shape
+    if not shape:
+        raise IndexError(f"{name}() cannot be applied to a 0-dim tensor.")
+    d, i = one_dim(name, len(shape), dim), int(index)
+    if not -shape[d] <= i < shape[d]:
+        raise IndexError(f"{name}(): index {i} out of range for tensor of size {list(shape)} at dimension {d}")
+    return (ALL,) * d + (i % shape[d], ...)
+
+
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """`length` elements along `dim` from `start` on: a view."""
+    shape = input._data.shape
+    if not shape:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    d = one_dim("narrow", len(shape), dim)
+    if isinstance(start, TensorBase) and (start._data.ndim or start._data.dtype.kind not in "iu"):  # type: ignore[attr-defined]
+        raise RuntimeError("narrow: start must be an 0-dim integral Tensor.")
+    i, length = int(start), int(length)
+    if length < 0:
+        raise RuntimeError(f"narrow(): length must be non-negative, got {length}.")
+    if not -shape[d] <= i <= shape[d]:
+        raise IndexError(f"narrow(): start {i} is out of range for dimension {d} of size {shape[d]} (expected to be in range of "
+                         f"[{-shape[d]}, {shape[d]}])")  # fmt: skip
+    i = i + shape[d] if i < 0 else i
+    if i + length > shape[d]:
+        raise RuntimeError(f"narrow(): start ({i}) + length ({length}) exceeds dimension size ({shape[d]}).")
+    return apply(NARROW, (input,), ((ALL,) * d + (slice(i, i + length), ...),))
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of the tensor with `src` as its slice at `index` along `dim`."""
+    key = _select_key("select_scatter", input, dim, index)
+    return _put("select_scatter", input, src, key)
+
+
+declare("select_scatter", [Sample(Arg(3, 4), Arg(4), 0, 1), Sample(Arg(3, 4), Arg(3), -1, -2)], complex=True)
+
+
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """A copy of the tensor with `src` as its slice start:end:step along `dim`."""
+    if step <= 0:
+        raise RuntimeError(f"slice_scatter: slice step must be positive, got {step}")
+    d = one_dim("slice_scatter", input._data.ndim, dim)
+    return _put("slice_scatter", input, src, (ALL,) * d + (slice(start, end, step), ...))
+
+
+declare("slice_scatter", [Sample(Arg(4, 3), Arg(2, 3), 0, 1, 3), Sample(Arg(3, 5), Arg(3, 2), 1, 0, 4, 2), Sample(Arg(3), Arg(3))], complex=True)
+
+
+def _put(name: str, x: Any, src: Any, key: tuple) -> Tensor:
+    place = x._data[key].shape
+    if need_tensor(name, "src", src)._data.shape != place:
+        raise RuntimeError(f"{name}: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
+                           f"slice size = {list(place)}")  # fmt: skip
+    return slice_put(x, src, key)
+
+
+# -- diagonals ---------------------------------------------------------------------------------------------------------
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of the matrices in dim1 and dim2 as the last dimension, `offset` places to the right: a view."""
+    d1, d2 = _two_dims("diagonal", input, dim1, dim2)
+    return apply(DIAGONAL, (input,), (int(offset), d1, d2))
+
+
+def _two_dims(name: str, x: Any, dim1: int, dim2: int) -> tuple[int, int]:
+    n = x._data.ndim
+    if n < 2:
+        raise RuntimeError(f"{name}: expected a tensor of at least two dimensions, got shape {list(x._data.shape)}") if n else IndexError(
+            f"{name}: Dimension specified as {dim1} but tensor has no dimensions")  # fmt: skip
+    d1, d2 = one_dim(name, n, dim1, "dim1"), one_dim(name, n, dim2, "dim2")
+    if d1 == d2:
+        raise RuntimeError(f"{name}: diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return d1, d2
+
+
+DIAGONAL = Op("diagonal", lambda xp, x, /, offset, dim1, dim2: xp.diagonal(x, offset, dim1, dim2), kind=LINEAR, view=True,
+              x=lambda xp, g, x_shape, offset, dim1, dim2: xp.diagonal_put(xp.new_zeros(g, x_shape), g, offset, dim1, dim2),
+              samples=[Sample(Arg(3, 3)), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), -2), Sample(Arg(2, 3, 4), 0, -1, 0), Sample(Arg(2, 3), 5)],
+              complex=True)  # fmt: skip
+
+DIAGONAL_PUT = Op("diagonal_put", lambda xp, x, src, /, offset, dim1, dim2: xp.diagonal_put(x, src, offset, dim1, dim2), kind=LINEAR,
+                  x=lambda xp, g, src_shape, offset, dim1, dim2: xp.diagonal_put(g, xp.new_zeros(g, src_shape), offset, dim1, dim2),
+                  src=lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2))  # fmt: skip
+
+
+def diagonal_put(x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
+    """x with src on a diagonal; arguments in normal form."""
+    return apply(DIAGONAL_PUT, (x, src), (offset, dim1, dim2))
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of the tensor with `src` as its diagonal."""
+    d1, d2 = _two_dims("diagonal_scatter", input, dim1, dim2)
+    place = diagonal(input.detach(), offset, d1, d2)._data.shape
+    if need_tensor("diagonal_scatter", "src", src)._data.shape != place:
+        raise RuntimeError(f"diagonal_scatter: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
+                           f"slice size = {list(place)}")  # fmt: skip
+    return diagonal_put(input, src, int(offset), d1, d2)
+
+
+declare("diagonal_scatter", [Sample(Arg(3, 3), Arg(3)), Sample(Arg(3, 4), Arg(2), -1, 1, 0), Sample(Arg(2, 3, 3), Arg(2, 2), 1, 1, 2)],
+        complex=True)  # fmt: skip
+
+
+# -- pieces ------------------------------------------------------------------------------------------------------------
+
+
+def _split_x(xp: Any, g: tuple, x_shape: tuple, lengths: tuple, dim: int) -> Any:
+    some = next(p for p in g if p is not None)
+    shapes = [(*x_shape[:dim], n, *x_shape[dim + 1 :]) for n in lengths]
+    return xp.cat([xp.new_zeros(some, s) if p is None else p for p, s in zip(g, shapes, strict=True)], dim)
+
+
+SPLIT = Op("split", lambda xp, x, /, lengths, dim: xp.split(x, lengths, dim), kind=LINEAR, view=True, outputs="*",
+           x=_split_x, complex=True,
+           samples=[Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 3, 1), Sample(Arg(5, 2), [1, 4]), Sample(Arg(2, 5), (2, 0, 3), -1)])  # fmt: skip
+
+UNSAFE_SPLIT = Op("unsafe_split", lambda xp, x, /, lengths, dim: xp.split(x, lengths, dim), kind=LINEAR, outputs="*",
+                  x=_split_x, samples=[Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 3, 1)], complex=True)  # fmt: skip
+
+
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of the tensor: pieces along `dim` of a given size (the last may be smaller), or of the given sizes."""
+    return _split("split", SPLIT, tensor, split_size_or_sections, dim)
+
+
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of the tensor: pieces along `dim` of the given sizes."""
+    return _split("split_with_sizes", SPLIT, input, tuple(split_sizes), dim)
+
+
+def unsafe_split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """split(), whose pieces share memory without counting as views: changing one in place is not seen by gradients."""
+    return _split("unsafe_split", UNSAFE_SPLIT, input, split_size, dim)
+
+
+def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """split_with_sizes(), whose pieces share memory without counting as views."""
+    return _split("unsafe_split_with_sizes", UNSAFE_SPLIT, input, tuple(split_sizes), dim)
+
+
+def _split(name: str, op: Op, x: Any, given: Any, dim: int) -> tuple[Tensor, ...]:
+    shape = x._data.shape
+    if not shape:
+        raise RuntimeError(f"{name} expects at least a 1-dimensional tensor")
+    d = one_dim(name, len(shape), dim)
+    n = shape[d]
+    if isinstance(given, (tuple, list)):
+        lengths = sizes(name, (given,))
+        if any(s < 0 for s in lengths):
+            raise RuntimeError(f"{name} expects split_sizes to have only non-negative entries, but got split_sizes={list(lengths)}")
+        if sum(lengths) != n:
+            raise RuntimeError(f"{name} expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got "
+                               f"split_sizes={list(lengths)}")  # fmt: skip
+        return apply(op, (x,), (lengths, d))
+    size = sizes(name, (given,))[0]
+    if size < 0 or (size == 0 and n):
+        raise RuntimeError(f"{name} expects split_size be {'positive' if size == 0 else 'non-negative'}, but got split_size={size} for "
+                           f"dimension {d} of size {n}")  # fmt: skip
+    count = max(-(-n // size), 1) if size else 1
+    return apply(op, (x,), (tuple([min(size, n - i * size) for i in range(count)]), d))
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of the tensor: at most `chunks` pieces along `dim`, all of one size but the last."""
+    return _split("chunk", SPLIT, input, *_chunks("chunk", input, chunks, dim))
+
+
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """chunk(), whose pieces share memory without counting as views."""
+    return _split("unsafe_chunk", UNSAFE_SPLIT, input, *_chunks("unsafe_chunk", input, chunks, dim))
+
+
+def _chunks(name: str, x: Any, chunks: int, dim: int) -> tuple:
+    shape = x._data.shape
+    if not shape:
+        raise RuntimeError(f"{name} expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"{name} expects `chunks` to be greater than 0, got: {chunks}")
+    d = one_dim(name, len(shape), dim)
+    return ((0,) * chunks if shape[d] == 0 else -(-shape[d] // chunks)), d
+
+
+declare("chunk", [Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 4, 1), Sample(Arg(0, 2), 3)], complex=True)
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
+    """Views of the tensor along `dim`: n pieces of sizes that differ by at most 1, or pieces that begin at the given indices."""
+    where = next((a for a in (indices_or_sections, indices, sections) if a is not None), None)
+    return _tensor_split("tensor_split", input, where, dim)
+
+
+def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]:
+    shape = x._data.shape
+    if not shape:
+        raise RuntimeError(f"{name} expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    d = one_dim(name, len(shape), dim)
+    n = shape[d]
+    if isinstance(where, TensorBase):
+        array: Any = where._data
+        if array.ndim > 1 or array.dtype.kind not in "iu":
+            raise RuntimeError(f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional integer tensor, "
+                               f"but got a tensor with {array.ndim} dims and dtype {where.dtype}")  # type: ignore[attr-defined]  # fmt: skip
+        where = array.tolist()
+    if isinstance(where, (tuple, list)):
+        edges = [min(max(i + n if i < 0 else i, 0), n) for i in sizes(name, (where,))]
+        bounds = list(zip([0, *edges], [*edges, n], strict=True))
+    else:
+        count = sizes(name, (where,))[0]
+        if count <= 0:
+            raise RuntimeError(f"{name}: number of sections must be larger than 0, got {count}")
+        small, extra = divmod(n, count)
+        starts = [i * small + min(i, extra) for i in range(count + 1)]
+        bounds = list(zip(starts[:-1], starts[1:], strict=True))
+    return tuple([apply(SLICE, (x,), ((ALL,) * d + (slice(a, max(a, b)), ...),)) for a, b in bounds])
+
+
+declare("tensor_split", [Sample(Arg(5, 2), 3), Sample(Arg(2, 6), (1, 4), 1), Sample(Arg(4), [3, 2])], complex=True)
+
+
+def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """tensor_split() along the second dimension (the first of a 1-D tensor)."""
+    n = input._data.ndim
+    return _even("hsplit", input, indices_or_sections, 0 if n == 1 else 1, 1)
+
+
+def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """tensor_split() along the first dimension of a tensor of two or more."""
+    return _even("vsplit", input, indices_or_sections, 0, 2)
+
+
+def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    """tensor_split() along the third dimension of a tensor of three or more."""
+    return _even("dsplit", input, indices_or_sections, 2, 3)
+
+
+def _even(name: str, x: Any, where: Any, dim: int, least: int) -> tuple[Tensor, ...]:
+    shape = x._data.shape
+    if len(shape) < least:
+        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension{'s' * (least > 1)}, but got a tensor with "
+                           f"{len(shape)} dimensions!")  # fmt: skip
+    if isinstance(where, int) and (where <= 0 or shape[dim] % where):
+        raise RuntimeError(f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {shape[dim]} is not "
+                           f"divisible by the split_size {where}!")  # fmt: skip
+    return _tensor_split(name, x, where, dim)
+
+
+declare("hsplit", [Sample(Arg(2, 6), 3), Sample(Arg(4), (1, 3))], complex=True)
+declare("vsplit", [Sample(Arg(4, 3), 2), Sample(Arg(4, 3), (1, 3))], complex=True)
+declare("dsplit", [Sample(Arg(2, 1, 4), 2), Sample(Arg(2, 1, 4), (1,))], complex=True)
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """All slices along `dim`, without that dimension: views."""
+    if not input._data.ndim:
+        raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
+    return apply(UNBIND, (input,), (one_dim("unbind", input._data.ndim, dim),))
+
+
+def _unbind_x(xp: Any, g: tuple, x_shape: tuple, dim: int) -> Any:
+    some = next(p for p in g if p is not None)
+    rest = x_shape[:dim] + x_shape[dim + 1 :]
+    return xp.stack([xp.new_zeros(some, rest) if p is None else p for p in g], dim)
+
+
+UNBIND = Op("unbind", lambda xp, x, /, dim: xp.unbind(x, dim), kind=LINEAR, view=True, outputs="*", x=_unbind_x, complex=True,
+            samples=[Sample(Arg(3, 2)), Sample(Arg(3, 2), 1), Sample(Arg(2), -1), Sample(Arg(2, 0))])  # fmt: skip
+
+
+# -- windows and strides -----------------------------------------------------------------------------------------------
+
+
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of `size` elements along a dimension, `step` apart, as a view; the window is the last dimension."""
+    shape = self._data.shape
+    d = one_dim("unfold", len(shape), dimension, "dimension")
+    n = shape[d] if shape else 1
+    if size < 0:
+        raise RuntimeError(f"unfold: size is {size} but must be >= 0")
+    if size > n:
+        raise RuntimeError(f"unfold: maximum size for tensor at dimension {d} is {n} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"unfold: step is {step} but must be > 0")
+    return apply(UNFOLD, (self,), (d, size, step))
+
+
+UNFOLD = Op("unfold", lambda xp, x, /, dim, size, step: xp.unfold(x, dim, size, step), kind=LINEAR, view=True,
+            x=lambda xp, g, x_shape, dim, size, step: xp.unfold_backward(g, x_shape, dim, size, step), path="Tensor.unfold",
+            samples=[Sample(Arg(7), 0, 3, 1), Sample(Arg(2, 7), 1, 2, 3), Sample(Arg(4, 2), 0, 4, 1), Sample(Arg(5), 0, 0, 2)],
+            complex=True)  # fmt: skip
+
+UNFOLD_BACKWARD = Op("unfold_backward", lambda xp, x, /, shape, dim, size, step: xp.unfold_backward(x, shape, dim, size, step), kind=LINEAR,
+                     x=lambda xp, g, dim, size, step: xp.unfold(g, dim, size, step))  # fmt: skip
+
+
+def unfold_backward(g: Tensor, shape: tuple, dim: int, size: int, step: int) -> Tensor:
+    """The transpose of unfold: what overlaps in windows is added."""
+    return apply(UNFOLD_BACKWARD, (g,), (shape, dim, size, step))
+
+
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A view of the tensor's storage with any shape, strides and offset (in elements); places may overlap.
+
+    The gradient of an element is the sum over the places at which the view shows it; where several elements of the
+    input lie at one place (an expanded input), each gets an equal share.
+    """
+    where = _strided_arguments("as_strided", input, size, stride, storage_offset)
+    out = apply(AS_STRIDED, (input,), where)
+    have = input._meta.view if input._meta is not None else None
+    if have is not None and out._meta is not None and out._meta.view is not None:  # written through, it reaches beyond its input
+        out._meta.view.steps = ((AS_STRIDED, (*where[:3], geometry(have.base._data)), None),)
+    return out
+
+
+def _strided_arguments(name: str, x: Any, size: Any, stride: Any, offset: Any) -> tuple:
+    source = geometry(x._data)
+    shape, steps = sizes(name, (size,)), sizes(name, (stride,))
+    start = source[2] if offset is None else int(offset)
+    if len(shape) != len(steps):
+        raise RuntimeError(f"{name}: mismatch in length of strides and shape: {list(steps)} and {list(shape)}")
+    if start < 0:
+        raise RuntimeError(f"{name}: storage_offset must be non-negative, got {start}")
+    if any(s < 0 for s in steps):
+        raise RuntimeError(f"{name}: Negative strides are not supported at the moment, got strides: {list(steps)}")
+    need, have = reach(shape, steps, start), storage_bytes(x._data) // x._data.dtype.itemsize
+    if need > have:
+        raise RuntimeError(f"{name}: sizes {list(shape)}, strides {list(steps)}, storage offset {start} need a storage of {need} elements and "
+                           f"are out of bounds for storage of {have}")  # fmt: skip
+    return shape, steps, start, source
+
+
+AS_STRIDED = Op("as_strided", lambda xp, x, /, size, stride, offset, source: xp.as_strided(x, size, stride, offset, source),
+                kind=LINEAR, view=True,
+                x=lambda xp, g, size, stride, offset, source: xp.as_strided_add(g, size, stride, offset, source))  # fmt: skip
+
+AS_STRIDED_READ = Op("as_strided_read", lambda xp, x, /, size, stride, offset, source: xp.as_strided_read(x, size, stride, offset, source),
+                     kind=LINEAR, x=lambda xp, g, size, stride, offset, source: xp.as_strided_add(g, size, stride, offset, source))  # fmt: skip
+
+AS_STRIDED_ADD = Op("as_strided_add", lambda xp, x, /, size, stride, offset, source: xp.as_strided_add(x, size, stride, offset, source),
+                    kind=LINEAR, x=lambda xp, g, size, stride, offset, source: xp.as_strided_read(g, size, stride, offset, source))  # fmt: skip
+
+AS_STRIDED_PUT = Op("as_strided_put", lambda xp, x, src, /, size, stride, offset, source: xp.as_strided_put(x, src, size, stride, offset, source),
+                    kind=LINEAR,
+                    x=lambda xp, g, src_shape, size, stride, offset, source: xp.as_strided_put(
+                        g, xp.new_zeros(g, src_shape), size, stride, offset, source),
+                    src=lambda xp, g, size, stride, offset, source: xp.as_strided_read(g, size, stride, offset, source))  # fmt: skip
+
+
+def as_strided_read(x: Tensor, size: tuple, stride: tuple, offset: int, source: tuple) -> Tensor:
+    """as_strided() of a tensor that is read as if it were laid out like `source`."""
+    return apply(AS_STRIDED_READ, (x,), (size, stride, offset, source))
+
+
+def as_strided_add(g: Tensor, size: tuple, stride: tuple, offset: int, source: tuple) -> Tensor:
+    """The transpose of as_strided_read()."""
+    return apply(AS_STRIDED_ADD, (g,), (size, stride, offset, source))
+
+
+def as_strided_put(x: Tensor, src: Tensor, size: tuple, stride: tuple, offset: int, source: tuple) -> Tensor:
+    """x, read as if it were laid out like `source`, with src in the view (size, stride, offset) of its storage."""
+    return apply(AS_STRIDED_PUT, (x, src), (size, stride, offset, source))
+
+
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """A copy of the tensor with `src` in the view of its storage that as_strided() would give."""
+    where = _strided_arguments("as_strided_scatter", input, size, stride, storage_offset)
+    if need_tensor("as_strided_scatter", "src", src)._data.shape != where[0]:
+        raise RuntimeError(f"as_strided_scatter: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
+                           f"slice size = {list(where[0])}")  # fmt: skip
+    return as_strided_put(input, src, *where)
+
+
+class PartsMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    as_strided, as_strided_scatter, chunk = as_strided, as_strided_scatter, chunk
+    diagonal, diagonal_scatter, dsplit, hsplit, narrow = diagonal, diagonal_scatter, dsplit, hsplit, narrow
+    select, select_scatter, slice_scatter = select, select_scatter, slice_scatter
+    split_with_sizes, tensor_split, unbind, unfold, vsplit = split_with_sizes, tensor_split, unbind, unfold, vsplit
+    unsafe_chunk, unsafe_split, unsafe_split_with_sizes = unsafe_chunk, unsafe_split, unsafe_split_with_sizes
+    as_strided_ = restride(as_strided)
+
+    def split(self: Any, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+        """Pieces along `dim`: see :func:`ferro.split`."""
+        return split(self, split_size, dim)
+
+
+_ = (meta_of, version_of)

@@ -1,0 +1,336 @@
+"""Signs, rounding, remainders and quotients, neighbours of numbers, and divisors of integers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import dtypes
+from ferro.core.apply import apply, operands, promote, unary
+from ferro.core.arguments import into, need_tensor
+from ferro.core.base import TensorBase, wrap
+from ferro.core.inplace import in_place
+from ferro.core.op import ELEMENTWISE, LINEAR, Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import binary as pairs
+from ferro.core.samples import unary as points
+from ferro.ops.arithmetic import no_zero_division, rounded_quotient
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["abs", "absolute", "ceil", "copysign", "fix", "floor", "floor_divide", "fmod", "frac", "gcd", "heaviside", "lcm", "nan_to_num",
+           "nextafter", "remainder", "round", "sgn", "sign", "trunc"]  # fmt: skip
+
+INF, NAN = float("inf"), float("nan")
+EDGES = (0.0, -0.0, NAN, INF, -INF, 1.0, -1.0)
+
+
+# -- size and sign -----------------------------------------------------------------------------------------------------
+
+
+def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """|x|.  d |x| = sgn x dx: 0 at 0; for complex x, Re(conj(sgn x) dx)."""
+    need_tensor("abs", "input", input)
+    if input._data.dtype.kind == "b":
+        raise NotImplementedError("abs: not defined for bool tensors; cast to a number type first")
+    result = unary(ABS, input)
+    return result if out is None else into("abs", out, result)
+
+
+ABS = Op("abs", lambda xp, x: xp.abs(x), kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sgn(x),
+         samples=points(-2, 2, *EDGES, smooth=False), complex=True)  # fmt: skip
+
+
+def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """-1, 0 or 1 by the sign of x; 0 for nan.  The derivative is 0."""
+    need_tensor("sign", "input", input)
+    if input._data.dtype.kind == "c":
+        raise NotImplementedError("sign: not defined for complex numbers; use sgn, which is x / |x|")
+    result = wrap(input._data.copy()) if input._data.dtype.kind == "b" else unary(SIGN, input)
+    return result if out is None else into("sign", out, result)
+
+
+SIGN = Op("sign", lambda xp, x: xp.sign(x), kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g),
+          samples=points(-2, 2, *EDGES, smooth=False))  # fmt: skip
+
+
+def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """x / |x|, and 0 at 0: for real x its sign.  d = (dx - s Re(conj(s) dx)) / |x| with s = sgn x: 0 for real x, and at 0."""
+    need_tensor("sgn", "input", input)
+    if input._data.dtype.kind != "c":
+        return sign(input, out=out)
+    result = unary(SGN, input)
+    return result if out is None else into("sgn", out, result)
+
+
+def _sgn_x(xp: Any, g: Any, x: Any, out: Any) -> Any:
+    size = xp.abs(x)
+    return xp.where(size == 0, 0.0, (g - out * xp.real(g * out.conj())) / size)
+
+
+SGN = Op("sgn", lambda xp, x: xp.sgn(x), x=_sgn_x, samples=points(), complex=True)
+
+
+def copysign(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """|x| with the sign of y.  d = sgn(x) sgn(y) dx: 0 at x = 0; 0 by y."""
+    x, y = floats("copysign", *promote(*operands("copysign", need_tensor("copysign", "input", input), other)))
+    result = apply(COPYSIGN, (x, y))
+    return result if out is None else into("copysign", out, result)
+
+
+COPYSIGN = Op("copysign", lambda xp, x, y: xp.copysign(x, y), kind=ELEMENTWISE,
+              x=lambda xp, g, x, out: g * xp.where(x == 0, 0.0, out / x),
+              y=lambda xp, g: xp.zeros_like(g),
+              samples=[*pairs(scalars=(1.5, -1.5)), Sample(Arg(values=[0.0, -0.0, 1.0]), -1.0, smooth=False)])  # fmt: skip
+
+
+def floats(name: str, *xs: Any) -> list:
+    """The tensors as the default dtype if they hold integers; complex ones are refused."""
+    dtype = xs[0]._data.dtype
+    if dtype.kind == "c":
+        raise NotImplementedError(f"{name}: not defined for complex tensors, got {xs[0].dtype}")
+    return list(xs) if dtype in dtypes.INEXACT else [wrap(x._data.astype(dtypes.default().np)) for x in xs]
+
+
+# -- rounding ----------------------------------------------------------------------------------------------------------
+
+
+def rounded(op: Op, x: Any, out: Any) -> Any:
+    """A rounding operation: integers are round already; bool and complex tensors are refused."""
+    kind = need_tensor(op.name, "input", x)._data.dtype.kind
+    if kind in "bc":
+        raise NotImplementedError(f"{op.name}: not defined for {x.dtype} tensors")
+    return into(op.name, out, wrap(x._data.copy()) if kind in "iu" else unary(op, x))
+
+
+HALVES = points(-2, 2, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, NAN, INF, smooth=False)
+
+
+def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The greatest integer ≤ x.  The derivative is 0."""
+    return rounded(FLOOR, input, out)
+
+
+FLOOR = Op("floor", lambda xp, x: xp.floor(x), kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g), samples=HALVES)
+
+
+def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The least integer ≥ x.  The derivative is 0."""
+    return rounded(CEIL, input, out)
+
+
+CEIL = Op("ceil", lambda xp, x: xp.ceil(x), kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g), samples=HALVES)
+
+
+def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """x rounded towards zero.  The derivative is 0."""
+    return rounded(TRUNC, input, out)
+
+
+TRUNC = Op("trunc", lambda xp, x: xp.trunc(x), kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g), samples=HALVES)
+
+
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    """x rounded to a multiple of 10^-decimals, halves to the even neighbour.  The derivative is 0."""
+    kind = need_tensor("round", "input", input)._data.dtype.kind
+    if kind in "bc" or (kind in "iu" and decimals):
+        raise NotImplementedError(f"round: not defined for {input.dtype} tensors{' with decimals' if kind in 'iu' else ''}")
+    result = wrap(input._data.copy()) if kind in "iu" else unary(ROUND, input, (decimals,))
+    return result if out is None else into("round", out, result)
+
+
+ROUND = Op("round", lambda xp, x, /, decimals: xp.round(x, decimals), kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g),
+           samples=[*HALVES, Sample(Arg(3, 4), decimals=1), Sample(Arg(3, low=-90, high=90), decimals=-1)])  # fmt: skip
+
+
+def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """x - trunc x.  The derivative is 1."""
+    result = unary(FRAC, floating_only("frac", input))
+    return result if out is None else into("frac", out, result)
+
+
+FRAC = Op("frac", lambda xp, x: xp.frac(x), kind=ELEMENTWISE, x=lambda xp, g: g, samples=points(-2, 2, 0.0, 1.0, -1.0, smooth=False))
+
+
+def floating_only(name: str, x: Any) -> Any:
+    """The argument, which must be a real floating tensor."""
+    dtype = need_tensor(name, "input", x)._data.dtype
+    if dtype not in dtypes.INEXACT or dtype.kind == "c":
+        raise NotImplementedError(f"{name}: defined for floating-point tensors, not for {x.dtype}")
+    return x
+
+
+# -- quotients and remainders ------------------------------------------------------------------------------------------
+
+
+def floor_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """⌊x / y⌋; integers stay integers, and dividing them by 0 is an error.  The derivative is 0."""
+    result = rounded_quotient(input, other, "floor")
+    return result if out is None else into("floor_divide", out, result)
+
+
+QUOTIENTS = [Sample(Arg(3, 4, low=-6, high=6), Arg(4, low=0.7, high=2.0)), Sample(Arg(3, low=-6, high=6), -1.7),
+             Sample(Arg(4, dtype="int64", low=-9, high=9), Arg(4, dtype="int64", low=1, high=4)),
+             Sample(Arg(4, dtype="int64", low=-9, high=9), -2), Sample(Arg(values=[1.0, 0.0, -1.0]), 0.0)]  # fmt: skip
+declare("floor_divide", QUOTIENTS, differentiable=False)
+
+
+def fmod(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """x - y trunc(x / y), with the sign of x.  d = dx - trunc(x / y) dy."""
+    x, y = promote(*operands("fmod", need_tensor("fmod", "input", input), other))
+    no_zero_division("fmod", x, y)
+    result = apply(FMOD, (x, y))
+    return result if out is None else into("fmod", out, result)
+
+
+MODULI = [*QUOTIENTS, Sample(Arg(values=[5.0, 5.0, -5.0, -5.0]), Arg(values=[3.0, -3.0, 3.0, -3.0])), Sample(Arg(), Arg(2, low=0.5))]
+
+FMOD = Op("fmod", lambda xp, x, y: xp.fmod(x, y), kind=ELEMENTWISE,
+          x=lambda xp, g: g,
+          y=lambda xp, g, x, y: -(g * xp.trunc(x / y)), samples=MODULI)  # fmt: skip
+
+
+def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """x - y ⌊x / y⌋, with the sign of y, as Python's %.  d = dx - ⌊x / y⌋ dy."""
+    x, y = promote(*operands("remainder", input, other))
+    no_zero_division("remainder", x, y)
+    result = apply(REMAINDER, (x, y))
+    return result if out is None else into("remainder", out, result)
+
+
+REMAINDER = Op("remainder", lambda xp, x, y: xp.remainder(x, y), kind=ELEMENTWISE,
+               x=lambda xp, g: g,
+               y=lambda xp, g, x, y: -(g * xp.floor(x / y)),
+               samples=[*MODULI, Sample(5, Arg(values=[2, 3], dtype="int64"))])  # fmt: skip
+
+
+# -- neighbours and replacements ---------------------------------------------------------------------------------------
+
+
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The next floating number after x in the direction of y.  The derivative by x is 1, where x = y that by y."""
+    x, y = promote(floating_only("nextafter", input), floating_only("nextafter", other))
+    result = apply(NEXTAFTER, (x, y))
+    return result if out is None else into("nextafter", out, result)
+
+
+NEXTAFTER = Op("nextafter", lambda xp, x, y: xp.nextafter(x, y), kind=ELEMENTWISE,
+               x=lambda xp, g, x, y: xp.where(x == y, 0.0, g),
+               y=lambda xp, g, x, y: xp.where(x == y, g, 0.0),
+               samples=[*pairs(scalars=()), Sample(Arg(values=[1.0, 0.0]), Arg(values=[1.0, -1.0]), smooth=False)])  # fmt: skip
+
+
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """0 where x < 0, 1 where x > 0, `values` where x = 0.  Not differentiable."""
+    x, at_zero = need_tensor("heaviside", "input", input), need_tensor("heaviside", "values", values)
+    if x._data.dtype is not at_zero._data.dtype:
+        raise RuntimeError(f"heaviside: input and values must have the same dtype, got {x.dtype} and {at_zero.dtype}")
+    if x._data.dtype.kind == "c":
+        raise RuntimeError("heaviside: not implemented for complex tensors")
+    return into("heaviside", out, apply(HEAVISIDE, (x, at_zero)))
+
+
+HEAVISIDE = Op("heaviside", lambda xp, x, y: xp.heaviside(x, y))
+declare("heaviside", [*pairs(scalars=()), Sample(Arg(values=[-1.0, 0.0, 1.0]), Arg(values=[0.5]))], differentiable=False)
+
+
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *,
+               out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """x with nan replaced, and infinities too (by default by the largest finite numbers).  The derivative there is 0."""
+    a = need_tensor("nan_to_num", "input", input)._data
+    if a.dtype not in dtypes.INEXACT:
+        return into("nan_to_num", out, wrap(a.copy()))
+    info = dtypes.finfo(input.dtype)
+    values = (nan if nan is not None else 0.0, info.max if posinf is None else posinf, info.min if neginf is None else neginf)
+    result = unary(NAN_TO_NUM, input, tuple([float(v) for v in values]))
+    return result if out is None else into("nan_to_num", out, result)
+
+
+NAN_TO_NUM = Op("nan_to_num", lambda xp, x, /, nan, posinf, neginf: xp.nan_to_num(x, nan, posinf, neginf), kind=ELEMENTWISE,
+                x=lambda xp, g, x: xp.where(xp.isfinite(x), g, 0.0),
+                samples=[*points(-2, 2, *EDGES, smooth=False), Sample(Arg(values=list(EDGES)), 1.0, 2.0, 3.0, smooth=False)])  # fmt: skip
+
+
+# -- divisors ----------------------------------------------------------------------------------------------------------
+
+
+def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The greatest common divisor, ≥ 0, of integers."""
+    return into("gcd", out, wrap(np.gcd(*integers("gcd", input, other))))
+
+
+def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The least common multiple, ≥ 0, of integers."""
+    return into("lcm", out, wrap(np.lcm(*integers("lcm", input, other))))
+
+
+def integers(name: str, x: Any, y: Any) -> list:
+    """The arrays of two integer tensors, promoted."""
+    found = promote(need_tensor(name, "input", x), need_tensor(name, "other", y))
+    if found[0]._data.dtype.kind not in "iu":
+        raise NotImplementedError(f"{name}: defined for integer tensors, not for {found[0].dtype}")
+    return [t._data for t in found]
+
+
+for _name in ("gcd", "lcm"):
+    declare(_name, [Sample(Arg(3, 4, dtype="int64", low=-20, high=20), Arg(4, dtype="int64", low=-20, high=20)),
+                    Sample(Arg(3, dtype="int32", low=0, high=9), Arg(1, dtype="int64", low=0, high=9))], differentiable=False)  # fmt: skip
+
+absolute, fix = abs, trunc
+
+
+def arithmetic_operator(function: Any, swapped: bool = False) -> Any:
+    """The special method (``__mod__``, or swapped ``__rmod__``) of a function of two operands."""
+
+    def method(self: Any, other: Any) -> Any:
+        if not isinstance(other, (TensorBase, int, float, complex, np.ndarray, np.generic)):
+            return NotImplemented
+        return function(other, self) if swapped else function(self, other)
+
+    return method
+
+
+class RoundingMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    abs = absolute = __abs__ = abs
+    abs_ = absolute_ = in_place(abs)
+    sign = sign
+    sign_ = in_place(sign)
+    sgn = sgn
+    sgn_ = in_place(sgn)
+    copysign = copysign
+    copysign_ = in_place(copysign)
+    floor = floor
+    floor_ = in_place(floor)
+    ceil = ceil
+    ceil_ = in_place(ceil)
+    trunc = fix = trunc
+    trunc_ = fix_ = in_place(trunc)
+    round = round
+    round_ = in_place(round)
+    frac = frac
+    frac_ = in_place(frac)
+    floor_divide = floor_divide
+    floor_divide_ = __ifloordiv__ = in_place(floor_divide)
+    __floordiv__ = arithmetic_operator(floor_divide)
+    __rfloordiv__ = arithmetic_operator(floor_divide, swapped=True)
+    fmod = fmod
+    fmod_ = in_place(fmod)
+    remainder = remainder
+    remainder_ = __imod__ = in_place(remainder)
+    __mod__ = arithmetic_operator(remainder)
+    __rmod__ = arithmetic_operator(remainder, swapped=True)
+    nextafter = nextafter
+    nextafter_ = in_place(nextafter)
+    heaviside = heaviside
+    heaviside_ = in_place(heaviside)
+    nan_to_num = nan_to_num
+    nan_to_num_ = in_place(nan_to_num)
+    gcd = gcd
+    gcd_ = in_place(gcd)
+    lcm = lcm
+    lcm_ = in_place(lcm)

@@ -1,0 +1,124 @@
+"""LRScheduler: the base of schedulers that set the learning rate from the number of steps taken."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ferro.tensor import Tensor
+
+from ..optimizer import Optimizer
+
+EPOCH_GIVEN = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
+    "Please use `scheduler.step()` to step the scheduler."
+)
+
+
+class LRScheduler:
+    """Sets group["lr"] of every group after each `step`; a subclass says to what in `get_lr`.
+
+    `get_lr` computes the next rate from the current one wherever it can, so that several schedulers can act on one
+    optimiser; `_get_closed_form_lr`, where there is one, computes it from the number of the epoch alone.
+    """
+
+    last_epoch: int
+    base_lrs: list[Any]
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        self.optimizer = checked_optimizer(optimizer)
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                lr = group["lr"]
+                group.setdefault("initial_lr", lr.clone() if isinstance(lr, Tensor) else lr)
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
+                    f"last_epoch >= 0. This typically happens when last_epoch={last_epoch} is given before the "
+                    "optimizer's state is loaded."
+                )
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        """Set the rates of the first epoch."""
+        self._step_count = 0
+        self.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimiser."""
+        return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> list[Any]:
+        """The rates that the last step set, one per group."""
+        return self._last_lr
+
+    def get_lr(self) -> Sequence[Any]:
+        """The rates of epoch `last_epoch`, one per group."""
+        raise NotImplementedError(f"{type(self).__name__} does not define get_lr()")
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go to the next epoch (or, out of favour, to a given one) and set its rates."""
+        if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the opposite order: "
+                "`optimizer.step()` before `lr_scheduler.step()`, or the first value of the learning rate schedule "
+                "is skipped.",
+                stacklevel=2,
+            )
+        if epoch is not None:
+            warnings.warn(EPOCH_GIVEN, stacklevel=2)
+        self._advance(epoch)
+
+    def _advance(self, epoch: float | None = None) -> None:
+        self._step_count += 1
+        if epoch is None:
+            self.last_epoch += 1
+            rates = self.get_lr()
+        else:
+            self.last_epoch = epoch  # type: ignore[assignment]  # a fraction is allowed for some, as in PyTorch
+            closed = getattr(self, "_get_closed_form_lr", None)
+            rates = self.get_lr() if closed is None else closed()
+        self._set(rates)
+
+    def _set(self, rates: Sequence[Any]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            set_value(group, "lr", rate)
+        self._last_lr = [float(g["lr"]) if isinstance(g["lr"], Tensor) else g["lr"] for g in self.optimizer.param_groups]
+
+    def _rates(self) -> list[Any]:
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+
+def checked_optimizer(optimizer: Any) -> Optimizer:
+    """The optimiser, if it is one."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+    return optimizer
+
+
+def set_value(group: dict[str, Any], key: str, value: Any) -> None:
+    """Set an option of a group; one that is kept in a tensor changes in place."""
+    if isinstance(group[key], Tensor):
+        group[key].fill_(float(value))
+    else:
+        group[key] = value
+
+
+def per_group(name: str, optimizer: Optimizer, values: Any) -> list[Any]:
+    """One value for all groups or one for each, as a list."""
+    groups = len(optimizer.param_groups)
+    if not isinstance(values, (list, tuple)):
+        return [values] * groups
+    if len(values) != groups:
+        raise ValueError(
+            f"{name} must have the same length as optimizer.param_groups. "
+            f"{name} has {len(values)} values, param_groups has {groups}."
+        )
+    return list(values)
