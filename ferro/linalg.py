@@ -2,5 +2,8 @@
 
 from ferro.ops.norms import linalg_norm as norm
 from ferro.ops.norms import matrix_norm, vector_norm
+from ferro.ops.products import inverse as inv
+from ferro.ops.products import linalg_cross as cross
+from ferro.ops.products import matmul, matrix_power, multi_dot, vecdot
 
-__all__ = ["matrix_norm", "norm", "vector_norm"]
+__all__ = ["cross", "inv", "matmul", "matrix_norm", "matrix_power", "multi_dot", "norm", "vecdot", "vector_norm"]

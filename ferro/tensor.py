@@ -15,7 +15,10 @@ from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
 from ferro.core.node import Handle, Pick
 from ferro.core.size import Size
+from ferro.ops.activations import ActivationMethods
 from ferro.ops.arithmetic import ArithmeticMethods
+from ferro.ops.bessel import BesselMethods
+from ferro.ops.bins import BinMethods
 from ferro.ops.comparison import ComparisonMethods
 from ferro.ops.complex import ComplexMethods
 from ferro.ops.random import RandomMethods
@@ -24,18 +27,31 @@ from ferro.ops.einsum import EinsumMethods
 from ferro.ops.exponential import ExponentialMethods
 from ferro.ops.extrema import ExtremaMethods
 from ferro.ops.norms import NormMethods
+from ferro.ops.order import OrderMethods
 from ferro.ops.products import ProductMethods
 from ferro.ops.reductions import ReductionMethods
 from ferro.ops.scans import ScanMethods
 from ferro.ops.rounding import RoundingMethods
+from ferro.ops.indexing import IndexingMethods
+from ferro.ops.joining import JoiningMethods
+from ferro.ops.likes import LikeMethods
+from ferro.ops.masks import MaskMethods
+from ferro.ops.matrices import MatrixMethods
+from ferro.ops.parts import PartsMethods
+from ferro.ops.scattering import ScatteringMethods
 from ferro.ops.shape import ShapeMethods
+from ferro.ops.softmax import SoftmaxMethods
+from ferro.ops.special import SpecialMethods
 from ferro.ops.structure import StructureMethods
 from ferro.ops.trigonometric import TrigonometricMethods
 from ferro.printing import describe
 
 
 class Tensor(
+    ActivationMethods,
     ArithmeticMethods,
+    BesselMethods,
+    BinMethods,
     ComparisonMethods,
     ComplexMethods,
     CreationMethods,
@@ -43,12 +59,22 @@ class Tensor(
     ExponentialMethods,
     ExtremaMethods,
     NormMethods,
+    OrderMethods,
     ProductMethods,
     RandomMethods,
     ReductionMethods,
     RoundingMethods,
     ScanMethods,
+    IndexingMethods,
+    JoiningMethods,
+    LikeMethods,
+    MaskMethods,
+    MatrixMethods,
+    PartsMethods,
+    ScatteringMethods,
     ShapeMethods,
+    SoftmaxMethods,
+    SpecialMethods,
     StructureMethods,
     TrigonometricMethods,
     TensorBase,

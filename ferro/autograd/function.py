@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro.core import mode as _mode
 from ferro.core.apply import apply as apply_op
-from ferro.core.base import LEAF, Packed, TensorBase, View, bump, history, meta_of, modified, version_of, wrap
+from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, version_of, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.forward import set_tangent, tangents_of
 from ferro.core.node import FREED, FreedError, MultiNode, Pick, next_sequence
@@ -334,7 +334,7 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
                                     for a in inputs_before.values()):  # fmt: skip
             v = version_of(base)
             t._counter = v
-            meta_of(t).view = View(base, (), v.n, "function")
+            meta_of(t).view = view_of(base, (), v.n, "function")
         t._node = pick
         fresh.append(t)
     ctx.saved = tuple([_Saved(fresh[i] if i is not None else t, ctx, i) for t, i in save])

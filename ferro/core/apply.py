@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import dtypes, worlds
-from ferro.core.base import (LEAF, Packed, TensorBase, View, history, meta_of, new, version_of, wrap)  # fmt: skip
+from ferro.core.base import (LEAF, Packed, Meta, TensorBase, View, history, meta_of, new, version_of, wrap)  # fmt: skip
 from ferro.core.mode import ACTIVE, MODE, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
@@ -23,14 +23,13 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
 
     Integers become the default dtype where ``op.floats`` says so.
     """
-    n = x._node
-    if n is None:
-        if op.floats and x._data.dtype not in INEXACT:
-            x = wrap(x._data.astype(dtypes.default().np))
-        return apply(op, (x,), params)
-    if ACTIVE and MODE.get() is not None or x._counter is not None:
-        return apply(op, (x,), params)
     a = x._data
+    n = x._node if x._counter is None else history(x)
+    if n is None and op.floats and a.dtype not in INEXACT:
+        x = wrap(a.astype(dtypes.default().np))
+        a = x._data
+    if ACTIVE and MODE.get() is not None:
+        return under_mode(op, (x,), params)
     if type(a) is ndarray:
         out = op.forward(cpu, a, *params) if params else op.forward(cpu, a)
         if type(out) is not ndarray:
@@ -40,6 +39,11 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     t = new(Tensor)
     t._data = out
     t._counter = t._meta = None
+    if op.view:
+        _mark_view(t, x, op, params, None, True)
+    if n is None or not op.diff:
+        t._node = None
+        return t
     node = t._node = new(Node)
     plan: Any = op.table[1] or op.plan(1)
     node.plan = plan
@@ -64,11 +68,16 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
             node.saved += (a.shape,)
     node.seq = next_sequence()
     node.meta = None
+    if x._counter is not None and x._counter.n and plan.saves_inputs:
+        guard(node, x._counter)
     return t
 
 
 def binary(op: Op, x: Any, y: Any) -> Any:
     """Applies an operation of two inputs and one output, after type promotion: numbers and arrays are accepted."""
+    kind = type(y)
+    if (kind is float or kind is int) and isinstance(x, TensorBase):
+        y = constant(y, _with_number(x._data, y))
     try:
         a = x._data
         b = y._data
@@ -80,14 +89,13 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         x, y = promote(x, y)
         a = x._data
         b = y._data
-    nx = x._node
-    ny = y._node
-    if nx is None and ny is None:
-        if op.floats and a.dtype not in INEXACT:
-            x, y = [wrap(asarray(v, dtypes.default().np)) for v in (a, b)]
-        return apply(op, (x, y))
-    if ACTIVE and MODE.get() is not None or x._counter is not None or y._counter is not None or type(a) is not ndarray:
-        return apply(op, (x, y))
+    nx = x._node if x._counter is None else history(x)
+    ny = y._node if y._counter is None else history(y)
+    if op.floats and nx is None and ny is None and a.dtype not in INEXACT:
+        x, y = [wrap(asarray(v, dtypes.default().np)) for v in (a, b)]
+        a, b = x._data, y._data
+    if ACTIVE and MODE.get() is not None or type(a) is not ndarray:
+        return under_mode(op, (x, y), ())
     try:
         out = op.forward(cpu, a, b)
     except ValueError as e:
@@ -100,17 +108,21 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     if not op.diff:
         t._node = None
         return t
-    node = t._node = new(Node)
     if nx is None:
+        if ny is None:
+            t._node = None
+            return t
         plan: Any = op.table[2] or op.plan(2)
-        node.edges = (y if ny is LEAF else ny,)
+        edges: tuple = (y if ny is LEAF else ny,)
     elif ny is None:
         plan = op.table[1] or op.plan(1)
-        node.edges = (x if nx is LEAF else nx,)
+        edges = (x if nx is LEAF else nx,)
     else:
         plan = op.table[3] or op.plan(3)
-        node.edges = (x if nx is LEAF else nx, y if ny is LEAF else ny)
+        edges = (x if nx is LEAF else nx, y if ny is LEAF else ny)
+    node = t._node = new(Node)
     node.plan = plan
+    node.edges = edges
     pick = plan.pick
     if pick is None:
         node.saved = ()
@@ -122,6 +134,10 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     node.dtype = out.dtype
     node.seq = next_sequence()
     node.meta = None
+    if plan.saves_inputs and (x._counter is not None or y._counter is not None):
+        for v in (x._counter, y._counter):
+            if v is not None and v.n:
+                guard(node, v)
     return t
 
 
@@ -130,7 +146,14 @@ def apply(op: Op, xs: tuple, params: tuple = ()) -> Any:
 
     Returns a tensor, or a tuple of tensors for an operation with several outputs.
     """
-    mode = MODE.get() if ACTIVE else None
+    if ACTIVE and MODE.get() is not None:
+        return under_mode(op, xs, params)
+    return unary(op, xs[0], params) if op.short else compute(op, xs, params, True)
+
+
+def under_mode(op: Op, xs: tuple, params: tuple) -> Any:
+    """`apply` where a mode may be switched on."""
+    mode = MODE.get()
     if mode is None:
         return compute(op, xs, params, True)
     return _special(op, xs, params, mode) if mode.special else compute(op, xs, params, mode.grad)
@@ -138,23 +161,44 @@ def apply(op: Op, xs: tuple, params: tuple = ()) -> Any:
 
 def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
     """`apply` without regard to special modes."""
-    arrays = tuple([None if x is None else x._data for x in xs])
-    xp = _world_of(op, arrays)
+    arrays: Any = []
+    mask = 0
+    bit = 1
+    xp: Any = None
+    for x in xs:
+        if x is None:
+            arrays.append(None)
+        else:
+            a = x._data
+            arrays.append(a)
+            if xp is None:
+                xp = cpu if type(a) is ndarray else world(a)
+            if recording and (x._node if x._counter is None else history(x)) is not None:
+                mask |= bit
+        bit <<= 1
     try:
-        result = op.forward(xp, arrays, *params) if op.variadic else op.forward(xp, *arrays, *params)
+        result = op.forward(xp, tuple(arrays), *params) if op.variadic else op.forward(xp, *arrays, *params)
     except ValueError as e:
         raise _shape_error(op, arrays, e) from None
-    mask = _mask(op, xs) if recording else 0
-    if not op.multi:
-        outs = (result,) if not op.aux else result
-        t = wrap(outs[0])
-        if mask and t._data.dtype in INEXACT:
-            t._node = _record(op, Node, mask, xs, arrays, (t._data, *outs[1:]), params)
-            t._node.shape, t._node.dtype = t._data.shape, t._data.dtype
-        if op.view:
-            _mark_view(t, xs[0], op, params, None, recording)
-        return t
-    return _wrap_outputs(op, result, mask, xs, arrays, params, recording)
+    if not op.variadic:
+        mask &= op.diff_mask
+    if op.multi:
+        return _wrap_outputs(op, result, mask, xs, arrays, params, recording)
+    outs = result if op.aux else (result,)
+    data = outs[0]
+    if type(data) is not ndarray and isinstance(data, np.generic):
+        data = asarray(data)
+        outs = (data, *outs[1:])
+    t = new(Tensor)
+    t._data = data
+    t._node = t._counter = t._meta = None
+    if mask and data.dtype in INEXACT:
+        node = t._node = _record(op, Node, mask, xs, arrays, outs, params)
+        node.shape = data.shape
+        node.dtype = data.dtype
+    if op.view:
+        _mark_view(t, xs[0], op, params, None, recording)
+    return t
 
 
 def _wrap_outputs(op: Op, result: tuple, mask: int, xs: tuple, arrays: tuple, params: tuple, recording: bool) -> tuple:
@@ -176,19 +220,12 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: tuple, arrays: tuple, pa
     return tensors
 
 
-def _world_of(op: Op, arrays: tuple) -> Any:
-    for a in arrays:
-        if a is not None:
-            return cpu if type(a) is ndarray else world(a)
-    raise ValueError(f"{op.name}: expected at least one tensor")
-
-
 def _mask(op: Op, xs: tuple) -> int:
     """Bits of the differentiable inputs that need a gradient."""
     mask = 0
     for i in range(len(xs)) if op.variadic else op.diff:
         x = xs[i]
-        if x is not None and (x._node if x._counter is None else history(x)) is not None:
+        if x is not None and history(x) is not None:
             mask |= 1 << i
     return mask
 
@@ -208,30 +245,44 @@ def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: tuple, outs: tuple,
     node.saved = saved
     node.seq = next_sequence()
     node.meta = None
-    for x in xs:
-        if x is not None and x._counter is not None and x._counter.n and plan.saves_inputs:
-            meta = node_meta(node)
-            meta.guards = meta.guards or []
-            meta.guards.append((x._counter, x._counter.n, "input"))
+    if plan.saves_inputs:
+        for x in xs:
+            if x is not None and x._counter is not None and x._counter.n:
+                guard(node, x._counter)
     return node
 
 
-def _mark_view(t: TensorBase, x: TensorBase, op: Op, params: tuple, index: int | None, recording: bool) -> None:
+def guard(node: Node, v: Any) -> None:
+    """Notes the version at which a node saved an input whose storage has been changed before."""
+    meta = node_meta(node)
+    if meta.guards is None:
+        meta.guards = []
+    meta.guards.append((v, v.n, "input"))
+
+
+def _mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool) -> None:
     """Makes `t` a view of the base of `x` if it shares memory with it."""
-    if not _shares(t._data, x._data):
+    data, source = t._data, x._data
+    if data.base is not source and data is not source and not _shares(data, source):
         return
-    v = version_of(x)
+    v = x._counter
+    if v is None:
+        v = version_of(x)
     t._counter = v
-    m = x._meta
-    parent = m.view if m is not None else None
-    step = (op, params, index)
-    creation = None if recording else "no_grad"
-    if index is not None and creation is None:
-        creation = "multi"
+    meta = t._meta = new(Meta)
+    view = meta.view = new(View)
+    parent = x._meta.view if x._meta is not None else None
     if parent is None:
-        meta_of(t).view = View(x, (step,), v.n, creation)
+        view.base = x
+        view.steps = ((op, params, index),)
+        creation = None
     else:
-        meta_of(t).view = View(parent.base, (*parent.steps, step), v.n, creation or parent.creation)
+        view.base = parent.base
+        view.steps = (*parent.steps, (op, params, index))
+        creation = parent.creation
+    view.stamp = view.tangent_stamp = v.n
+    if not recording or index is not None or creation is not None:
+        view.creation = creation or ("no_grad" if not recording else "multi")
 
 
 def _shares(a: Any, b: Any) -> bool:
@@ -288,11 +339,12 @@ def pack_saved(node: Node, hooks: Any) -> None:
 # -- operands ----------------------------------------------------------------------------------------------------------
 
 _constants: dict[tuple, Any] = {}
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def constant(value: Any, dtype: Any) -> Any:
     """A 0-d tensor for a Python number, kept for the next use (never shown to the user, never changed)."""
-    key = (value, dtype)
+    key = (value, dtype.num)
     t = _constants.get(key)
     if t is None or value == 0:  # 0.0 and -0.0 are equal keys
         if len(_constants) > 4096:
@@ -331,9 +383,10 @@ def operands(name: str, *given: Any) -> list:
 def _with_number(a: Any, number: Any) -> Any:
     """The dtype of array (op) Python number."""
     d = a.dtype
-    kind = type(number)
-    if d in INEXACT and (kind is float or kind is int or kind is bool or d.kind == "c"):
-        return d
+    if d is _FLOAT32 or d is _FLOAT64 or d in INEXACT:
+        kind = type(number)
+        if kind is float or kind is int or kind is bool or d.kind == "c":
+            return d
     return dtypes.result_np([a, number])
 
 

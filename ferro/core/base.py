@@ -29,43 +29,35 @@ LEAF = Leaf()
 class Version:
     """Counts the in-place changes of a storage; shared by all tensors that view it, made when first needed."""
 
-    __slots__ = ("culprit", "n")
-
-    def __init__(self) -> None:
-        self.n = 0
-        self.culprit = ""  # the last operation that changed the storage
+    n = 0
+    culprit = ""  # the last operation that changed the storage
 
 
 class View:
-    """How a tensor views its base: replayable steps (op, parameters, output number), and the version at which its history was made."""
+    """How a tensor views its base.
 
-    __slots__ = ("creation", "origin", "stamp", "steps", "tangent_stamp")
+    steps: replayable (op, parameters, output number); stamp and tangent_stamp: the version at which the history and the
+    tangents were made; creation: None, or why the history cannot follow a write ("no_grad", "multi", "function").
+    """
 
-    def __init__(self, base: TensorBase, steps: tuple, stamp: int, creation: str | None) -> None:
-        self.origin, self.steps, self.stamp, self.creation = base, steps, stamp, creation
-        self.tangent_stamp = stamp
-
-    @property
-    def base(self) -> TensorBase:
-        """The tensor that the steps begin at: the one viewed, or what stands for it since it changed its own shape."""
-        m = self.origin._meta
-        return self.origin if m is None or m.view is None else m.view.base
+    base: Any
+    steps: tuple
+    stamp: int
+    tangent_stamp: int
+    creation: str | None = None
 
 
 class Meta:
-    """The rare belongings of a tensor."""
+    """The rare belongings of a tensor.  (No slots: most of the fields stay at the default of the class.)"""
 
-    __slots__ = ("grad", "hooks", "inference", "name", "post", "retains", "tangents", "view")
-
-    def __init__(self) -> None:
-        self.grad: Any = None
-        self.hooks: dict | None = None  # of a leaf; those of other tensors hang on their node
-        self.post: dict | None = None  # post-accumulate-grad hooks
-        self.retains = False
-        self.view: View | None = None
-        self.tangents: dict | None = None  # forward-mode level -> tangent
-        self.inference = False
-        self.name: str | None = None
+    grad: Any = None
+    hooks: dict | None = None  # of a leaf; those of other tensors hang on their node
+    post: dict | None = None  # post-accumulate-grad hooks
+    retains = False
+    view: View | None = None
+    tangents: dict | None = None  # forward-mode level -> tangent
+    inference = False
+    name: str | None = None
 
 
 class TensorBase:
@@ -95,7 +87,7 @@ def meta_of(t: TensorBase) -> Meta:
     """The tensor's rare belongings, made at first use."""
     m = t._meta
     if m is None:
-        m = t._meta = Meta()
+        m = t._meta = new(Meta)
     return m
 
 
@@ -103,9 +95,19 @@ def version_of(t: TensorBase) -> Version:
     """The tensor's version counter, made at first use; a node that saved the tensor as its result starts to watch it."""
     v = t._counter
     if v is None:
-        v = t._counter = Version()
-        watch(t, v)
+        v = t._counter = new(Version)
+        if t._node is not None:
+            watch(t, v)
     return v
+
+
+def view_of(base: Any, steps: tuple, stamp: int, creation: str | None) -> View:
+    """A new View."""
+    view: Any = new(View)
+    view.base, view.steps, view.stamp, view.tangent_stamp = base, steps, stamp, stamp
+    if creation is not None:
+        view.creation = creation
+    return view
 
 
 def watch(t: TensorBase, v: Version) -> None:

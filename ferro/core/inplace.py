@@ -18,7 +18,7 @@ from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
-from ferro.core.base import LEAF, Meta, TensorBase, View, bump, history, meta_of, wrap
+from ferro.core.base import LEAF, Meta, TensorBase, View, bump, history, meta_of, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick, node_meta
 
@@ -99,7 +99,7 @@ def restride(function: Callable) -> Callable:
         elif self._counter is not None and node is not LEAF:
             stand_in = wrap(self._data, self._node)
             stand_in._counter = self._counter
-            view = meta_of(self).view = View(stand_in, steps, 0, None)
+            view = meta_of(self).view = view_of(stand_in, steps, 0, None)
         self._data = out._data
         bump(self, name)
         if view is not None:

@@ -58,12 +58,15 @@ class Op:
         self.inputs, self.params = _parameters(name, forward)
         self.diff_names = tuple(diff) if vjp is not None else tuple(formulas)
         self.diff = tuple(self.inputs.index(n) for n in self.diff_names if n in self.inputs)
+        self.diff_mask = sum(1 << i for i in self.diff)
         names = (outputs,) if isinstance(outputs, str) else outputs
         self.output_names = ("out",) if outputs is None else () if outputs == "*" else tuple(names or ())
         self.multi = outputs is not None
         self.lone = next((i for i, n in enumerate(self.output_names) if n not in self.nondiff), 0) if (
             self.multi and len(self.output_names) - len(self.nondiff) == 1 and outputs != "*") else None  # fmt: skip
         self.nondiff_indices = frozenset(i for i, n in enumerate(self.output_names) if n in self.nondiff)
+        # one input, one output, nothing special: apply() takes the short form
+        self.short = len(self.inputs) == 1 and not (self.multi or self.aux or variadic)
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [None, None, None, None]  # the plans of masks 1 to 3, for the short forms of apply
         stem = "".join(part.capitalize() for part in name.split(".")[-1].split("_"))

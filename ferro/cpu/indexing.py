@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 __all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "index_copy_",
-           "index_fill", "index_fill_", "index_get", "index_put", "index_put_", "index_select", "masked_fill",
+           "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "masked_fill",
            "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "put", "put_", "scatter",
            "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "slice_get",
            "slice_place", "slice_put", "take"]  # fmt: skip
@@ -262,7 +262,7 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
     return out
 
 
-def index_put(x: Any, index: Any, value: Any, dims: tuple, accumulate: bool) -> Any:
+def index_put_at(x: Any, index: Any, value: Any, dims: tuple, accumulate: bool) -> Any:
     """x with `value` written (or added) to what `index_get` reads."""
     return index_put_(_copied(x), index, value, dims, accumulate)
 

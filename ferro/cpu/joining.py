@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cat", "diag_embed", "flip", "pad_index", "repeat", "repeat_fold", "roll", "rot90", "stack", "tril", "triu"]
+__all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack", "tril", "triu"]
 
 ALL = slice(None)
 
@@ -18,7 +18,18 @@ def cat(xs: Any, dim: int) -> Any:
 
 def stack(xs: Any, dim: int) -> Any:
     """The arrays one behind the other along a new dimension."""
-    return np.stack(xs, dim)
+    key = (ALL,) * dim + (None, ...)
+    return np.concatenate([x[key] for x in xs], dim)
+
+
+def block_diag(xs: Any) -> Any:
+    """The matrices as blocks on the diagonal of one that is 0 elsewhere."""
+    out = np.zeros((sum(x.shape[0] for x in xs), sum(x.shape[1] for x in xs)), xs[0].dtype)
+    i = j = 0
+    for x in xs:
+        out[i : i + x.shape[0], j : j + x.shape[1]] = x
+        i, j = i + x.shape[0], j + x.shape[1]
+    return out
 
 
 def flip(x: Any, dims: tuple) -> Any:
@@ -47,14 +58,6 @@ def repeat(x: Any, times: tuple) -> Any:
     return np.array(np.broadcast_to(x.reshape(ones), pairs), order="C").reshape(final)
 
 
-def repeat_fold(g: Any, times: tuple) -> Any:
-    """The transpose of `repeat`, up to leading dimensions of size 1: the sum over the repetitions."""
-    pairs = [n for t, s in zip(times, g.shape, strict=True) for n in (t, s // t if t else 0)]
-    if 0 in times:
-        raise ValueError("repeat: nothing was repeated, so there is no gradient to fold")
-    return g.reshape(pairs).sum(tuple(range(0, len(pairs), 2)), dtype=g.dtype)
-
-
 def tril(x: Any, diagonal: int) -> Any:
     """x with zeros above the diagonal of its last two dimensions."""
     return np.where(np.tri(*x.shape[-2:], diagonal, dtype=bool), x, np.zeros((), x.dtype))
@@ -72,6 +75,18 @@ def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     i = np.arange(x.shape[-1])
     out[..., i + max(-offset, 0), i + max(offset, 0)] = x
     return np.moveaxis(out, (-2, -1), (dim1, dim2))
+
+
+def constant_pad(x: Any, pads: tuple, value: Any) -> Any:
+    """x with `pads` (before, after) elements of one value around every dimension; negative ones cut off."""
+    shape = tuple([s + a + b for s, (a, b) in zip(x.shape, pads, strict=True)])
+    inner = tuple([slice(max(a, 0), s - max(b, 0)) for s, (a, b) in zip(shape, pads, strict=True)])
+    kept = tuple([slice(max(-a, 0), s - max(-b, 0)) for s, (a, b) in zip(x.shape, pads, strict=True)])
+    if 0 in shape:
+        return np.empty(shape, x.dtype)
+    out = np.full(shape, value, x.dtype) if value else np.zeros(shape, x.dtype)
+    out[inner] = x[kept]
+    return out
 
 
 def pad_index(size: int, before: int, after: int, mode: str) -> Any:

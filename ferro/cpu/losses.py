@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.activations import HALF
+from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.loss import cross_entropy_fwd
+from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
+from ferro.cpu.pointwise import HALF
 
 __all__ = ["cross_entropy", "cross_entropy_share", "cross_entropy_vjp", "nll_pick", "nll_spread"]
 
@@ -91,52 +94,79 @@ def nll_spread(g: Any, target: Any, weight: Any, shape: tuple, ignore_index: int
     return found.astype(g.dtype, copy=False)
 
 
-@np.errstate(invalid="ignore", divide="ignore")
 def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float) -> tuple:
-    """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and log sum exp(x) over the classes."""
+    """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and what its backward wants kept:
+    softmax(x), or for large x the logsumexp of each row.
+    """
     dtype, x = x.dtype, _wide(x)
-    classes = x.shape[1]
-    safe, valid = _classes(target, classes, ignore_index)
-    top = np.maximum.reduce(x, 1, keepdims=True) if classes else np.zeros_like(x, shape=(x.shape[0], 1, *x.shape[2:]))
-    shifted = x - top
-    log_sum = np.log(np.add.reduce(np.exp(shifted), 1, keepdims=True))
-    values = log_sum[:, 0] - shifted[_at(safe, x.ndim)]
+    safe, valid = _classes(target, x.shape[1], ignore_index)
     w = _weights(safe, valid, weight, x.dtype)
+    if has_kernel(x):
+        weight = None if weight is None else weight.astype(x.dtype, copy=False)
+        values, kept = cross_entropy_fwd(_as_rows(x), target.reshape(-1), weight, ignore_index, smoothing)
+        values = values.reshape(target.shape)
+    else:
+        values, kept = _small(x, safe, w, weight, smoothing)
+        if valid is not None:
+            values = np.where(valid, values, 0)
+    loss = _reduce(values, np.asarray(_total(target, w), x.dtype), reduction)
+    return np.asarray(loss).astype(dtype, copy=False), kept
+
+
+@np.errstate(invalid="ignore", divide="ignore")
+def _small(x: Any, target: Any, w: Any, weight: Any, smoothing: float) -> tuple:
+    """The loss of each element, and softmax(x)."""
+    classes = x.shape[1]
+    if x.size == 0:
+        return np.zeros(target.shape, x.dtype), x
+    shifted = x - np.maximum.reduce(x, 1, keepdims=True)
+    p = np.exp(shifted)
+    total = np.add.reduce(p, 1, keepdims=True)
+    log_total = np.log(total)
+    values = log_total[:, 0] - shifted[_at(target, x.ndim)]
     if w is not None:
         values = values * w
     if smoothing:
-        logp = shifted - log_sum
+        logp = shifted - log_total
         if weight is not None:
-            logp = logp * weight.reshape(1, -1, *[1] * (x.ndim - 2)).astype(x.dtype, copy=False)
+            logp = logp * _per_class(weight, x)
         values = values * (1 - smoothing) - np.add.reduce(logp, 1) * (smoothing / classes)
-    if valid is not None:
-        values = np.where(valid, values, 0)
-    loss = _reduce(values, np.asarray(_total(target, w), x.dtype), reduction)
-    return np.asarray(loss).astype(dtype, copy=False), top + log_sum
+    p /= total
+    return values, p
+
+
+def _per_class(weight: Any, x: Any) -> Any:
+    return weight.reshape(1, -1, *[1] * (x.ndim - 2)).astype(x.dtype, copy=False)
+
+
+def _as_rows(x: Any) -> Any:
+    """x (N, C, ...) as a matrix with a row of C for every element of the target."""
+    return x if x.ndim == 2 else np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def cross_entropy_vjp(g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float,
-                      log_sum: Any) -> Any:  # fmt: skip
+def cross_entropy_vjp(g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float, kept: Any) -> Any:
     """The backward of cross_entropy by the logits: softmax(x) times the sum of the target's shares, minus these shares."""
-    dtype, x = x.dtype, _wide(x)
-    if smoothing:
-        share = cross_entropy_share(target, weight, x.shape, x.dtype, ignore_index, reduction, smoothing)
-        dx = (np.exp(x - log_sum) * np.add.reduce(share, 1, keepdims=True) - share) * np.expand_dims(_wide(g), 1 if g.ndim else ())
-        return dx.astype(dtype, copy=False)
+    dtype, x, g = x.dtype, _wide(x), _wide(g)
     safe, valid = _classes(target, x.shape[1], ignore_index)
     w = _weights(safe, valid, weight, x.dtype)
-    rows = _wide(g)
     if reduction == "mean":
-        rows = rows / np.asarray(_total(target, w), x.dtype)
-    if w is not None:
-        rows = rows * w
-    if valid is not None:
-        rows = np.where(valid, rows, 0)
-    dx = x - log_sum
-    np.exp(dx, out=dx)
-    dx[_at(safe, x.ndim)] -= 1
-    dx *= rows if rows.ndim == 0 else np.expand_dims(rows, 1)
+        g = g / np.asarray(_total(target, w), x.dtype)
+    if has_kernel(x):
+        rows = np.broadcast_to(g, target.shape).reshape(-1).astype(x.dtype, copy=False)
+        weight = None if weight is None else weight.astype(x.dtype, copy=False)
+        dx = _kernel_vjp(rows, _as_rows(x), target.reshape(-1), kept, weight, ignore_index, smoothing)
+        if x.ndim > 2:
+            dx = np.ascontiguousarray(np.moveaxis(dx.reshape(*target.shape, x.shape[1]), -1, 1))
+    elif smoothing:
+        share = cross_entropy_share(target, weight, x.shape, x.dtype, ignore_index, "none", smoothing)
+        dx = (kept * np.add.reduce(share, 1, keepdims=True) - share) * (np.expand_dims(g, 1) if g.ndim else g)
+    else:
+        g = g if w is None else g * w
+        g = g if valid is None else np.where(valid, g, 0)
+        dx = kept.copy()
+        dx[_at(safe, x.ndim)] -= 1
+        dx *= np.expand_dims(g, 1) if g.ndim else g
     return dx.astype(dtype, copy=False)
 
 
@@ -149,7 +179,7 @@ def cross_entropy_share(target: Any, weight: Any, shape: tuple, dtype: Any, igno
     if smoothing:
         share += smoothing / shape[1]
         if weight is not None:
-            share *= weight.reshape(1, -1, *[1] * (len(shape) - 2)).astype(dtype, copy=False)
+            share *= _per_class(weight, share)
     share[_at(safe, len(shape))] += (1 - smoothing) * (1 if w is None else w)
     if valid is not None:
         share *= np.expand_dims(valid, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.activations import HALF
+from ferro.cpu.pointwise import HALF
 
 __all__ = ["batch_norm", "batch_norm_vjp", "layer_norm", "layer_norm_vjp", "rms_norm", "rms_norm_vjp"]
 

@@ -79,10 +79,10 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
 
 def picked_sum(g: Any, dim: int, index: Any) -> Any:
     """Zeros like g, to which g is added at `index` along `dim`: an index may repeat."""
-    if g.ndim == 0:
+    if g.ndim == 0 or g.size == 0:
         return g.copy()
     rows, n = np.moveaxis(g, dim, -1), g.shape[dim]
-    where = np.moveaxis(index, dim, -1) + np.arange(rows.size // max(n, 1)).reshape((*rows.shape[:-1], 1)) * n
+    where = np.moveaxis(index, dim, -1) + np.arange(rows.size // n).reshape((*rows.shape[:-1], 1)) * n
     where, rows = where.reshape(-1), wide(rows).reshape(-1)
     total = np.bincount(where, rows.real, where.size)
     if g.dtype.kind == "c":

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as _as_strided
 
-__all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal", "expand", "geometry",
-           "narrow",           "new_zeros", "ones_like", "permute", "reshape", "select", "split", "squeeze", "storage_bytes", "transpose", "unbind",
-           "unfold", "unfold_backward", "unsqueeze", "zeros_like"]  # fmt: skip
+__all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal", "expand",
+           "geometry", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split", "squeeze",
+           "storage_bytes", "transpose", "unbind",  "windows", "windows_add", "unsqueeze", "zeros_like"]  # fmt: skip
 
 ALL = slice(None)
 
@@ -101,7 +101,7 @@ def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     return _as_strided(y, (*[y.shape[d] for d in rest], n), (*[y.strides[d] for d in rest], y.strides[dim1] + y.strides[dim2]))
 
 
-def unfold(x: Any, dim: int, size: int, step: int) -> Any:
+def windows(x: Any, dim: int, size: int, step: int) -> Any:
     """Windows of `size` elements along `dim`, `step` apart; the window is the last dimension."""
     if x.ndim == 0:
         return _as_strided(x, (size,), (0,))
@@ -111,8 +111,8 @@ def unfold(x: Any, dim: int, size: int, step: int) -> Any:
     return _as_strided(x, shape, strides)
 
 
-def unfold_backward(g: Any, shape: tuple, dim: int, size: int, step: int) -> Any:
-    """The transpose of `unfold`: what overlaps in windows is added, in the order of the positions in the window."""
+def windows_add(g: Any, shape: tuple, dim: int, size: int, step: int) -> Any:
+    """The transpose of `windows`: what overlaps in windows is added, in the order of the positions in the window."""
     out = np.zeros(shape, g.dtype)
     if not shape:
         out[...] = g.reshape(-1)[:1].sum() if size else 0

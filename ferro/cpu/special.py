@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,42 +33,49 @@ erf = _from_scipy("erf", "The error function.")
 erfc = _from_scipy("erfc", "1 - erf x.")
 erfcx = _from_scipy("erfcx", "exp(x²) erfc x.")
 erfinv = _from_scipy("erfinv", "The inverse of erf.")
-lgamma = _from_scipy("gammaln", "ln |Γ(x)|.")
-digamma = _from_scipy("psi", "The logarithmic derivative of Γ.")
-gammainc = _from_scipy("gammainc", "The lower incomplete gamma function, regularised.")
-gammaincc = _from_scipy("gammaincc", "The upper incomplete gamma function, regularised.")
-i0 = _from_scipy("i0", "The modified Bessel function I₀.")
-i0e = _from_scipy("i0e", "e^-|x| I₀(x).")
-i1 = _from_scipy("i1", "The modified Bessel function I₁.")
-i1e = _from_scipy("i1e", "e^-|x| I₁(x).")
-k0 = _from_scipy("k0", "The modified Bessel function K₀.")
-k0e = _from_scipy("k0e", "eˣ K₀(x).")
-k1 = _from_scipy("k1", "The modified Bessel function K₁.")
-k1e = _from_scipy("k1e", "eˣ K₁(x).")
-j0 = _from_scipy("j0", "The Bessel function J₀.")
-j1 = _from_scipy("j1", "The Bessel function J₁.")
-y0 = _from_scipy("y0", "The Bessel function Y₀.")
-y1 = _from_scipy("y1", "The Bessel function Y₁.")
 ndtr = _from_scipy("ndtr", "The distribution function of the normal distribution.")
 log_ndtr = _from_scipy("log_ndtr", "ln ndtr x.")
 ndtri = _from_scipy("ndtri", "The inverse of ndtr.")
 entr = _from_scipy("entr", "-x ln x.")
 xlog1py = _from_scipy("xlog1py", "x ln(1 + y).")
-_zeta = _from_scipy("zeta", "The Hurwitz zeta function.")
+
+# -- gamma and zeta ----------------------------------------------------------------------------------------------------
+
+digamma = _from_scipy("psi", "The logarithmic derivative of Γ.")
+igamma = _from_scipy("gammainc", "The lower incomplete gamma function, regularised.")
+igammac = _from_scipy("gammaincc", "The upper incomplete gamma function, regularised.")
+zeta = _from_scipy("zeta", "Σ 1 / (k + y)^x over k ≥ 0, Hurwitz' zeta function.")
+_gammaln = _from_scipy("gammaln", "ln |Γ(x)|.")
 
 
-def zeta(x: Any, y: Any) -> Any:
-    """Σ 1 / (k + y)^x over k ≥ 0."""
-    return _zeta(x, y)
+def lgamma(x: Any) -> Any:
+    """ln |Γ(x)|, ∞ at ±∞."""
+    return np.where(x == -np.inf, typed(np.inf, x), _gammaln(x))
 
 
-@widened
-def polygamma(x: Any, n: int) -> Any:
-    """The n-th derivative of digamma."""
+def polygamma(n: int, x: Any) -> Any:
+    """The n-th derivative of digamma: (-1)^(n+1) n! ζ(n + 1, x)."""
     if n == 0:
         return digamma(x)
-    factor = typed((-1.0) ** (n + 1) * float(np.prod(np.arange(1.0, n + 1))), x)
-    return zeta(np.full_like(x, n + 1), x) * factor
+    if x.dtype in HALF:
+        return polygamma(n, x.astype(float32)).astype(x.dtype)
+    return zeta(np.full_like(x, n + 1), x) * typed((-1.0) ** (n + 1) * math.gamma(n + 1), x)
+
+
+# -- Bessel and Airy functions -----------------------------------------------------------------------------------------
+
+i0 = _from_scipy("i0", "The modified Bessel function I₀.")
+i0e = _from_scipy("i0e", "e^-|x| I₀(x).")
+i1 = _from_scipy("i1", "The modified Bessel function I₁.")
+i1e = _from_scipy("i1e", "e^-|x| I₁(x).")
+modified_bessel_k0 = _from_scipy("k0", "The modified Bessel function K₀.")
+modified_bessel_k1 = _from_scipy("k1", "The modified Bessel function K₁.")
+scaled_modified_bessel_k0 = _from_scipy("k0e", "eˣ K₀(x).")
+scaled_modified_bessel_k1 = _from_scipy("k1e", "eˣ K₁(x).")
+bessel_j0 = _from_scipy("j0", "The Bessel function J₀.")
+bessel_j1 = _from_scipy("j1", "The Bessel function J₁.")
+bessel_y0 = _from_scipy("y0", "The Bessel function Y₀.")
+bessel_y1 = _from_scipy("y1", "The Bessel function Y₁.")
 
 
 def airy_ai(x: Any) -> Any:
@@ -84,11 +92,48 @@ def airy_ai_prime(x: Any) -> Any:
 def _airy(x: Any, which: int) -> Any:
     from scipy.special import airy
 
-    return airy(x)[which]
+    # far to the right, where SciPy gives up, Ai and Ai' are less than the smallest number
+    return np.where(x > 200, typed(0, x), airy(x)[which])
 
 
-@widened
 def spherical_bessel_j0(x: Any) -> Any:
     """sin(x) / x, and 1 at 0."""
     zero = x == 0
     return np.where(zero, typed(1, x), np.where(np.isinf(x), typed(0, x), np.sin(x) / np.where(zero, typed(1, x), x)))
+
+
+# -- orthogonal polynomials --------------------------------------------------------------------------------------------
+
+
+
+def _polynomial(name: str, x: Any, n: Any, *order: float) -> Any:
+    """A polynomial of SciPy of degree n (rounded towards zero), 0 where n is negative."""
+    import scipy.special
+
+    n = n.astype(np.int64)
+    return np.where(n < 0, typed(0, x), getattr(scipy.special, name)(n, *order, x)).astype(x.dtype)
+
+
+def chebyshev_polynomial_t(x: Any, n: Any) -> Any:
+    """Chebyshev's polynomial of the first kind."""
+    return _polynomial("eval_chebyt", x, n)
+
+
+def gegenbauer(x: Any, n: Any, order: float) -> Any:
+    """Gegenbauer's polynomial C of an order λ."""
+    return _polynomial("eval_gegenbauer", x, n, order)
+
+
+def laguerre(x: Any, n: Any, order: float) -> Any:
+    """Laguerre's generalised polynomial L of an order α."""
+    return _polynomial("eval_genlaguerre", x, n, order)
+
+
+def hermite_polynomial_h(x: Any, n: Any) -> Any:
+    """Hermite's polynomial of physics."""
+    return _polynomial("eval_hermite", x, n)
+
+
+def hermite_polynomial_he(x: Any, n: Any) -> Any:
+    """Hermite's polynomial of probability."""
+    return _polynomial("eval_hermitenorm", x, n)

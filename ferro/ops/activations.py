@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
@@ -178,7 +180,7 @@ PRELU = Op("prelu", lambda xp, x, w: xp.prelu(x, w), kind=ELEMENTWISE,
            x=once(lambda xp, g, x, w: xp.where(x > 0, g, g * w)),
            w=once(lambda xp, g, x: xp.where(x > 0, 0, g * x)),
            samples=[Sample(Arg(3, 4), Arg(1)), Sample(Arg(2, 3, 2), Arg(3)), Sample(Arg(5), Arg()), Sample(Arg(), Arg(1)),
-                    Sample(Arg(0, 3), Arg(3)), Sample(Arg(values=[-1.0, 0.0, 2.0]), Arg(values=[0.25]), smooth=False)],
+                    Sample(Arg(0, 3), Arg(3)), Sample(Arg(values=[-1.0, 0.0, 2.0]), Arg(values=[0.25]), smooth=False, twice=False)],
            path="nn.functional.prelu")  # fmt: skip
 
 
@@ -191,7 +193,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 def _elu_slope(xp: Any, g: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    left = xp.where(x <= 0, x, 0)  # keeps exp from overflowing in the branch that is not taken
+    left = xp.where(x < 0, x, 0)  # keeps exp from overflowing in the branch that is not taken
     return xp.where(x <= 0, g * xp.exp(left * input_scale) * (alpha * scale * input_scale), g * scale)
 
 
@@ -264,7 +266,7 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 SILU = Op("silu", lambda xp, x: xp.silu(x), kind=ELEMENTWISE, x=lambda xp, g, x: xp.silu_vjp(g, x), weight=4.0,
-          samples=points(-4, 4, -100.0, 0.0, 100.0), complex=True, path="nn.functional.silu")  # fmt: skip
+          samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.silu")  # fmt: skip
 silu_ = in_place(silu)
 
 
@@ -282,12 +284,14 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     return unary(MISH, input)
 
 
-def _mish_slope(xp: Any, g: Any, x: Any) -> Any:
-    t = xp.tanh(xp.softplus(x, 1.0, 20.0))
-    return g * (t + x * xp.sigmoid(x) * (1 - t * t))
+def mish_vjp(g: Tensor, x: Tensor) -> Tensor:
+    """g times the slope of mish at x: the backward of mish, on Tensors."""
+    F = worlds.functional
+    t = F.tanh(softplus(x, 1.0, 20.0))
+    return g * (t + x * F.sigmoid(x) * (1 - t * t))
 
 
-MISH = Op("mish", lambda xp, x: xp.mish(x), kind=ELEMENTWISE, x=once(_mish_slope), weight=6.0,
+MISH = Op("mish", lambda xp, x: xp.mish(x), kind=ELEMENTWISE, x=lambda xp, g, x: xp.mish_vjp(g, x), weight=6.0,
           samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.mish")  # fmt: skip
 mish_ = in_place(mish)
 
@@ -299,10 +303,17 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 
 SOFTPLUS = Op("softplus", lambda xp, x, /, beta, threshold: xp.softplus(x, beta, threshold), kind=ELEMENTWISE,
-              x=once(lambda xp, g, x, beta, threshold: xp.where(x * beta > threshold, g, g * xp.sigmoid(x * beta))),
+              x=lambda xp, g, x, beta, threshold: xp.softplus_vjp(g, x, beta, threshold),
               weight=4.0, path="nn.functional.softplus",
               samples=[*points(-4, 4, -100.0, 0.0, 100.0), Sample(Arg(3, 4), 2.0), Sample(Arg(3, 4, low=-4, high=4), 1.0, 1.0),
                        Sample(Arg(values=[2.0, 0.5, 3.0]), 1.0, 2.0, smooth=False)])  # fmt: skip
+
+
+def softplus_vjp(g: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor:
+    """g times the slope of softplus at x: the backward of softplus, on Tensors.  Its own slope is 0 from the threshold on."""
+    F = worlds.functional
+    scaled = x * beta
+    return F.where(scaled > threshold, g, g * F.sigmoid(F.where(scaled < threshold, scaled, threshold)))
 
 
 def logsigmoid(input: Tensor) -> Tensor:
@@ -311,7 +322,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     return unary(LOGSIGMOID, input)
 
 
-LOGSIGMOID = Op("logsigmoid", lambda xp, x: xp.logsigmoid(x), kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sigmoid(-x), weight=4.0,
+LOGSIGMOID = Op("logsigmoid", lambda xp, x: xp.logsigmoid(x), kind=ELEMENTWISE, x=lambda xp, g, out: -g * xp.expm1(out), weight=4.0,
                 samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.logsigmoid")  # fmt: skip
 
 
@@ -338,9 +349,10 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 HARDSIGMOID = Op("hardsigmoid", lambda xp, x: xp.hardsigmoid(x), kind=ELEMENTWISE,
-                 x=once(lambda xp, g, x: xp.where((x > -3) & (x < 3), g / 6, 0)),
-                 samples=[*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
-                 path="nn.functional.hardsigmoid")  # fmt: skip
+                 x=once(lambda xp, g, x: xp.where((x > -3) & (x < 3), g / 6, 0)))  # fmt: skip
+# not compared with PyTorch, whose slope in double precision is 1/6 rounded to single precision
+declare("nn.functional.hardsigmoid", [*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
+        reference=lambda x: np.asarray(np.clip(x / 6 + 0.5, 0, 1)))  # fmt: skip
 hardsigmoid_ = in_place(hardsigmoid)
 
 

@@ -52,10 +52,10 @@ def _conv_w(xp: Any, g: Any, x: Any, w_shape: tuple, stride: tuple, pad: tuple, 
     return xp.conv_weight(x.conj(), g, w_shape[2:], stride, pad, dilation, groups)
 
 
-CONV = Op("conv", lambda xp, x, w, /, out, stride, pad, dilation, groups: xp.conv(x, w, None, out, stride, pad, dilation, groups),
+CONV = Op("conv", lambda xp, x, w, /, size, stride, pad, dilation, groups: xp.conv(x, w, None, size, stride, pad, dilation, groups),
           x=_conv_x, w=_conv_w, kind=MULTILINEAR, weight=50.0)  # fmt: skip
 CONV_BIAS = Op("convolution",
-               lambda xp, x, w, b, /, out, stride, pad, dilation, groups: xp.conv(x, w, b, out, stride, pad, dilation, groups),
+               lambda xp, x, w, b, /, size, stride, pad, dilation, groups: xp.conv(x, w, b, size, stride, pad, dilation, groups),
                x=_conv_x, w=_conv_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0)  # fmt: skip
 
 
@@ -289,11 +289,13 @@ def col2im(columns: Any, size: tuple, kernel: tuple, out: tuple, stride: tuple, 
     return apply(FOLD, (columns,), (size, kernel, out, stride, pad, dilation))
 
 
-UNFOLD = Op("im2col", lambda xp, x, /, kernel, out, stride, pad, dilation: xp.im2col(x, kernel, out, stride, pad, dilation),
-            kind=LINEAR, x=lambda xp, g, x_shape, kernel, out, stride, pad, dilation: xp.col2im(
-                g, x_shape[2:], kernel, out, stride, pad, dilation))  # fmt: skip
-FOLD = Op("col2im", lambda xp, x, /, size, kernel, out, stride, pad, dilation: xp.col2im(x, size, kernel, out, stride, pad, dilation),
-          kind=LINEAR, x=lambda xp, g, kernel, out, stride, pad, dilation: xp.im2col(g, kernel, out, stride, pad, dilation))  # fmt: skip
+UNFOLD = Op("im2col", lambda xp, x, /, kernel, windows, stride, pad, dilation: xp.im2col(x, kernel, windows, stride, pad, dilation),
+            kind=LINEAR, x=lambda xp, g, x_shape, kernel, windows, stride, pad, dilation: xp.col2im(
+                g, x_shape[2:], kernel, windows, stride, pad, dilation))  # fmt: skip
+FOLD = Op("col2im", lambda xp, x, /, size, kernel, windows, stride, pad, dilation: xp.col2im(
+              x, size, kernel, windows, stride, pad, dilation),
+          kind=LINEAR, x=lambda xp, g, kernel, windows, stride, pad, dilation: xp.im2col(
+              g, kernel, windows, stride, pad, dilation))  # fmt: skip
 
 
 def _sliding(name: str, size: tuple, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple:

@@ -159,10 +159,10 @@ def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None, re
 
 
 CROSS_ENTROPY = Op(
-    "cross_entropy", aux=("log_sum",), weight=4.0, path="nn.functional.cross_entropy",
+    "cross_entropy", aux=("kept",), weight=4.0, path="nn.functional.cross_entropy",
     forward=lambda xp, x, target, w, /, ignore_index, reduction, smoothing: xp.cross_entropy(x, target, w, ignore_index, reduction, smoothing),
-    x=lambda xp, g, x, target, w, ignore_index, reduction, smoothing, log_sum:
-        xp.cross_entropy_vjp(g, x, target, w, ignore_index, reduction, smoothing, log_sum),
+    x=lambda xp, g, x, target, w, ignore_index, reduction, smoothing, kept:
+        xp.cross_entropy_vjp(g, x, target, w, ignore_index, reduction, smoothing, kept),
     samples=[Sample(Arg(5, 4), Arg(5, **_labels)), Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
              Sample(Arg(4), Arg(**_labels)), Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
              Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1, reduction="none"),
@@ -174,8 +174,8 @@ CROSS_ENTROPY = Op(
 
 
 def cross_entropy_vjp(g: Tensor, x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, reduction: str, smoothing: float,
-                      log_sum: Any) -> Tensor:  # fmt: skip
-    """The backward of cross_entropy by the logits, on Tensors (`log_sum` is not used: it has no history)."""
+                      kept: Any) -> Tensor:  # fmt: skip
+    """The backward of cross_entropy by the logits, on Tensors (`kept` is not used: it has no history)."""
     weight = None if w is None else w._data
     share = cpu.cross_entropy_share(target._data, weight, x._data.shape, x._data.dtype, ignore_index, reduction, smoothing)
     dx = softmax(x, 1) * wrap(share.sum(1, keepdims=True, dtype=share.dtype)) - wrap(share)

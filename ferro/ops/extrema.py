@@ -40,9 +40,12 @@ def need_elements(name: str, shape: tuple, dim: Any) -> None:
 
 
 def pair_into(name: str, out: Any, results: tuple) -> tuple:
-    """Writes the two results of an operation into the two tensors of `out=`."""
+    """Writes the two results of an operation into the two tensors of `out=`, whose dtypes must be theirs."""
     if not isinstance(out, (tuple, list)) or len(out) != len(results):
         raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(results)} Tensors")
+    for o, r in zip(out, results, strict=True):
+        if need_tensor(name, "out", o).dtype is not r.dtype:
+            raise RuntimeError(f"{name}(): Expected out tensor to have dtype {r.dtype}, but got {o.dtype} instead")
     return tuple([into(name, o, r) for o, r in zip(out, results, strict=True)])
 
 

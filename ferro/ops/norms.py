@@ -151,6 +151,9 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
 
 def _by_singular_values(A: Any, ord: Any, row: int, column: int, keepdim: bool) -> Any:
     xp = worlds.functional
+    if not hasattr(xp, "svdvals"):
+        raise NotImplementedError(f"linalg.matrix_norm: order {ord!r} needs singular values, which are not there yet; 'fro', 1, -1, inf and "
+                                  "-inf are")  # fmt: skip
     others = [d for d in range(A._data.ndim) if d not in (row, column)]
     values = xp.svdvals(xp.permute(A, (*others, row, column)))
     last = values._data.ndim - 1
@@ -159,8 +162,8 @@ def _by_singular_values(A: Any, ord: Any, row: int, column: int, keepdim: bool) 
 
 
 declare("linalg.matrix_norm", [Sample(Arg(3, 4)), Sample(Arg(2, 3, 4), "fro", (0, 2), True),
-                               *[Sample(Arg(3, 4, make=away), o) for o in (1, -1, INF, -INF)],
-                               Sample(Arg(2, 3, 4, make=away), 1, (2, 0)), Sample(Arg(2, 3, 4, make=away), INF, (0, 1), True)],
+                               *[Sample(Arg(3, 4), o) for o in (1, -1, INF, -INF)],
+                               Sample(Arg(2, 3, 4), 1, (2, 0)), Sample(Arg(2, 3, 4), INF, (0, 1), True)],
         complex=True)  # fmt: skip
 
 
@@ -179,7 +182,7 @@ def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
     return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
 
 
-declare("linalg.norm", [Sample(Arg(3, 4)), Sample(Arg(5), 3), Sample(Arg(3, 4, make=away), INF), Sample(Arg(3, 4), None, 1),
+declare("linalg.norm", [Sample(Arg(3, 4)), Sample(Arg(5), 3), Sample(Arg(3, 4), INF), Sample(Arg(3, 4), None, 1),
                         Sample(Arg(2, 3, 4), "fro", (0, 1)), Sample(Arg(2, 3), 3, 1, True)], complex=True)  # fmt: skip
 
 
@@ -213,24 +216,22 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     name = "cosine_similarity"
     x, y = promote(*operands(name, x1, x2))
     need_inexact(name, x)
-    x, y = x / _clamped(x, _own_dim(name, x, y, dim), eps), y / _clamped(y, _own_dim(name, y, x, dim), eps)
-    product = x * y.conj() if x._data.dtype.kind == "c" else x * y
-    return sum(product, dim)
+    try:
+        shape = np.broadcast_shapes(x._data.shape, y._data.shape)
+    except ValueError:
+        raise RuntimeError(f"{name}: shapes {list(x._data.shape)} and {list(y._data.shape)} cannot be broadcast together") from None
+    d = one_dim(name, len(shape), dim)
+    xp = worlds.functional
+    x, y = [t if t._data.shape == shape else xp.expand(t, shape) for t in (x, y)]
+    x, y = x / _at_least(vector_norm(x, 2, d, True), eps), y / _at_least(vector_norm(y, 2, d, True), eps)
+    return sum(x * y.conj() if x._data.dtype.kind == "c" else x * y, d)
 
 
-def _own_dim(name: str, x: Any, other: Any, dim: int) -> int:
-    """The dimension of x (negative) that `dim` of x broadcast with other is; x must reach so far."""
-    n = max(x._data.ndim, other._data.ndim)
-    d = one_dim(name, n, dim) - n
-    return d if -d <= x._data.ndim else INF  # type: ignore[return-value]
-
-
-def _clamped(x: Any, dim: Any, eps: float) -> Any:
-    """The norm over `dim` (of single elements if x lacks it), at least eps in value."""
-    size = vector_norm(x, 2, dim, True) if dim != INF else worlds.functional.abs(x)
+def _at_least(size: Any, eps: float) -> Any:
+    """The norm, at least eps in value, with the norm's derivative."""
     if (size._data < eps).any():
-        with_floor = np.maximum(size._data, np.asarray(eps, size._data.dtype))
-        size = size + (wrap(with_floor) - size.detach())
+        floored = np.maximum(size._data, np.asarray(eps, size._data.dtype))
+        size = size + (wrap(floored) - size.detach())
     return size
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, one_dim, sizes
-from ferro.core.base import TensorBase, meta_of, version_of
+from ferro.core.base import TensorBase
 from ferro.core.inplace import restride
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -352,18 +352,23 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return apply(UNFOLD, (self,), (d, size, step))
 
 
-UNFOLD = Op("unfold", lambda xp, x, /, dim, size, step: xp.unfold(x, dim, size, step), kind=LINEAR, view=True,
-            x=lambda xp, g, x_shape, dim, size, step: xp.unfold_backward(g, x_shape, dim, size, step), path="Tensor.unfold",
+UNFOLD = Op("unfold", lambda xp, x, /, dim, size, step: xp.windows(x, dim, size, step), kind=LINEAR, view=True,
+            x=lambda xp, g, x_shape, dim, size, step: xp.windows_add(g, x_shape, dim, size, step), path="Tensor.unfold",
             samples=[Sample(Arg(7), 0, 3, 1), Sample(Arg(2, 7), 1, 2, 3), Sample(Arg(4, 2), 0, 4, 1), Sample(Arg(5), 0, 0, 2)],
             complex=True)  # fmt: skip
 
-UNFOLD_BACKWARD = Op("unfold_backward", lambda xp, x, /, shape, dim, size, step: xp.unfold_backward(x, shape, dim, size, step), kind=LINEAR,
-                     x=lambda xp, g, dim, size, step: xp.unfold(g, dim, size, step))  # fmt: skip
+WINDOWS_ADD = Op("windows_add", lambda xp, x, /, shape, dim, size, step: xp.windows_add(x, shape, dim, size, step), kind=LINEAR,
+                     x=lambda xp, g, dim, size, step: xp.windows(g, dim, size, step))  # fmt: skip
 
 
-def unfold_backward(g: Tensor, shape: tuple, dim: int, size: int, step: int) -> Tensor:
+def windows(x: Tensor, dim: int, size: int, step: int) -> Tensor:
+    """Windows along a dimension; arguments in normal form."""
+    return apply(UNFOLD, (x,), (dim, size, step))
+
+
+def windows_add(g: Tensor, shape: tuple, dim: int, size: int, step: int) -> Tensor:
     """The transpose of unfold: what overlaps in windows is added."""
-    return apply(UNFOLD_BACKWARD, (g,), (shape, dim, size, step))
+    return apply(WINDOWS_ADD, (g,), (shape, dim, size, step))
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -453,5 +458,3 @@ class PartsMethods:
         """Pieces along `dim`: see :func:`ferro.split`."""
         return split(self, split_size, dim)
 
-
-_ = (meta_of, version_of)

@@ -20,7 +20,7 @@ __all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansu
            "var_mean"]  # fmt: skip
 
 REDUCED = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True), Sample(Arg(2, 3, 2), (0, 2)),
-           Sample(Arg(2, 3, 2), (-1, 0), keepdim=True), Sample(Arg(0, 3), 0), Sample(Arg(1, 3), 0), Sample(Arg(3, 4), axis=1)]  # fmt: skip
+           Sample(Arg(2, 3, 2), (-1, 0), keepdim=True), Sample(Arg(1, 3), 0), Sample(Arg(3, 4), axis=1), Sample(Arg(0, 3), 1)]  # fmt: skip
 NAN, INF = math.nan, math.inf
 
 
@@ -102,7 +102,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 
 SUM = Op("sum", lambda xp, x, /, dim, keepdim: xp.sum(x, dim, keepdim), kind=LINEAR,
          x=lambda xp, g, x_shape, dim, keepdim: spread(xp, g, x_shape, dim, keepdim),
-         samples=REDUCED, complex=True)  # fmt: skip
+         samples=[*REDUCED, Sample(Arg(0, 3), 0), Sample(Arg(3, dtype="int64"))], complex=True)  # fmt: skip
 
 
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
@@ -138,7 +138,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 MEAN = Op("mean", lambda xp, x, /, dim, keepdim: xp.mean(x, dim, keepdim), kind=LINEAR,
           x=lambda xp, g, x_shape, dim, keepdim: spread(xp, g / (count(x_shape, dim) or 1), x_shape, dim, keepdim),
-          samples=REDUCED, complex=True)  # fmt: skip
+          samples=[*REDUCED, Sample(Arg(0, 3), 0, smooth=False)], complex=True)  # fmt: skip
 
 
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
@@ -304,7 +304,7 @@ def _logsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -
 
 
 LOGSUMEXP = Op("logsumexp", lambda xp, x, /, dim, keepdim: xp.logsumexp(x, dim, keepdim), x=_logsumexp_x,
-               samples=[Sample(Arg(4), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (0, 1), True), Sample(Arg(), 0), Sample(Arg(0, 2), 0),
+               samples=[Sample(Arg(4), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (0, 1), True), Sample(Arg(), 0), Sample(Arg(0, 2), 0, smooth=False),
                         Sample(Arg(3, 4, low=500, high=900), -1, complex=False),
                         Sample(Arg(values=[-INF, 0.0, 1.0]), 0, smooth=False, complex=False)], complex=True)  # fmt: skip
 

@@ -132,7 +132,7 @@ def logcumsumexp(input: Tensor, dim: Any = None, *, out: Tensor | None = None, *
 def _logcumsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     # sum over k >= i of g_k exp(x_i - out_k), as a recurrence whose factors exp(out_k - out_(k+1)) are at most 1
     finite = xp.where(out == -INF, 0.0, out)
-    factors = xp.exp(out - xp.shift(finite, -1, dim, 0)).conj()
+    factors = xp.exp(out - xp.shift(finite, -1, dim, INF)).conj()
     return xp.affine_scan(factors, g, dim, True) * xp.exp(x - finite).conj()
 
 

@@ -54,7 +54,8 @@ class Adagrad(PerParameterOptimizer):
             start = ferro.full_like(param, group["initial_accumulator_value"])
             self.state[param] = {"step": new_step(), "sum": start.detach()}
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[param]
         state["step"] += 1
         grad = decayed(param, grad, group["weight_decay"])
         lr = float(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])

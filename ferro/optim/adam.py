@@ -49,7 +49,8 @@ class Adam(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[param]
         if not state:
             state["step"] = new_step()
             state["exp_avg"] = ferro.zeros_like(param)

@@ -65,7 +65,7 @@ class LBFGS(Optimizer):
     def _probe(self, closure: Callable[[], Any], start: list[Tensor], t: float, direction: Tensor) -> Point:
         """Loss, gradient and slope at `start + t direction`; the parameters come back to `start`."""
         self._move(t, direction)
-        loss = float(closure())
+        loss = _number(closure())
         grad = self._gradient()
         for param, value in zip(self._params, start, strict=True):
             param.copy_(value)
@@ -89,7 +89,7 @@ class LBFGS(Optimizer):
             raise RuntimeError(f"only 'strong_wolfe' is supported as line_search_fn, got {group['line_search_fn']!r}")
         first_loss = closure()
         state["func_evals"] += 1
-        here = Point(0.0, float(first_loss), self._gradient(), 0.0)
+        here = Point(0.0, _number(first_loss), self._gradient(), 0.0)
         evaluations, n = 1, 0
         flat = here.grad.abs().max().item() <= group["tolerance_grad"]
         while not flat and n < group["max_iter"]:
@@ -133,7 +133,7 @@ class LBFGS(Optimizer):
         self._move(t, direction)
         if n == group["max_iter"]:  # the loss here is not needed any more
             return here._replace(t=t), 0
-        return Point(t, float(closure()), self._gradient(), 0.0), 1
+        return Point(t, _number(closure()), self._gradient(), 0.0), 1
 
     def _direction(self, state: dict[str, Any], grad: Tensor, history_size: int) -> Tensor:
         """-H g by the two-loop recursion, after taking the last change into the history."""
@@ -163,6 +163,10 @@ class LBFGS(Optimizer):
         for y, s, rho, alpha in zip(ys, ss, rhos, reversed(alphas), strict=True):
             r.add_(s, alpha=alpha - y.dot(r).item() * rho)
         return r
+
+
+def _number(loss: Any) -> float:
+    return loss.item() if isinstance(loss, Tensor) else float(loss)
 
 
 def _recording(closure: Callable[[], Any]) -> Callable[[], Any]:

@@ -14,6 +14,8 @@ from ferro.tensor import Tensor
 from ..utils.hooks import RemovableHandle
 
 Params = Iterable[Any]
+# Numbers of the state that keep their dtype whatever that of the parameter is.
+_COUNTS = ("step", "mu_product")
 
 _HOOK_TABLES = (
     "_optimizer_step_pre_hooks",
@@ -262,9 +264,9 @@ def _check_parameter(param: Any) -> None:
 
 
 def _suited(value: Any, param: Tensor | None, key: str | None = None) -> Any:
-    """A copy of saved state, its tensors in the dtype of a floating parameter; step counts keep their own."""
+    """A copy of saved state, its tensors in the dtype of a floating parameter; counts keep their own."""
     if isinstance(value, Tensor):
-        if param is None or key == "step" or not param.is_floating_point():
+        if param is None or key in _COUNTS or not param.is_floating_point():
             return value.clone()
         return value.to(param.dtype, copy=True)
     if isinstance(value, Mapping):
@@ -293,11 +295,11 @@ class PerParameterOptimizer(Optimizer):
                 for param in group["params"]:
                     if param.grad is not None:
                         grad = -param.grad if group["maximize"] else param.grad
-                        self._update(param, grad, self.state[param], group)
+                        self._update(param, grad, group)
         return loss
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Change one parameter in place, given its gradient (of what is to be minimised), its state and the options."""
+    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        """Change one parameter in place, given its gradient (of what is to be minimised) and the options."""
         raise NotImplementedError(f"{type(self).__name__} does not define _update()")
 
 

@@ -48,10 +48,11 @@ class SGD(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         grad = decayed(param, grad, group["weight_decay"])
         momentum = group["momentum"]
         if momentum != 0:
+            state = self.state[param]
             buffer = state.get("momentum_buffer")
             if buffer is None:
                 buffer = state["momentum_buffer"] = grad.detach().clone()

@@ -56,12 +56,14 @@ class SequentialLR(_Composed):
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
         # When they were made, all members took their first step; only the first should have.
-        for group in optimizer.param_groups:
-            set_value(group, "lr", group["initial_lr"])
+        _back_to_initial_rates(optimizer)
         for scheduler in schedulers:
             _undo(scheduler)
-        schedulers[0]._initial_step()
-        self._last_lr = schedulers[0].get_last_lr()
+        self._initial_step()
+
+    def _initial_step(self) -> None:
+        self._schedulers[0]._initial_step()
+        self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self) -> None:  # type: ignore[override]  # PyTorch's takes no epoch either
         """Go to the next epoch."""
@@ -76,10 +78,16 @@ class SequentialLR(_Composed):
 
 
 def _undo(scheduler: Any) -> None:
+    """Take back the step that a scheduler, or every member of one, took when it was made."""
     for member in getattr(scheduler, "_schedulers", ()):
         _undo(member)
     if not hasattr(scheduler, "_schedulers"):
         scheduler.last_epoch -= 1
+
+
+def _back_to_initial_rates(optimizer: Optimizer) -> None:
+    for group in optimizer.param_groups:
+        set_value(group, "lr", group["initial_lr"])
 
 
 class ChainedScheduler(_Composed):
@@ -91,6 +99,18 @@ class ChainedScheduler(_Composed):
         self._schedulers = list(schedulers)
         self.optimizer = checked_optimizer(optimizer)
         self._last_lr = self._rates()
+
+    def _initial_step(self) -> None:
+        for scheduler in self._schedulers:
+            scheduler._initial_step()
+        self._last_lr = self._rates()
+
+    def _advance(self, epoch: float | None = None) -> None:
+        """Begin again: the turn of this chain in a SequentialLR has come."""
+        _back_to_initial_rates(self.optimizer)
+        for scheduler in self._schedulers:
+            scheduler.last_epoch = -1
+        self._initial_step()
 
     def step(self) -> None:  # type: ignore[override]  # PyTorch's takes no epoch either
         """Step every scheduler."""

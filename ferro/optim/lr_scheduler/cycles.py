@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -236,14 +235,10 @@ class OneCycleLR(LRScheduler):
             raise ValueError(
                 f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
             )
-        begin = 0.0
-        phase = self._schedule_phases[-1]
-        for phase in self._schedule_phases:
-            if step <= phase["end_step"]:
-                break
-            begin = phase["end_step"]
-        if step > phase["end_step"]:  # one step past the end is allowed, and goes on as the last phase went
-            begin = self._schedule_phases[-2]["end_step"]
+        begin, phases = 0.0, iter(self._schedule_phases)
+        phase = next(phases)
+        while step > phase["end_step"] and phase is not self._schedule_phases[-1]:
+            begin, phase = phase["end_step"], next(phases)
         part = (step - begin) / (phase["end_step"] - begin)
         rates = []
         for group in self.optimizer.param_groups:

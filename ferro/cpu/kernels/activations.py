@@ -1,0 +1,143 @@
+"""erf, sigmoid, gelu, silu, mish and softplus of NumPy arrays, and their derivatives."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.kernels.common import GRAIN, has_kernel, in_float32, is_half, pointwise
+
+_ROOT_HALF = 0.7071067811865476  # 1 / √2
+_ROOT_TWO_OVER_PI = 0.7978845608028654  # √(2 / π)
+_NORMAL = 0.3989422804014327  # 1 / √(2 π)
+_CUBE = 0.044715  # the coefficient of gelu's approximation by tanh
+
+
+@cache
+def _scipy_erf() -> Any:
+    """SciPy's erf; importing SciPy takes longer than importing everything else."""
+    from scipy.special import erf
+
+    return erf
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function 2/√π ∫₀ˣ exp(-t²) dt."""
+    if has_kernel(x):
+        return pointwise("erf", x)
+    if is_half(x):
+        return in_float32(erf, x)
+    return _scipy_erf()(x)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x))."""
+    if has_kernel(x):
+        return pointwise("sigmoid", x)
+    if is_half(x):
+        return in_float32(sigmoid, x)
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
+
+
+def sigmoid_vjp(g: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """g times the conjugate slope of sigmoid, from its result."""
+    if has_kernel(out):
+        return pointwise("sigmoid_vjp", g, out, grain=2 * GRAIN)
+    if is_half(out):
+        return in_float32(sigmoid_vjp, g, out)
+    return g * (out * (1 - out)).conj()
+
+
+def gelu(x: np.ndarray, approximate: str) -> np.ndarray:
+    """x Φ(x) with the normal distribution function Φ, or its approximation if `approximate` is "tanh"."""
+    if has_kernel(x):
+        return pointwise("gelu_tanh" if approximate == "tanh" else "gelu", x)
+    if is_half(x):
+        return in_float32(gelu, x, approximate)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if approximate == "tanh":
+            return x * 0.5 * (1 + np.tanh((x + x * x * x * _CUBE) * _ROOT_TWO_OVER_PI))
+        return x * 0.5 * (1 + erf(x * _ROOT_HALF))
+
+
+def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
+    """g times the slope of gelu at x: Φ(x) + x φ(x)."""
+    if has_kernel(x):
+        return pointwise("gelu_tanh_vjp" if approximate == "tanh" else "gelu_vjp", g, x)
+    if is_half(x):
+        return in_float32(gelu_vjp, g, x, approximate)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        square = x * x
+        if approximate == "tanh":
+            t = np.tanh(x * (1 + square * _CUBE) * _ROOT_TWO_OVER_PI)
+            return g * 0.5 * ((1 + t) + x * (1 - t * t) * (1 + square * (3 * _CUBE)) * _ROOT_TWO_OVER_PI)
+        return g * (0.5 * (1 + erf(x * _ROOT_HALF)) + x * np.exp(square * -0.5) * _NORMAL)
+
+
+def silu(x: np.ndarray) -> np.ndarray:
+    """x sigmoid(x)."""
+    if has_kernel(x):
+        return pointwise("silu", x)
+    if is_half(x):
+        return in_float32(silu, x)
+    with np.errstate(invalid="ignore"):
+        return x * sigmoid(x)
+
+
+def silu_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """g times the conjugate slope of silu at x: s (1 + x (1 - s)) with s = sigmoid(x)."""
+    if has_kernel(x):
+        return pointwise("silu_vjp", g, x)
+    if is_half(x):
+        return in_float32(silu_vjp, g, x)
+    s = sigmoid(x)
+    with np.errstate(invalid="ignore"):
+        return g * (s * (1 + x * (1 - s))).conj()
+
+
+def mish(x: np.ndarray) -> np.ndarray:
+    """x tanh(log(1 + eˣ)) = x n / (n + 2) with n = eˣ (eˣ + 2)."""
+    if has_kernel(x):
+        return pointwise("mish", x)
+    if is_half(x):
+        return in_float32(mish, x)
+    e = np.exp(np.minimum(x, 20))  # beyond, tanh is 1
+    n = e * (e + 2)
+    with np.errstate(invalid="ignore"):
+        return x * (n / (n + 2))
+
+
+def mish_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """g times the slope of mish at x: t + x (1 - t²) sigmoid(x), where 1 - t² = 4 (n + 1) / (n + 2)²."""
+    if has_kernel(x):
+        return pointwise("mish_vjp", g, x)
+    if is_half(x):
+        return in_float32(mish_vjp, g, x)
+    e = np.exp(np.minimum(x, 20))
+    n = e * (e + 2)
+    with np.errstate(invalid="ignore"):
+        return g * (n / (n + 2) + x * (e / (1 + e)) * (4 * (n + 1) / ((n + 2) * (n + 2))))
+
+
+def softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
+    """log(1 + exp(beta x)) / beta where beta x <= threshold, else x."""
+    if has_kernel(x):
+        return pointwise("softplus", x, parameters=(float(beta), float(threshold)))
+    if is_half(x):
+        return in_float32(softplus, x, beta, threshold)
+    scaled = x * beta
+    smooth = (np.log1p(np.exp(-np.abs(scaled))) + np.maximum(scaled, 0)) / beta
+    return np.where(scaled > threshold, x, smooth)
+
+
+def softplus_vjp(g: np.ndarray, x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
+    """g times the slope of softplus at x: sigmoid(beta x) where beta x <= threshold, else 1."""
+    if has_kernel(x):
+        return pointwise("softplus_vjp", g, x, parameters=(float(beta), float(threshold)))
+    if is_half(x):
+        return in_float32(softplus_vjp, g, x, beta, threshold)
+    scaled = x * beta
+    return np.where(scaled > threshold, g, g * sigmoid(scaled))

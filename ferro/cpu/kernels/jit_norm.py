@@ -1,0 +1,218 @@
+"""Compiled kernels of normalisation: over rows (layer norm), and over the channels of a (batch, channel, place) array.
+
+Column sums are added in float32 over a few rows and then in float64, so that long columns lose no accuracy.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ferro.cpu.kernels.jit import kernel, reduction
+
+f64 = np.float64
+_BLOCK = 32  # rows added in the precision of the data
+
+
+@reduction
+def _sum(x):
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += x[j]
+    return total
+
+
+@reduction
+def _sum_of_squares(x, mean):
+    """The sum of (x - mean)²."""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        d = x[j] - mean
+        total += d * d
+    return total
+
+
+@reduction
+def _sums_of_products(g, x, mean):
+    """The sums of g and of g (x - mean)."""
+    plain = x.dtype.type(0)
+    product = x.dtype.type(0)
+    for j in range(x.size):
+        plain += g[j]
+        product += g[j] * (x[j] - mean)
+    return plain, product
+
+
+@reduction
+def _weighted_sums_of_products(g, w, x, mean):
+    """The sums of g w and of g w (x - mean)."""
+    plain = x.dtype.type(0)
+    product = x.dtype.type(0)
+    for j in range(x.size):
+        gw = g[j] * w[j]
+        plain += gw
+        product += gw * (x[j] - mean)
+    return plain, product
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def layer_norm(x, weight, bias, eps, out, mean, rstd):
+    T = x.dtype.type
+    n = x.shape[1]
+    for i in range(x.shape[0]):
+        m = _sum(x[i]) / T(n)
+        r = T(1) / T(math.sqrt(_sum_of_squares(x[i], m) / T(n) + T(eps)))
+        mean[i] = m
+        rstd[i] = r
+        if weight.size and bias.size:
+            for j in range(n):
+                out[i, j] = (x[i, j] - m) * r * weight[j] + bias[j]
+        elif weight.size:
+            for j in range(n):
+                out[i, j] = (x[i, j] - m) * r * weight[j]
+        else:
+            for j in range(n):
+                out[i, j] = (x[i, j] - m) * r
+            if bias.size:
+                for j in range(n):
+                    out[i, j] += bias[j]
+
+
+@kernel
+def layer_norm_vjp(g, x, mean, rstd, weight, out):
+    T = x.dtype.type
+    n = x.shape[1]
+    for i in range(x.shape[0]):
+        m, r = mean[i], rstd[i]
+        if weight.size:
+            plain, product = _weighted_sums_of_products(g[i], weight, x[i], m)
+        else:
+            plain, product = _sums_of_products(g[i], x[i], m)
+        plain /= T(n)
+        product *= r * r / T(n)
+        if weight.size:
+            for j in range(n):
+                out[i, j] = r * (g[i, j] * weight[j] - plain - (x[i, j] - m) * product)
+        else:
+            for j in range(n):
+                out[i, j] = r * (g[i, j] - plain - (x[i, j] - m) * product)
+
+
+@kernel
+def layer_norm_parameters_vjp(g, x, mean, rstd, g_weight, g_bias):
+    """Adds to g_weight and g_bias, two float64 rows, what the rows of g give."""
+    n = x.shape[1]
+    weight = np.zeros(n, x.dtype)
+    bias = np.zeros(n, x.dtype)
+    for i in range(x.shape[0]):
+        m, r = mean[i], rstd[i]
+        for j in range(n):
+            weight[j] += g[i, j] * ((x[i, j] - m) * r)
+            bias[j] += g[i, j]
+        if i % _BLOCK == _BLOCK - 1 or i == x.shape[0] - 1:
+            for j in range(n):
+                g_weight[j] += f64(weight[j])
+                g_bias[j] += f64(bias[j])
+                weight[j] = 0
+                bias[j] = 0
+
+
+# --- channels --------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def channel_sums(x, first, last, totals):
+    """Adds to totals, a float64 per channel, the sum of each channel from `first` to before `last`."""
+    batch, channels, places = x.shape
+    if places > 1:
+        for a in range(batch):
+            for k in range(first, last):
+                totals[k] += f64(_sum(x[a, k]))
+        return
+    partial = np.zeros(channels, x.dtype)
+    for a in range(batch):
+        for k in range(first, last):
+            partial[k] += x[a, k, 0]
+        if a % _BLOCK == _BLOCK - 1 or a == batch - 1:
+            for k in range(first, last):
+                totals[k] += f64(partial[k])
+                partial[k] = 0
+
+
+@kernel
+def channel_squares(x, mean, first, last, totals):
+    """Adds to totals the sum of the squares of the channel's distances from its mean."""
+    batch, channels, places = x.shape
+    if places > 1:
+        for a in range(batch):
+            for k in range(first, last):
+                totals[k] += f64(_sum_of_squares(x[a, k], mean[k]))
+        return
+    partial = np.zeros(channels, x.dtype)
+    for a in range(batch):
+        for k in range(first, last):
+            d = x[a, k, 0] - mean[k]
+            partial[k] += d * d
+        if a % _BLOCK == _BLOCK - 1 or a == batch - 1:
+            for k in range(first, last):
+                totals[k] += f64(partial[k])
+                partial[k] = 0
+
+
+@kernel
+def channel_products(g, x, mean, first, last, plain, product):
+    """Adds to two float64 rows the channel's sums of g and of g (x - mean)."""
+    batch, channels, places = x.shape
+    if places > 1:
+        for a in range(batch):
+            for k in range(first, last):
+                one, two = _sums_of_products(g[a, k], x[a, k], mean[k])
+                plain[k] += f64(one)
+                product[k] += f64(two)
+        return
+    ones = np.zeros(channels, x.dtype)
+    twos = np.zeros(channels, x.dtype)
+    for a in range(batch):
+        for k in range(first, last):
+            ones[k] += g[a, k, 0]
+            twos[k] += g[a, k, 0] * (x[a, k, 0] - mean[k])
+        if a % _BLOCK == _BLOCK - 1 or a == batch - 1:
+            for k in range(first, last):
+                plain[k] += f64(ones[k])
+                product[k] += f64(twos[k])
+                ones[k] = 0
+                twos[k] = 0
+
+
+@kernel
+def channel_affine(x, mean, scale, shift, out):
+    """(x - mean) scale + shift."""
+    batch, channels, places = x.shape
+    for a in range(batch):
+        if places == 1:
+            for k in range(channels):
+                out[a, k, 0] = (x[a, k, 0] - mean[k]) * scale[k] + shift[k]
+        else:
+            for k in range(channels):
+                m, s, b = mean[k], scale[k], shift[k]
+                for j in range(places):
+                    out[a, k, j] = (x[a, k, j] - m) * s + b
+
+
+@kernel
+def channel_norm_vjp(g, x, mean, scale, plain, product, out):
+    """(g - plain - (x - mean) product) scale."""
+    batch, channels, places = x.shape
+    for a in range(batch):
+        if places == 1:
+            for k in range(channels):
+                out[a, k, 0] = (g[a, k, 0] - plain[k] - (x[a, k, 0] - mean[k]) * product[k]) * scale[k]
+        else:
+            for k in range(channels):
+                m, s, p, q = mean[k], scale[k], plain[k], product[k]
+                for j in range(places):
+                    out[a, k, j] = (g[a, k, j] - p - (x[a, k, j] - m) * q) * s

@@ -1,0 +1,251 @@
+"""Layer and batch normalisation of NumPy arrays, mean and variance together, and their derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ferro.cpu import kernels
+from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, contiguous, has_kernel, is_half, split, split_rows, widened
+
+Needs = tuple[bool, bool, bool]
+Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
+
+
+def _or_none(x: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
+    """A parameter as a flat array, of no elements if there is none."""
+    return np.empty(0, dtype) if x is None else contiguous(x, dtype).reshape(-1)
+
+
+def _summed_over_chunks(length: int, grain: int, width: int, work: Callable) -> np.ndarray:
+    """The sum of what work(start, stop, total) adds to rows of zeros, one pair of rows per chunk, in fixed order."""
+    parts = max(1, min(length // max(grain, 1), MOST_CHUNKS))
+    totals = np.zeros((parts, 2, width))
+
+    def part(first: int, last: int) -> None:
+        for index in range(first, last):
+            work(length * index // parts, length * (index + 1) // parts, totals[index])
+
+    split(parts, 1, part)
+    return totals.sum(0)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def layer_norm(
+    x: np.ndarray, n: int, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every `n` consecutive elements normalised, times weight, plus bias; and each row's mean and 1/√(variance + eps).
+
+    The last two have one element per row, and are float32 for 16-bit floats.
+    """
+    if is_half(x):
+        out, mean, rstd = layer_norm(widened(x), n, widened(weight), widened(bias), eps)
+        return out.astype(x.dtype), mean, rstd
+    rows = contiguous(x).reshape(x.size // n if n else 0, n)
+    if not has_kernel(x):
+        mean = rows.mean(1)
+        centred = rows - mean[:, None]
+        rstd = 1 / np.sqrt(np.square(centred).mean(1) + x.dtype.type(eps))
+        out = centred * rstd[:, None]
+        if weight is not None:
+            out = out * weight.reshape(-1)
+        if bias is not None:
+            out = out + bias.reshape(-1)
+        return out.reshape(x.shape), mean, rstd
+    out, mean, rstd = np.empty_like(rows), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
+    w, b = _or_none(weight, x.dtype), _or_none(bias, x.dtype)
+    run = kernels.get("layer_norm")
+    split_rows(*rows.shape, 4 * GRAIN, lambda i, j: run(rows[i:j], w, b, float(eps), out[i:j], mean[i:j], rstd[i:j]))
+    return out.reshape(x.shape), mean, rstd
+
+
+def layer_norm_vjp(
+    g: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: np.ndarray | None, needs: Needs
+) -> Gradients:
+    """The gradients of layer_norm for x, weight and bias, those that `needs` asks for; the last two flat."""
+    if is_half(x):
+        wide = layer_norm_vjp(widened(g), widened(x), widened(mean), widened(rstd), widened(weight), needs)
+        return tuple([None if part is None else part.astype(x.dtype) for part in wide])
+    rows = contiguous(x).reshape(len(mean), -1)
+    gs = contiguous(g, x.dtype).reshape(rows.shape)
+    if not has_kernel(x):
+        return _layer_norm_vjp(gs, rows, mean, rstd, weight, needs, x.shape)
+    g_x = g_weight = g_bias = None
+    if needs[0]:
+        out = np.empty_like(rows)
+        w = _or_none(weight, x.dtype)
+        run = kernels.get("layer_norm_vjp")
+        split_rows(*rows.shape, 2 * GRAIN, lambda i, j: run(gs[i:j], rows[i:j], mean[i:j], rstd[i:j], w, out[i:j]))
+        g_x = out.reshape(x.shape)
+    if needs[1] or needs[2]:
+        add = kernels.get("layer_norm_parameters_vjp")
+        g_weight, g_bias = _summed_over_chunks(
+            len(rows),
+            4 * GRAIN // rows.shape[1],
+            rows.shape[1],
+            lambda i, j, total: add(gs[i:j], rows[i:j], mean[i:j], rstd[i:j], *total),
+        ).astype(x.dtype)
+    return g_x, g_weight if needs[1] else None, g_bias if needs[2] else None
+
+
+def _layer_norm_vjp(
+    g: np.ndarray,
+    x: np.ndarray,
+    mean: np.ndarray,
+    rstd: np.ndarray,
+    weight: np.ndarray | None,
+    needs: Needs,
+    shape: tuple[int, ...],
+) -> Gradients:
+    normal = (x - mean[:, None]) * rstd[:, None]
+    g_x = g_weight = g_bias = None
+    if needs[0]:
+        gw = g if weight is None else g * weight.reshape(-1)
+        both = gw - gw.mean(1, keepdims=True) - normal * (gw * normal).mean(1, keepdims=True)
+        g_x = (both * rstd[:, None]).reshape(shape)
+    if needs[1]:
+        g_weight = (g * normal).sum(0)
+    if needs[2]:
+        g_bias = g.sum(0)
+    return g_x, g_weight, g_bias
+
+
+# --- channels --------------------------------------------------------------------------------------------------------
+
+
+def _per_channel(x: np.ndarray, work: Callable) -> np.ndarray:
+    """Two float64 sums for each channel of a (batch, channel, place) array.
+
+    work(batches, first, last, total) adds what these batches give to the channels from `first` to before `last`.
+    """
+    batch, channels, places = x.shape
+    if batch >= channels:
+        grain = 2 * GRAIN // (channels * places)
+        return _summed_over_chunks(
+            batch, grain, channels, lambda i, j, total: work(slice(i, j), 0, channels, total)
+        )
+    totals = np.zeros((2, channels))
+    split(channels, 2 * GRAIN // (batch * places), lambda i, j: work(slice(None), i, j, totals))
+    return totals
+
+
+def _as_channels(x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
+    """`x` as (batch, channel, place), the dimensions that are not in `dims` together being the channel."""
+    kept = [dim for dim in range(x.ndim) if dim not in dims]
+    first, last = (kept[0], kept[-1] + 1) if kept else (x.ndim, x.ndim)
+    if last - first == len(kept):
+        before, middle, after = x.shape[:first], x.shape[first:last], x.shape[last:]
+        return contiguous(x).reshape(math.prod(before), math.prod(middle), math.prod(after))
+    moved = contiguous(x.transpose(*kept, *dims))
+    return moved.reshape(1, math.prod(moved.shape[: len(kept)]), math.prod(moved.shape[len(kept) :]))
+
+
+def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the variance (divided by the count) over `dims`, without those dimensions. float32 for 16-bit floats.
+
+    The variance is summed from distances to the mean: it is right also where the mean is much larger than it.
+    """
+    if is_half(x):
+        x = widened(x)
+    shape = [n for dim, n in enumerate(x.shape) if dim not in dims]
+    if not has_kernel(x):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.asarray(x.mean(dims, dtype=np.float64 if x.dtype == np.float32 else None))
+            centred = x - np.expand_dims(mean, dims).astype(x.dtype)
+            return mean.astype(x.dtype), np.asarray(np.square(centred).mean(dims))
+    parts = _as_channels(x, dims)
+    batch, _, places = parts.shape
+    sums, squares = kernels.get("channel_sums"), kernels.get("channel_squares")
+    count = batch * places
+    totals = _per_channel(parts, lambda at, i, j, total: sums(parts[at], i, j, total[0]))
+    mean = (totals[0] / count).astype(x.dtype)
+    totals = _per_channel(parts, lambda at, i, j, total: squares(parts[at], mean, i, j, total[0]))
+    return mean.reshape(shape), (totals[0] / count).astype(x.dtype).reshape(shape)
+
+
+def _along_channels(parameter: np.ndarray, ndim: int) -> np.ndarray:
+    """A value per channel so that it broadcasts against an array whose second dimension is the channel."""
+    return parameter.reshape(-1, *[1] * (ndim - 2))
+
+
+def batch_norm(
+    x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None
+) -> np.ndarray:
+    """(x - mean) rstd weight + bias, each with one value per channel, the second dimension of `x`."""
+    if is_half(x):
+        return batch_norm(*[widened(part) for part in (x, mean, rstd, weight, bias)]).astype(x.dtype)
+    scale = rstd if weight is None else rstd * weight
+    shift = np.zeros_like(scale) if bias is None else bias
+    if not has_kernel(x):
+        mean, scale, shift = [_along_channels(part, x.ndim) for part in (mean, scale, shift)]
+        return ((x - mean) * scale + shift).astype(x.dtype, copy=False)
+    parts = contiguous(x).reshape(*x.shape[:2], -1)
+    out = np.empty_like(parts)
+    m, s, b = [contiguous(part, x.dtype) for part in (mean, scale, shift)]
+    run = kernels.get("channel_affine")
+    split_rows(len(parts), parts[0].size, 4 * GRAIN, lambda i, j: run(parts[i:j], m, s, b, out[i:j]))
+    return out.reshape(x.shape)
+
+
+def batch_norm_vjp(
+    g: np.ndarray,
+    x: np.ndarray,
+    mean: np.ndarray,
+    rstd: np.ndarray,
+    weight: np.ndarray | None,
+    training: bool,
+    needs: Needs,
+) -> Gradients:
+    """The gradients of batch_norm for x, weight and bias, those that `needs` asks for.
+
+    In training, mean and rstd are the batch's own, and the gradient for x goes through them too.
+    """
+    if is_half(x):
+        wide = [widened(part) for part in (g, x, mean, rstd, weight)]
+        parts = batch_norm_vjp(*wide, training, needs)
+        return tuple([None if part is None else part.astype(x.dtype) for part in parts])
+    scale = rstd if weight is None else rstd * weight
+    dims = (0, *range(2, x.ndim))
+    plain = product = np.zeros_like(mean)
+    if training or needs[1] or needs[2]:
+        plain, product = _channel_products(g, x, mean, dims)
+    g_weight, g_bias = (product * rstd).astype(x.dtype, copy=False), plain.astype(x.dtype, copy=False)
+    g_x = None
+    if needs[0]:
+        count = max(1, x.size // max(1, x.shape[1]))
+        own = 1 / count if training else 0.0
+        coefficients = mean, scale, plain * own, product * rstd * rstd * own
+        g_x = _batch_norm_vjp_x(g, x, *[part.astype(x.dtype) for part in coefficients])
+    return g_x, g_weight if needs[1] else None, g_bias if needs[2] else None
+
+
+def _channel_products(
+    g: np.ndarray, x: np.ndarray, mean: np.ndarray, dims: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each channel the sums of g and of g (x - mean)."""
+    if not has_kernel(x):
+        return g.sum(dims), (g * (x - _along_channels(mean, x.ndim))).sum(dims)
+    parts, gs = _as_channels(x, dims), _as_channels(contiguous(g, x.dtype), dims)
+    m = contiguous(mean, x.dtype)
+    run = kernels.get("channel_products")
+    plain, product = _per_channel(parts, lambda at, i, j, total: run(gs[at], parts[at], m, i, j, *total))
+    return plain, product
+
+
+def _batch_norm_vjp_x(
+    g: np.ndarray, x: np.ndarray, mean: np.ndarray, scale: np.ndarray, plain: np.ndarray, product: np.ndarray
+) -> np.ndarray:
+    """(g - plain - (x - mean) product) scale, the last four with one value per channel."""
+    if not has_kernel(x):
+        mean, scale, plain, product = [_along_channels(part, x.ndim) for part in (mean, scale, plain, product)]
+        return ((g - plain - (x - mean) * product) * scale).astype(x.dtype, copy=False)
+    parts, gs = contiguous(x).reshape(*x.shape[:2], -1), contiguous(g, x.dtype).reshape(*x.shape[:2], -1)
+    out = np.empty_like(parts)
+    run = kernels.get("channel_norm_vjp")
+    fixed = mean, scale, plain, product
+    split_rows(len(parts), parts[0].size, 2 * GRAIN, lambda i, j: run(gs[i:j], parts[i:j], *fixed, out[i:j]))
+    return out.reshape(x.shape)

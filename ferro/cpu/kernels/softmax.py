@@ -1,0 +1,96 @@
+"""softmax, log-softmax and logsumexp of NumPy arrays, and their derivatives.
+
+A row of nothing but -inf has the softmax nan and the logsumexp -inf, as in PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ferro.cpu import kernels
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, split_rows
+
+
+def _by_rows(name: str, dim: int, grain: int, *arrays: np.ndarray) -> np.ndarray:
+    """The kernel of that name over the rows that lie along `dim`; the result is C-contiguous."""
+    x = arrays[-1]
+    moved = [contiguous(np.moveaxis(a, dim, -1), x.dtype) for a in arrays]
+    length = x.shape[dim]
+    rows = [a.reshape(-1, length) for a in moved]
+    out = np.empty(rows[0].shape, x.dtype)
+    run = kernels.get(name)
+    split_rows(*out.shape, grain, lambda i, j: run(*[a[i:j] for a in rows], out[i:j]))
+    return np.ascontiguousarray(np.moveaxis(out.reshape(moved[0].shape), -1, dim))
+
+
+@np.errstate(all="ignore")
+def softmax(x: np.ndarray, dim: int) -> np.ndarray:
+    """exp(x) over its sum along `dim`."""
+    if x.size == 0 or x.ndim == 0:
+        return np.ones_like(x) * (x - x + 1)
+    if has_kernel(x):
+        return _by_rows("softmax", dim, GRAIN, x)
+    if is_half(x):
+        return in_float32(softmax, x, dim)
+    e = np.exp(x - np.maximum.reduce(x, dim, keepdims=True))
+    return e / np.add.reduce(e, dim, keepdims=True)
+
+
+def softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
+    """The backward of softmax, from its result."""
+    if out.ndim == 0:
+        return g * 0
+    if has_kernel(out):
+        return _by_rows("softmax_vjp", dim, 2 * GRAIN, g, out)
+    if is_half(out):
+        return in_float32(softmax_vjp, g, out, dim)
+    product = g * out
+    return product - out * np.add.reduce(product, dim, keepdims=True)
+
+
+@np.errstate(all="ignore")
+def log_softmax(x: np.ndarray, dim: int) -> np.ndarray:
+    """x minus its logsumexp along `dim`."""
+    if x.size == 0 or x.ndim == 0:
+        return x - x
+    if has_kernel(x):
+        return _by_rows("log_softmax", dim, GRAIN, x)
+    if is_half(x):
+        return in_float32(log_softmax, x, dim)
+    shifted = x - np.maximum.reduce(x, dim, keepdims=True)
+    return shifted - np.log(np.add.reduce(np.exp(shifted), dim, keepdims=True))
+
+
+def log_softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
+    """The backward of log_softmax, from its result."""
+    if out.ndim == 0:
+        return g * 0
+    if has_kernel(out):
+        return _by_rows("log_softmax_vjp", dim, GRAIN, g, out)
+    if is_half(out):
+        return in_float32(log_softmax_vjp, g, out, dim)
+    return g - np.exp(out) * np.add.reduce(g, dim, keepdims=True)
+
+
+@np.errstate(all="ignore")
+def logsumexp(x: np.ndarray, dims: tuple[int, ...], keepdim: bool) -> np.ndarray:
+    """The logarithm of the sum of exp(x) over `dims`, without overflow; -inf for a sum of nothing."""
+    if has_kernel(x):
+        return _logsumexp_kernel(x, dims, keepdim)
+    if is_half(x):
+        return in_float32(logsumexp, x, dims, keepdim)
+    top = np.maximum.reduce(x.real, dims, keepdims=True, initial=-np.inf)
+    top = np.where(np.isinf(top), 0, top).astype(top.dtype)  # infinity - infinity must not arise
+    out = np.log(np.add.reduce(np.exp(x - top), dims, keepdims=True)) + top
+    return np.asarray(out if keepdim else np.squeeze(out, dims))
+
+
+def _logsumexp_kernel(x: np.ndarray, dims: tuple[int, ...], keepdim: bool) -> np.ndarray:
+    kept = [dim for dim in range(x.ndim) if dim not in dims]
+    rows = contiguous(x.transpose(*kept, *dims)).reshape(-1, math.prod([x.shape[dim] for dim in dims]))
+    out = np.empty(rows.shape[0], x.dtype)
+    run = kernels.get("logsumexp")
+    split_rows(*rows.shape, GRAIN, lambda i, j: run(rows[i:j], out[i:j]))
+    return out.reshape([1 if dim in dims else n for dim, n in enumerate(x.shape) if keepdim or dim not in dims])

@@ -1,0 +1,242 @@
+"""Order in NumPy arrays: sorting, selection, most frequent and unique elements, bins; nan counts as the largest number.
+
+Note [Stable sorts of short keys].  A key of at most 32 bits is made an integer whose order is that of the keys, put before
+the element's position in one 64-bit integer, and these are sorted as such: all are distinct, so NumPy's vectorised,
+unstable sort gives the stable order.  A descending order sorts the complements, and so is stable too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.reductions import value_gather, wide
+
+__all__ = ["argsort", "bincount", "histogram", "kthvalue", "median", "median_dim", "mode", "nanmedian", "nanmedian_dim",
+           "searchsorted", "sort", "topk", "unique", "unique_consecutive", "unique_dim"]  # fmt: skip
+
+PACKED = 64  # elements per row from which packing keys and positions pays
+SELECTED = 1024  # elements per row from which a selection is faster than a sort
+
+
+# -- sorting -----------------------------------------------------------------------------------------------------------
+
+
+def argsort(x: Any, dim: int, descending: bool) -> Any:
+    """The indices that sort x along `dim`, equal elements in their order."""
+    if x.ndim == 0:
+        return np.zeros((), np.int64)
+    x = wide(x)
+    n = x.shape[dim]
+    if x.dtype.itemsize <= 4 and PACKED <= n < 1 << 31:
+        return _packed_argsort(np.moveaxis(x, dim, -1), dim, descending)
+    if not descending:
+        return np.argsort(x, dim, kind="stable")
+    return n - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
+
+
+def _packed_argsort(x: Any, dim: int, descending: bool) -> Any:
+    """argsort along the last dimension, moved to `dim`: see Note [Stable sorts of short keys]."""
+    if x.dtype.kind == "f":
+        bits = (x + np.float32(0)).view(np.int32)  # -0.0 becomes 0.0
+        keys = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers in reverse
+        keys = np.where(np.isnan(x), np.int32(0x7FFFFFFF), keys)
+    else:
+        keys = x
+    packed = keys.astype(np.int64)
+    if descending:
+        np.invert(packed, out=packed)
+    packed <<= 32
+    packed |= np.arange(x.shape[-1], dtype=np.int64)
+    packed.sort(-1)
+    packed &= 0xFFFFFFFF
+    return np.moveaxis(packed, -1, dim)
+
+
+def sort(x: Any, dim: int, descending: bool) -> tuple:
+    """x sorted along `dim`, and the indices that sort it; equal elements stay in their order."""
+    index = argsort(x, dim, descending)
+    return value_gather(x, dim, index, True), index
+
+
+def topk(x: Any, k: int, dim: int, largest: bool) -> tuple:
+    """The k largest (or smallest) elements along `dim` in order, and their indices."""
+    if x.ndim == 0:
+        return x.copy(), np.zeros((), np.int64)
+    n = x.shape[dim]
+    if n < SELECTED or 4 * k > n or k == 0:
+        index = argsort(x, dim, largest)
+        index = index[(slice(None),) * dim + (slice(0, k),)]
+    else:
+        some = np.argpartition(wide(x), n - k if largest else k - 1, dim)
+        some = np.sort(some[(slice(None),) * dim + (slice(n - k, n) if largest else slice(0, k),)], dim)
+        order = argsort(np.take_along_axis(x, some, dim), dim, largest)
+        index = np.take_along_axis(some, order, dim)
+    return value_gather(x, dim, index, True), index
+
+
+# -- selection ---------------------------------------------------------------------------------------------------------
+
+
+def kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> tuple:
+    """The k-th smallest element (k from 1) along `dim`, and its index."""
+    if x.ndim == 0:
+        return x.copy(), np.zeros((), np.int64)
+    order = np.argpartition(wide(x), k - 1, dim) if x.shape[dim] >= SELECTED else argsort(x, dim, False)
+    index = order.take(k - 1, dim)
+    return _valued(x, dim, index, keepdim)
+
+
+def _valued(x: Any, dim: int, index: Any, keepdim: bool) -> tuple:
+    """The elements at `index`, which lacks `dim`, and the index; with keepdim both have it."""
+    index = np.asarray(np.expand_dims(index, dim) if keepdim else index, np.int64)
+    return value_gather(x, dim, index, keepdim), index
+
+
+def median(x: Any) -> Any:
+    """The lower median of all elements; nan if one is nan or there is none."""
+    if x.size == 0:
+        return np.full((), np.nan if x.dtype.kind in "fV" else np.iinfo(x.dtype).min, x.dtype)
+    y = wide(x).reshape(-1)
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        return np.asarray(np.nan, x.dtype)
+    return np.asarray(np.partition(y, (y.size - 1) // 2)[(y.size - 1) // 2]).astype(x.dtype)
+
+
+def nanmedian(x: Any) -> Any:
+    """The lower median of the elements that are not nan."""
+    if x.dtype.kind not in "fV":
+        return median(x)
+    y = wide(x).reshape(-1)
+    return median(y[~np.isnan(y)]).astype(x.dtype)
+
+
+def median_dim(x: Any, dim: int, keepdim: bool) -> tuple:
+    """The lower median along `dim`, or the first nan, and its index."""
+    if x.ndim == 0:
+        return x.copy(), np.zeros((), np.int64)
+    values, index = kthvalue(x, (x.shape[dim] - 1) // 2 + 1, dim, True)
+    y = wide(x)
+    if y.dtype.kind == "f":
+        bad = np.isnan(y)
+        if bad.any():
+            index = np.where(bad.any(dim, keepdims=True), bad.argmax(dim, keepdims=True), index)
+            values = np.take_along_axis(x, index, dim)
+    return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+
+def nanmedian_dim(x: Any, dim: int, keepdim: bool) -> tuple:
+    """The lower median along `dim` of the elements that are not nan, and its index; the first nan if all are."""
+    y = wide(x)
+    if x.ndim == 0 or y.dtype.kind != "f" or not np.isnan(y).any():
+        return median_dim(x, dim, keepdim)
+    count = (~np.isnan(y)).sum(dim, keepdims=True)
+    index = np.take_along_axis(argsort(x, dim, False), np.maximum(count - 1, 0) // 2, dim)
+    return _valued(x, dim, index.squeeze(dim), keepdim)
+
+
+def mode(x: Any, dim: int, keepdim: bool) -> tuple:
+    """The most frequent element along `dim` (of several the smallest), and where it appears last."""
+    if x.ndim == 0:
+        return x.copy(), np.zeros((), np.int64)
+    y = np.moveaxis(wide(x), dim, -1)
+    order = argsort(y, y.ndim - 1, False)
+    ordered = np.take_along_axis(y, order, -1)
+    n = y.shape[-1]
+    places = np.arange(n)
+    starts = np.ones(y.shape, np.bool_)
+    starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    run = places - np.maximum.accumulate(np.where(starts, places, 0), -1)  # how often the element came before
+    index = np.take_along_axis(order, np.argmax(run, -1, keepdims=True), -1).squeeze(-1)
+    return _valued(x, dim, index, keepdim)
+
+
+# -- unique elements ---------------------------------------------------------------------------------------------------
+
+
+def unique(x: Any) -> tuple:
+    """The distinct elements in ascending order, for each element of x its number among them, and their counts."""
+    found, inverse, counts = np.unique(wide(x), return_inverse=True, return_counts=True, equal_nan=False)
+    return found.astype(x.dtype, copy=False), inverse.reshape(x.shape), counts
+
+
+def unique_dim(x: Any, dim: int) -> tuple:
+    """The distinct slices along `dim` in lexicographic order, for each slice of x its number, and their counts."""
+    rows = _slices(x, dim)
+    order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))
+    first, number = _runs(rows[order])
+    inverse = np.empty(len(rows), np.int64)
+    inverse[order] = number
+    return x.take(order[first], dim), inverse, np.bincount(number, minlength=len(first))
+
+
+def _slices(x: Any, dim: int) -> Any:
+    """The slices of x along `dim` as rows of a matrix."""
+    y = np.moveaxis(wide(x), dim, 0)
+    return y.reshape(len(y), y.size // max(len(y), 1))
+
+
+def _runs(rows: Any) -> tuple:
+    """Where runs of equal rows begin, and for each row the number of its run."""
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (rows[1:] != rows[:-1]).any(1) if rows.ndim > 1 else rows[1:] != rows[:-1]
+    return np.flatnonzero(new), np.cumsum(new) - 1
+
+
+def unique_consecutive(x: Any, dim: int | None) -> tuple:
+    """x (flattened, or its slices along `dim`) with repetitions of neighbours left out, their numbers, and the counts."""
+    rows = wide(x).reshape(-1) if dim is None else _slices(x, dim)
+    first, number = _runs(rows)
+    counts = np.bincount(number, minlength=len(first))
+    if dim is None:
+        return x.reshape(-1)[first], number.reshape(x.shape), counts
+    return x.take(first, dim), number, counts
+
+
+# -- search and bins ---------------------------------------------------------------------------------------------------
+
+
+def searchsorted(boundaries: Any, x: Any, right: bool) -> Any:
+    """Where the elements of x would be inserted into the sorted boundaries: of x's row where boundaries have rows."""
+    edges, y, side = wide(boundaries), wide(x), "right" if right else "left"
+    if edges.ndim == 1:
+        return np.asarray(np.searchsorted(edges, y, side), np.int64)
+    out = np.empty(x.shape, np.int64)
+    if not out.size:
+        return out
+    if not edges.size:
+        return np.zeros(x.shape, np.int64)
+    rows = edges.reshape(-1, edges.shape[-1])
+    for row, values, target in zip(rows, y.reshape(len(rows), -1), out.reshape(len(rows), -1), strict=True):
+        target[:] = np.searchsorted(row, values, side)
+    return out
+
+
+def bincount(x: Any, weights: Any, size: int) -> Any:
+    """How often (or with which total weight) each number from 0 appears; at least `size` counts."""
+    if weights is None:
+        return np.bincount(x, minlength=size)
+    d = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
+    return np.bincount(x, wide(weights), size).astype(d, copy=False)
+
+
+def histogram(points: Any, edges: list, by_width: bool, weights: Any) -> Any:
+    """Total weight of the points (rows of numbers) in each cell of a grid; the last edge belongs to the last bin.
+
+    The bin of a coordinate is found by a search among the edges, or from the width of equal bins.
+    """
+    inside = np.ones(len(points), np.bool_)
+    cell = np.zeros(len(points), np.int64)
+    size = 1
+    for x, e in zip(points.T, edges, strict=True):
+        n = len(e) - 1
+        inside &= (x >= e[0]) & (x <= e[-1])
+        if by_width:
+            place = ((np.where(inside, x, e[0]) - e[0]) * n / (e[-1] - e[0])).astype(np.int64)
+        else:
+            place = np.searchsorted(e, x, "right") - 1
+        cell = cell * n + np.minimum(place, n - 1)
+        size *= n
+    w = None if weights is None else weights[inside]
+    return np.bincount(cell[inside], w, size).astype(points.dtype).reshape([len(e) - 1 for e in edges])

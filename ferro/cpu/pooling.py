@@ -1,0 +1,252 @@
+"""Pooling of NumPy arrays: maxima and means over windows of the last dimensions, and their adjoints."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.products import widened
+from ferro.cpu.windows import taps
+
+__all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max", "max_pool",
+           "pool_gather", "pool_scatter", "unpool"]  # fmt: skip
+
+
+# -- maxima ------------------------------------------------------------------------------------------------------------
+
+
+def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dilation: tuple) -> tuple[Any, Any]:
+    """The maximum of every window, and where it is in the flattened image: the first one, or the last nan."""
+    wide = widened(x)
+    if wide is not None:
+        best, index = max_pool(*wide, kernel, size, stride, pad, dilation)
+        return best.astype(x.dtype), index
+    n = len(kernel)
+    shape = x.shape[-n:]
+    if math.prod(size) < math.prod(kernel):
+        return _max_of_ranges(x, [_ranges(*g) for g in zip(shape, kernel, size, stride, pad, dilation, strict=True)])
+    best = np.full((*x.shape[:-n], *size), -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, x.dtype)
+    index = np.empty(best.shape, np.int64)
+    index[...] = _flat([[r.start for r in _ranges(*g)] for g in zip(shape, kernel, size, stride, pad, dilation, strict=True)], shape)
+    for _, windows, elements in taps(shape, kernel, size, stride, pad, dilation):
+        candidate, held = x[(..., *elements)], best[(..., *windows)]
+        better = candidate > held
+        if x.dtype.kind == "f":
+            better |= candidate != candidate
+        np.copyto(held, candidate, where=better)
+        where = _flat([range(s, e, st) for s, e, st in ((e.start, e.stop, e.step) for e in elements)], shape)
+        np.copyto(index[(..., *windows)], where, where=better)
+    return best, index
+
+
+def adaptive_max(x: Any, size: tuple) -> tuple[Any, Any]:
+    """The maximum of every part of images divided into `size` (overlapping) parts, and where it is."""
+    return _max_of_ranges(x, [parts(s, o) for s, o in zip(x.shape[-len(size) :], size, strict=True)])
+
+
+def parts(n: int, count: int) -> list[range]:
+    """n elements divided into `count` parts that overlap where the division leaves a remainder."""
+    return [range(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+
+
+def _ranges(n: int, kernel: int, size: int, stride: int, pad: int, dilation: int) -> list[range]:
+    """The elements of every window along one dimension."""
+    found = []
+    for o in range(size):
+        start = o * stride - pad
+        stop = min(n, start + (kernel - 1) * dilation + 1)
+        found.append(range(start + max(0, -(start // dilation)) * dilation, stop, dilation))
+    return found
+
+
+def _flat(positions: list, shape: tuple) -> Any:
+    """The flat indices in an image of `shape` of the grid of `positions`, one sequence per dimension."""
+    grid: Any = 0
+    for p, s in zip(positions, shape, strict=True):
+        grid = np.expand_dims(np.asarray(grid) * s, -1) + np.asarray(p, np.int64)
+    return grid
+
+
+def _max_of_ranges(x: Any, ranges: list[list[range]]) -> tuple[Any, Any]:
+    """The maximum of every window given by one range per dimension: for windows fewer than their elements."""
+    wide = widened(x)
+    if wide is not None:
+        best, index = _max_of_ranges(*wide, ranges)
+        return best.astype(x.dtype), index
+    n = len(ranges)
+    shape = x.shape[-n:]
+    lead, size = x.shape[:-n], tuple([len(r) for r in ranges])
+    best, index = np.empty((*lead, *size), x.dtype), np.empty((*lead, *size), np.int64)
+    for place in product(*[range(s) for s in size]):
+        chosen = [ranges[d][i] for d, i in enumerate(place)]
+        window = x[(..., *[slice(r.start, r.stop, r.step) for r in chosen])].reshape(*lead, math.prod([len(r) for r in chosen]))
+        best[(..., *place)], at = _max_last(window)
+        index[(..., *place)] = _flat(chosen, shape).reshape(-1)[at]
+    return best, index
+
+
+def _max_last(window: Any) -> tuple[Any, Any]:
+    """The maximum along the last dimension and its place: the first one, or the last nan."""
+    at = window.argmax(axis=-1)
+    best = np.take_along_axis(window, at[..., None], -1)[..., 0]
+    if window.dtype.kind == "f":
+        bad = best != best
+        if bad.any():
+            last = window.shape[-1] - 1 - np.isnan(window[..., ::-1]).argmax(axis=-1)
+            at = np.where(bad, last, at)
+    return best, at
+
+
+def fractional_max(x: Any, samples: Any, kernel: tuple, size: tuple) -> tuple[Any, Any]:
+    """The maxima of windows placed pseudo-randomly by `samples` (images, channels, dimensions) in [0, 1), and where they are."""
+    n = len(kernel)
+    lead, shape = x.shape[:-n], x.shape[-n:]
+    wide = widened(x)
+    planes = (x if wide is None else wide[0]).reshape(-1, math.prod(shape))
+    samples = samples.reshape(-1, n)[: len(planes)]
+    if n == 2:
+        samples = samples[:, ::-1]  # PyTorch's order: width first in two dimensions, but depth first in three
+    flat: Any = np.zeros((len(planes), *(1,) * (2 * n)), np.int64)
+    for d in range(n):
+        elements = _starts(samples[:, d], shape[d], size[d], kernel[d])[:, :, None] + np.arange(kernel[d])
+        axes = [1] * (2 * n)
+        axes[d], axes[n + d] = size[d], kernel[d]
+        flat = flat * shape[d] + elements.reshape(len(planes), *axes)
+    flat = flat.reshape(len(planes), math.prod(size), math.prod(kernel))
+    window = np.take_along_axis(planes, flat.reshape(len(planes), -1), 1).reshape(flat.shape)
+    best, at = _max_last(window)
+    index = np.take_along_axis(flat, at[..., None], -1)[..., 0]
+    return best.astype(x.dtype, copy=False).reshape(*lead, *size), index.reshape(*lead, *size)
+
+
+def _starts(samples: Any, n: int, count: int, kernel: int) -> Any:
+    """Where the windows begin along one dimension: steps of the mean width, rounded from a random offset on."""
+    found = np.empty((len(samples), count), np.int64)
+    if count > 1:
+        alpha = samples.dtype.type((n - kernel) / (count - 1))
+        steps = np.arange(count - 1, dtype=samples.dtype)
+        found[:, :-1] = ((steps + samples[:, None]) * alpha).astype(np.int64) - (samples * alpha).astype(np.int64)[:, None]
+    found[:, -1] = n - kernel
+    return found
+
+
+# -- by index ----------------------------------------------------------------------------------------------------------
+
+
+def pool_gather(x: Any, index: Any, dims: int) -> Any:
+    """The elements of the images in the last `dims` dimensions of x at flat indices."""
+    planes = x.reshape(-1, math.prod(x.shape[-dims:]))
+    return np.take_along_axis(planes, index.reshape(len(planes), -1), 1).reshape(index.shape)
+
+
+def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
+    """Images of shape `size` with the elements of x added at flat indices."""
+    lead, area = x.shape[: x.ndim - len(size)], math.prod(size)
+    planes = math.prod(lead)
+    if planes * area == 0:
+        return np.zeros((*lead, *size), x.dtype)
+    flat = index.reshape(planes, -1) + (np.arange(planes) * area)[:, None]
+    summed = np.bincount(flat.reshape(-1), x.reshape(-1), planes * area)
+    return summed.astype(x.dtype).reshape(*lead, *size)
+
+
+def unpool(x: Any, index: Any, size: tuple) -> Any:
+    """Images of shape `size`, zero but for the elements of x put at flat indices."""
+    lead = x.shape[: x.ndim - len(size)]
+    out = np.zeros((math.prod(lead), math.prod(size)), x.dtype)
+    np.put_along_axis(out, index.reshape(len(out), -1), x.reshape(len(out), -1), 1)
+    return out.reshape(*lead, *size)
+
+
+# -- means -------------------------------------------------------------------------------------------------------------
+
+
+def _divisor(divisors: Any, dtype: Any) -> Any:
+    """The number of elements of every window: a number, or the outer product of the numbers along every dimension."""
+    if not isinstance(divisors, tuple):
+        return np.asarray(divisors, dtype)
+    total: Any = np.ones((), dtype)
+    for d in divisors:
+        total = total[..., None] * np.asarray(d, dtype)
+    return total
+
+
+def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
+    """The sum of every window divided by `divisors` (see `_divisor`)."""
+    wide = widened(x)
+    if wide is not None:
+        return avg_pool(*wide, kernel, size, stride, pad, divisors).astype(x.dtype)
+    n, y = len(kernel), x
+    for d in reversed(range(n)):
+        y = _window_sum(y, y.ndim - n + d, kernel[d], size[d], stride[d], pad[d])
+    divisor = _divisor(divisors, x.dtype)
+    if x.dtype.kind in "iu":
+        return np.sign(y) * (abs(y) // divisor)
+    return y / divisor
+
+
+def _window_sum(x: Any, axis: int, kernel: int, size: int, stride: int, pad: int) -> Any:
+    """The sums of the windows along one axis."""
+    n = x.shape[axis]
+    if kernel >= 8 and stride == kernel and pad == 0 and n == size * kernel:
+        return x.reshape(*x.shape[:axis], size, kernel, *x.shape[axis + 1 :]).sum(axis=axis + 1, dtype=x.dtype)
+    before = (slice(None),) * axis
+    y = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+    for _, (windows,), (elements,) in taps((n,), (kernel,), (size,), (stride,), (pad,), (1,)):
+        y[(*before, windows)] += x[(*before, elements)]
+    return y
+
+
+def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
+    """The adjoint of `avg_pool` on images of `shape`: every element, divided, added to the whole of its window."""
+    wide = widened(g)
+    if wide is not None:
+        return avg_spread(*wide, shape, kernel, stride, pad, divisors).astype(g.dtype)
+    n = len(kernel)
+    x = g / _divisor(divisors, g.dtype)
+    for d in range(n):
+        axis = x.ndim - n + d
+        before = (slice(None),) * axis
+        wider = np.zeros((*x.shape[:axis], shape[d], *x.shape[axis + 1 :]), x.dtype)
+        for _, (windows,), (elements,) in taps((shape[d],), (kernel[d],), (x.shape[axis],), (stride[d],), (pad[d],), (1,)):
+            wider[(*before, elements)] += x[(*before, windows)]
+        x = wider
+    return x
+
+
+def adaptive_avg(x: Any, size: tuple) -> Any:
+    """The mean of every part of images divided into `size` (overlapping) parts."""
+    wide = widened(x)
+    if wide is not None:
+        return adaptive_avg(*wide, size).astype(x.dtype)
+    n, y = len(size), x
+    cuts = [parts(s, o) for s, o in zip(x.shape[x.ndim - n :], size, strict=True)]
+    for d in reversed(range(n)):
+        axis = y.ndim - n + d
+        before = (slice(None),) * axis
+        smaller = np.empty((*y.shape[:axis], size[d], *y.shape[axis + 1 :]), y.dtype)
+        for i, part in enumerate(cuts[d]):
+            smaller[(*before, i)] = y[(*before, slice(part.start, part.stop))].sum(axis=axis)
+        y = smaller
+    return y / _divisor(tuple([tuple([len(part) for part in cut]) for cut in cuts]), x.dtype)
+
+
+def adaptive_avg_spread(g: Any, shape: tuple) -> Any:
+    """The adjoint of `adaptive_avg` on images of `shape`."""
+    wide = widened(g)
+    if wide is not None:
+        return adaptive_avg_spread(*wide, shape).astype(g.dtype)
+    n = len(shape)
+    cuts = [parts(s, o) for s, o in zip(shape, g.shape[g.ndim - n :], strict=True)]
+    x = g / _divisor(tuple([tuple([len(part) for part in cut]) for cut in cuts]), g.dtype)
+    for d in range(n):
+        axis = x.ndim - n + d
+        before = (slice(None),) * axis
+        wider = np.zeros((*x.shape[:axis], shape[d], *x.shape[axis + 1 :]), x.dtype)
+        for i, part in enumerate(cuts[d]):
+            wider[(*before, slice(part.start, part.stop))] += x[(*before, slice(i, i + 1))]
+        x = wider
+    return x

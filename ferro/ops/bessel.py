@@ -1,0 +1,186 @@
+"""Bessel and Airy functions.
+
+Most of them have no derivative in PyTorch; here all have, by the relations of the NIST Digital Library of Mathematical
+Functions, sections 10.6, 10.29 and 9.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core.inplace import in_place
+from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import unary as points
+from ferro.ops.special import real_unary
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["i0"]
+
+# -- modified Bessel functions of the first kind -----------------------------------------------------------------------
+
+
+def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """I₀(x).  d = I₁(x) dx."""
+    return real_unary(I0, input, out)
+
+
+I0 = Op("i0", lambda xp, x: xp.i0(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.i1(x), weight=40.0, samples=points(-3, 3, 0.0))
+
+
+def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """e^-|x| I₀(x).  d = (i1e x - sgn(x) i0e x) dx."""
+    return real_unary(I0E, input, out)
+
+
+I0E = Op("i0e", lambda xp, x: xp.i0e(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x, out: g * (xp.i1e(x) - xp.sgn(x) * out), weight=40.0,
+         samples=points(-3, 3, 0.0, smooth=False), path="special.i0e")  # fmt: skip
+
+
+def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """I₁(x).  d = (I₀(x) - I₁(x) / x) dx: ½ at 0."""
+    return real_unary(I1, input, out)
+
+
+def _over_x(xp: Any, out: Any, x: Any, at_zero: float) -> Any:
+    """out / x, and its limit at 0 there."""
+    zero = x == 0
+    return xp.where(zero, at_zero, out / xp.where(zero, 1.0, x))
+
+
+I1 = Op("i1", lambda xp, x: xp.i1(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x, out: g * (xp.i0(x) - _over_x(xp, out, x, 0.5)),
+        weight=40.0, samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), twice=False)], path="special.i1")  # fmt: skip
+
+
+def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """e^-|x| I₁(x).  d = (i0e x - i1e(x) (sgn x + 1 / x)) dx: ½ at 0."""
+    return real_unary(I1E, input, out)
+
+
+I1E = Op("i1e", lambda xp, x: xp.i1e(x), floats=True, kind=ELEMENTWISE,
+         x=lambda xp, g, x, out: g * (xp.i0e(x) - out * xp.sgn(x) - _over_x(xp, out, x, 0.5)),
+         weight=40.0, samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), smooth=False, twice=False)], path="special.i1e")  # fmt: skip
+
+modified_bessel_i0, modified_bessel_i1 = i0, i1
+
+# -- the others: not differentiable in PyTorch -------------------------------------------------------------------------
+
+
+def modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """K₀(x), inf at 0, nan below.  d = -K₁(x) dx."""
+    return real_unary(K0, input, out)
+
+
+def modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """K₁(x), inf at 0, nan below.  d = -(K₀(x) + K₁(x) / x) dx."""
+    return real_unary(K1, input, out)
+
+
+def scaled_modified_bessel_k0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """eˣ K₀(x).  d = (k0e x - k1e x) dx."""
+    return real_unary(K0E, x, out)
+
+
+def scaled_modified_bessel_k1(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """eˣ K₁(x).  d = (k1e x - k0e x - k1e(x) / x) dx."""
+    return real_unary(K1E, x, out)
+
+
+def bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """J₀(x).  d = -J₁(x) dx."""
+    return real_unary(J0, input, out)
+
+
+def bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """J₁(x).  d = (J₀(x) - J₁(x) / x) dx: ½ at 0."""
+    return real_unary(J1, input, out)
+
+
+def bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Y₀(x), -inf at 0, nan below.  d = -Y₁(x) dx."""
+    return real_unary(Y0, input, out)
+
+
+def bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Y₁(x), -inf at 0, nan below.  d = (Y₀(x) - Y₁(x) / x) dx."""
+    return real_unary(Y1, input, out)
+
+
+def spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """sin(x) / x, and 1 at 0.  d = (cos x - j₀(x)) / x dx: 0 at 0."""
+    return real_unary(SPHERICAL_J0, x, out)
+
+
+def airy_ai(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Ai(x).  d = Ai'(x) dx."""
+    return real_unary(AIRY_AI, input, out)
+
+
+def airy_ai_prime(input: Tensor) -> Tensor:
+    """Ai'(x).  d = x Ai(x) dx."""
+    return real_unary(AIRY_AI_PRIME, input, None)
+
+
+K0 = Op("modified_bessel_k0", lambda xp, x: xp.modified_bessel_k0(x), floats=True, kind=ELEMENTWISE, weight=40.0,
+        x=lambda xp, g, x: -(g * xp.modified_bessel_k1(x)))  # fmt: skip
+K1 = Op("modified_bessel_k1", lambda xp, x: xp.modified_bessel_k1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
+        x=lambda xp, g, x, out: -(g * (xp.modified_bessel_k0(x) + out / x)))  # fmt: skip
+K0E = Op("scaled_modified_bessel_k0", lambda xp, x: xp.scaled_modified_bessel_k0(x), floats=True, kind=ELEMENTWISE, weight=40.0,
+         x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k1(x)))  # fmt: skip
+K1E = Op("scaled_modified_bessel_k1", lambda xp, x: xp.scaled_modified_bessel_k1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
+         x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k0(x) - out / x))  # fmt: skip
+J0 = Op("bessel_j0", lambda xp, x: xp.bessel_j0(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.bessel_j1(x)), weight=40.0)
+J1 = Op("bessel_j1", lambda xp, x: xp.bessel_j1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
+        x=lambda xp, g, x, out: g * (xp.bessel_j0(x) - _over_x(xp, out, x, 0.5)))  # fmt: skip
+Y0 = Op("bessel_y0", lambda xp, x: xp.bessel_y0(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.bessel_y1(x)), weight=40.0)
+Y1 = Op("bessel_y1", lambda xp, x: xp.bessel_y1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
+        x=lambda xp, g, x, out: g * (xp.bessel_y0(x) - out / x))  # fmt: skip
+SPHERICAL_J0 = Op("spherical_bessel_j0", lambda xp, x: xp.spherical_bessel_j0(x), floats=True, kind=ELEMENTWISE, weight=10.0,
+                  x=lambda xp, g, x, out: g * _over_x(xp, xp.cos(x) - out, x, 0.0))  # fmt: skip
+AIRY_AI = Op("airy_ai", lambda xp, x: xp.airy_ai(x), floats=True, kind=ELEMENTWISE, weight=100.0,
+             x=lambda xp, g, x: g * xp.airy_ai_prime(x))  # fmt: skip
+AIRY_AI_PRIME = Op("airy_ai_prime", lambda xp, x: xp.airy_ai_prime(x), floats=True, kind=ELEMENTWISE, weight=100.0,
+                   x=lambda xp, g, x: g * x * xp.airy_ai(x))  # fmt: skip
+
+
+def _scipy(name: str, *orders: Any) -> Callable:
+    """A function of SciPy of general order, as reference of one of fixed order."""
+
+    def function(x: Any) -> Any:
+        import scipy.special
+
+        return getattr(scipy.special, name)(*orders, x).astype(x.dtype)
+
+    return function
+
+
+for _name, _reference in [("modified_bessel_k0", _scipy("kv", 0)), ("modified_bessel_k1", _scipy("kv", 1)),
+                          ("scaled_modified_bessel_k0", _scipy("kve", 0)), ("scaled_modified_bessel_k1", _scipy("kve", 1)),
+                          ("bessel_y0", _scipy("yv", 0)), ("bessel_y1", _scipy("yv", 1))]:  # fmt: skip
+    declare(f"special.{_name}", points(0.5, 4.0), reference=_reference)
+for _name, _reference in [("bessel_j0", _scipy("jv", 0)), ("bessel_j1", _scipy("jv", 1)), ("spherical_bessel_j0", _scipy("spherical_jn", 0))]:
+    declare(f"special.{_name}", [*points(0.5, 4.0), *points(-4.0, -0.5)], reference=_reference)
+declare("special.airy_ai", [*points(0.5, 4.0), *points(-4.0, -0.5)], reference=lambda x: _airy_reference(x))
+
+
+def _airy_reference(x: Any) -> Any:
+    """Ai by Bessel functions of order 1/3: NIST 9.6.2 and 9.6.6."""
+    from scipy.special import jv, kv
+
+    size = abs(x) ** 1.5 * 2 / 3
+    with_bessel = (abs(x) ** 0.5 / 3 * (jv(1 / 3, size) + jv(-1 / 3, size)), (abs(x) / 3) ** 0.5 / math.pi * kv(1 / 3, size))
+    return np.where(x < 0, *with_bessel).astype(x.dtype)
+
+
+class BesselMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    i0 = i0
+    i0_ = in_place(i0)

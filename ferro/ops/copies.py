@@ -1,0 +1,52 @@
+"""The copying forms of the view functions: ``expand_copy``, ``split_copy``, ... give the same result in memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ferro.core.arguments import into
+from ferro.ops import parts, shape
+from ferro.ops.structure import clone
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["alias_copy", "as_strided_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy", "select_copy", "slice_copy",
+           "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy",
+           "unsqueeze_copy", "view_copy"]  # fmt: skip
+
+
+def _copying(view: Callable) -> Callable:
+    """The copying form of a function that returns a view or a tuple of views."""
+    name = f"{view.__name__}_copy"
+
+    def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        found = view(*args, **kwargs)
+        if isinstance(found, tuple):
+            copies = tuple([clone(x) for x in found])
+            return copies if out is None else tuple([into(name, o, c) for o, c in zip(out, copies, strict=True)])
+        return into(name, out, clone(found))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"A copy of what the view function `{view.__name__}` returns."
+    return function
+
+
+def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy of the tensor."""
+    return into("alias_copy", out, clone(input))
+
+
+def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
+               out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """A copy of the slice start:end:step along `dim`."""
+    return into("slice_copy", out, clone(input[(slice(None),) * (dim % input._data.ndim) + (slice(start, end, step),)]))  # type: ignore[index]
+
+
+as_strided_copy, diagonal_copy, narrow_copy = _copying(parts.as_strided), _copying(parts.diagonal), _copying(parts.narrow)
+select_copy, split_copy, split_with_sizes_copy = _copying(parts.select), _copying(parts.split), _copying(parts.split_with_sizes)
+unbind_copy, unfold_copy = _copying(parts.unbind), _copying(parts.unfold)
+expand_copy, permute_copy, squeeze_copy = _copying(shape.expand), _copying(shape.permute), _copying(shape.squeeze)
+t_copy, transpose_copy, unsqueeze_copy = _copying(shape.t), _copying(shape.transpose), _copying(shape.unsqueeze)
+view_copy = _copying(shape.view)

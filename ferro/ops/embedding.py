@@ -1,0 +1,215 @@
+"""Embedding: rows of a table looked up by index, sums of such rows, and one-hot vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro import cpu
+from ferro.core import worlds
+from ferro.core.apply import apply
+from ferro.core.arguments import need_tensor
+from ferro.core.base import bump, wrap
+from ferro.core.dtypes import HALF, INEXACT
+from ferro.core.op import MULTILINEAR, Op
+from ferro.core.samples import Arg, Sample, declare
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["embedding", "embedding_bag", "embedding_renorm_", "one_hot"]
+
+
+def _indices(name: str, input: Tensor) -> Any:
+    indices = need_tensor(name, "input", input)._data
+    if indices.dtype not in (np.int64, np.int32):
+        raise RuntimeError(f"{name}: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
+                           f"{input.dtype} (use .long())")  # fmt: skip
+    return indices
+
+
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+              scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
+    """The rows of the table `weight` with the indices in `input`.  The derivative adds each row's cotangent to its row of the table.
+
+    Rows with the index `padding_idx` give no gradient.  `max_norm` first shortens (in place) the looked-up rows of `weight` that are
+    longer; `scale_grad_by_freq` divides gradients by the number of times an index occurs.  `sparse` is accepted; gradients are dense.
+    """
+    if input._data.dtype in INEXACT and weight._data.dtype not in INEXACT:  # torch.embedding(weight, indices)
+        input, weight = weight, input
+    indices = _indices("embedding", input)
+    rows = weight._data.shape[0] if weight._data.ndim else 0
+    if weight._data.ndim != 2:
+        raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {list(weight._data.shape)}")
+    padding = _padding("embedding", padding_idx, rows)
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
+    return apply(EMBEDDING, (weight, wrap(indices)), (padding, bool(scale_grad_by_freq)))
+
+
+def _padding(name: str, padding_idx: int | None, rows: int) -> int | None:
+    if padding_idx is None:
+        return None
+    if not -rows <= padding_idx < rows:
+        raise ValueError(f"{name}: padding_idx must be within num_embeddings, got {padding_idx} for a table of {rows} rows")
+    return padding_idx % rows
+
+
+_ids = {"dtype": "int64", "low": 0, "high": 5}
+EMBEDDING = Op("embedding", lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices), kind=MULTILINEAR,
+               table=lambda xp, g, indices, table_shape, padding, by_frequency: xp.add_rows(g, indices, table_shape[0], padding, by_frequency))  # fmt: skip
+declare("nn.functional.embedding", [Sample(Arg(2, 3, **_ids), Arg(5, 4)), Sample(Arg(**_ids), Arg(5, 2)), Sample(Arg(0, **_ids), Arg(5, 2)),
+                                    Sample(Arg(values=[1, 0, 1, 4], dtype="int64"), Arg(5, 3), padding_idx=-4),
+                                    Sample(Arg(values=[1, 0, 1, 4], dtype="int64"), Arg(5, 3), 0, scale_grad_by_freq=True)])  # fmt: skip
+
+
+def take_rows(table: Tensor, indices: Tensor) -> Tensor:
+    """embedding with normalised arguments."""
+    return apply(EMBEDDING, (table, indices), (None, False))
+
+
+def add_rows(g: Tensor, indices: Tensor, count: int, padding: int | None, by_frequency: bool) -> Tensor:
+    """The transpose of embedding: a table of `count` rows, row i the sum of the rows of g with index i."""
+    return apply(ADD_ROWS, (g, indices), (count, padding, by_frequency))
+
+
+def _add_rows_g(xp: Any, g: Any, indices: Any, padding: int | None, by_frequency: bool) -> Any:
+    rows = xp.take_rows(g, indices)
+    recorded = xp is worlds.functional
+    scale = cpu.row_scale(indices._data if recorded else indices, padding, by_frequency, (g._data if recorded else g).dtype)
+    if scale is None:
+        return rows
+    return rows * (wrap(scale[..., None]) if recorded else scale[..., None])
+
+
+ADD_ROWS = Op("embedding_backward", kind=MULTILINEAR, g=_add_rows_g,
+              forward=lambda xp, g, indices, /, count, padding, by_frequency: xp.add_rows(g, indices, count, padding, by_frequency))  # fmt: skip
+
+
+def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
+    """Shortens, in place and without history, the rows of `weight` named in `indices` whose p-norm is above max_norm."""
+    table = weight._data
+    used = np.unique(indices._data)
+    rows = cpu.take_rows(table, used).astype(np.float32 if table.dtype in HALF else table.dtype, copy=False)
+    norms = np.linalg.norm(rows, norm_type, axis=1)
+    long = norms > max_norm
+    if long.any():
+        table[used[long]] = rows[long] * (max_norm / (norms[long] + 1e-7))[:, None]
+        bump(weight, "embedding_renorm_")
+    return weight
+
+
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None, norm_type: float = 2.0,
+                  scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Tensor | None = None,
+                  include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:  # fmt: skip
+    """Sum, mean or maximum of the rows of `weight` in each bag of indices: the rows of a 2-D input, or the parts of a 1-D one that start
+    at `offsets`.  Indices equal to `padding_idx` are left out; an empty bag gives zeros; of equal maxima the first gets the gradient.
+    """
+    name = "embedding_bag"
+    if need_tensor(name, "input", input)._data.dtype in INEXACT and weight._data.dtype not in INEXACT:
+        input, weight = weight, input
+    indices, bags, count = _bags(name, input, offsets, include_last_offset)
+    if weight._data.ndim != 2:
+        raise ValueError(f"{name}: weight has to be a 2D Tensor, but got Tensor of dimension {weight._data.ndim}")
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"{name}: mode has to be one of sum, mean or max, got {mode!r}")
+    if mode == "max" and (scale_grad_by_freq or sparse):
+        raise ValueError(f"{name}: max mode does not support {'scaling the gradient by the frequency' if scale_grad_by_freq else 'sparse weights'}")
+    if per_sample_weights is not None:
+        if per_sample_weights._data.shape != input._data.shape:
+            raise ValueError(f"{name}: If per_sample_weights ({list(per_sample_weights._data.shape)}) is not None, then it must have the same shape "
+                             f"as the input ({list(input._data.shape)})")  # fmt: skip
+        if mode != "sum":
+            raise NotImplementedError(f"{name}: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+                                      f"(got mode={mode!r}).")  # fmt: skip
+        per_sample_weights = per_sample_weights.reshape(-1)
+    padding = _padding(name, padding_idx, weight._data.shape[0])
+    if max_norm is not None:
+        embedding_renorm_(weight, wrap(indices), max_norm, norm_type)
+    if padding is not None:
+        kept = np.flatnonzero(indices != padding)
+        indices, bags = indices[kept], bags[kept]
+        if per_sample_weights is not None:
+            per_sample_weights = take_rows(per_sample_weights.unsqueeze(1), wrap(kept)).squeeze(1)
+    rows = apply(EMBEDDING, (weight, wrap(indices)), (None, bool(scale_grad_by_freq)))
+    if mode == "max":
+        return _bag_max(rows, bags, count)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    total = add_rows(rows, wrap(bags), count, None, False)
+    if mode == "sum":
+        return total
+    sizes = np.maximum(np.bincount(bags, minlength=count), 1)
+    return total / wrap(sizes[:, None].astype(total._data.dtype))
+
+
+def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple:
+    """The indices in a row, the number of the bag of each, and the number of bags."""
+    indices = _indices(name, input)
+    if indices.ndim == 2:
+        if offsets is not None:
+            raise ValueError(f"{name}: if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. "
+                             f"However, found offsets of type {type(offsets)}")  # fmt: skip
+        return indices.reshape(-1), np.repeat(np.arange(indices.shape[0]), indices.shape[1]), indices.shape[0]
+    if indices.ndim != 1:
+        raise ValueError(f"{name}: input has to be 1D or 2D Tensor, but got Tensor of dimension {indices.ndim}")
+    if offsets is None or offsets._data.ndim != 1:
+        raise ValueError(f"{name}: offsets has to be a 1D Tensor but got {None if offsets is None else list(offsets._data.shape)}")
+    starts = offsets._data
+    if starts.size and starts[0] != 0:
+        raise RuntimeError(f"{name}: offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}")
+    if starts.size and starts[-1] > indices.size:
+        raise RuntimeError(f"{name}: offsets[-1] can not be greater than input's length {indices.size} but got offsets[-1] of {starts[-1]}")
+    if include_last:
+        if not starts.size:
+            raise RuntimeError(f"{name}: include_last_offset: number of offsets should be at least 1")
+        starts = starts[:-1]
+    return indices, np.searchsorted(starts, np.arange(indices.size), side="right") - 1, starts.size
+
+
+def _bag_max(rows: Tensor, bags: Any, count: int) -> Tensor:
+    """The maximum over the rows of each bag."""
+    data = rows._data
+    first = np.zeros((count, data.shape[1]), np.int64)
+    empty = np.ones((count, 1), bool)
+    edges = np.searchsorted(bags, np.arange(count + 1))
+    for b in range(count):
+        part = data[edges[b] : edges[b + 1]]
+        if len(part):
+            first[b] = edges[b] + part.argmax(axis=0)
+            empty[b] = False
+    if not len(data):
+        return wrap(np.zeros((count, data.shape[1]), data.dtype))
+    return worlds.functional.where(wrap(empty), 0, worlds.functional.gather(rows, 0, wrap(first)))
+
+
+_offsets = {"values": [0, 2, 2, 5], "dtype": "int64"}
+declare("nn.functional.embedding_bag", [
+    Sample(Arg(2, 3, **_ids), Arg(5, 4)), Sample(Arg(6, **_ids), Arg(5, 4), Arg(**_offsets), mode="sum"),
+    Sample(Arg(6, **_ids), Arg(5, 4, low=-9, high=9), Arg(**_offsets), mode="max"),
+    Sample(Arg(6, **_ids), Arg(5, 4), Arg(**_offsets), mode="sum", per_sample_weights=Arg(6), padding_idx=1),
+    Sample(Arg(6, **_ids), Arg(5, 4), Arg(**_offsets), include_last_offset=True, scale_grad_by_freq=True)])  # fmt: skip
+
+
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Vectors with 1 at the index and 0 elsewhere, in a new last dimension of size `num_classes` (-1: the largest index + 1)."""
+    x = need_tensor("one_hot", "input", tensor)._data
+    if x.dtype != np.int64:
+        raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")
+    if x.size == 0:
+        if num_classes <= 0:
+            raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor; give num_classes")
+        return wrap(np.zeros((*x.shape, num_classes), np.int64))
+    if x.min() < 0:
+        raise RuntimeError(f"one_hot: Class values must be non-negative, got {x.min()}.")
+    if num_classes == -1:
+        num_classes = int(x.max()) + 1
+    elif num_classes < 1:
+        raise RuntimeError(f"one_hot: num_classes should be positive, got {num_classes}")
+    elif x.max() >= num_classes:
+        raise RuntimeError(f"one_hot: Class values must be smaller than num_classes={num_classes}, got {x.max()}.")
+    return wrap((x[..., None] == np.arange(num_classes)).astype(np.int64))
+
+
+declare("nn.functional.one_hot", [Sample(Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(2, 3, dtype="int64", low=0, high=4), 5)], differentiable=False)

@@ -1,0 +1,51 @@
+"""Constants of the shape or dtype of a given tensor, as derivative formulas use them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core.arguments import sizes
+from ferro.core.base import LEAF, wrap
+from ferro.core.dtypes import INEXACT, to_numpy
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["ones_like", "zeros_like"]
+
+
+def _constant(name: str, make: Any, shape: Any, dtype: Any, requires_grad: bool) -> Tensor:
+    t = wrap(make(shape, dtype))
+    if requires_grad:
+        if dtype not in INEXACT:
+            raise RuntimeError(f"{name}: only Tensors of floating point and complex dtype can require gradients, got {t.dtype}")
+        t._node = LEAF
+    return t
+
+
+def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+               memory_format: Any = None) -> Tensor:  # fmt: skip
+    """Zeros of the shape (and, unless given, the dtype) of a tensor."""
+    return _constant("zeros_like", np.zeros, input._data.shape, input._data.dtype if dtype is None else to_numpy(dtype), requires_grad)
+
+
+def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+              memory_format: Any = None) -> Tensor:  # fmt: skip
+    """Ones of the shape (and, unless given, the dtype) of a tensor."""
+    return _constant("ones_like", np.ones, input._data.shape, input._data.dtype if dtype is None else to_numpy(dtype), requires_grad)
+
+
+def new_zeros(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+              pin_memory: bool = False) -> Tensor:  # fmt: skip
+    """Zeros of any shape, of the dtype of this tensor unless another is given."""
+    dtype = self._data.dtype if dtype is None else to_numpy(dtype)
+    return _constant("new_zeros", np.zeros, sizes("new_zeros", size), dtype, requires_grad)
+
+
+class LikeMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    new_zeros = new_zeros

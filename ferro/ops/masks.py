@@ -1,0 +1,125 @@
+"""Masks: elements filled, read or written where a boolean tensor is true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ferro import cpu
+from ferro.core.apply import apply
+from ferro.core.arguments import into, need_tensor
+from ferro.core.inplace import record_write
+from ferro.core.op import LINEAR, Op
+from ferro.core.samples import Arg, Sample
+from ferro.ops.indexing import filler
+from ferro.ops.shape import EXPAND, broadcast_shapes
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["masked_fill", "masked_scatter", "masked_select"]
+
+MASK = [[True, False, True], [False, False, True]]
+
+
+def _boolean(name: str, mask: Any) -> Any:
+    if need_tensor(name, "mask", mask)._data.dtype.kind != "b":
+        raise RuntimeError(f"{name}: expected mask to be a boolean tensor, got {mask.dtype}")
+    return mask
+
+
+def _expanded(name: str, x: Any, shape: tuple) -> Any:
+    return x if x._data.shape == shape else apply(EXPAND, (x,), (shape,))
+
+
+def _common(name: str, *tensors: Any) -> tuple:
+    try:
+        return tuple(broadcast_shapes(*[x._data.shape for x in tensors]))
+    except RuntimeError:
+        shapes = " and ".join(str(list(x._data.shape)) for x in tensors)
+        raise RuntimeError(f"{name}: shapes {shapes} cannot be broadcast together") from None
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """The tensor with one value (a number or a 0-d tensor) where the mask, broadcast, is true."""
+    _common("masked_fill", input, _boolean("masked_fill", mask))
+    return apply(MASKED_FILL, (input, mask, filler("masked_fill", input, value)))
+
+
+MASKED_FILL = Op("masked_fill", lambda xp, x, mask, value: xp.masked_fill(x, mask, value), kind=LINEAR,
+                 x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
+                 value=lambda xp, g, mask: xp.masked_fill(g, ~mask, 0.0), complex=True,
+                 samples=[Sample(Arg(2, 3), Arg(values=MASK, dtype="bool"), 1.5), Sample(Arg(2, 3), Arg(values=[True, False, True], dtype="bool"), Arg()),
+                          Sample(Arg(3), Arg(values=MASK, dtype="bool"), -1), Sample(Arg(), Arg(values=True, dtype="bool"), Arg())])  # fmt: skip
+
+
+def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """Writes one value where the mask, broadcast, is true."""
+    if _common("masked_fill_", self, _boolean("masked_fill_", mask)) != self._data.shape:
+        raise RuntimeError(f"masked_fill_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(self._data.shape)}")
+    return record_write(self, "masked_fill_", MASKED_FILL, (mask, filler("masked_fill_", self, value)), (), cpu.masked_fill_)
+
+
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements where the mask is true (both broadcast), in C order, in one dimension."""
+    shape = _common("masked_select", input, _boolean("masked_select", mask))
+    result = apply(MASKED_SELECT, (_expanded("masked_select", input, shape), _expanded("masked_select", mask, shape)))
+    return result if out is None else into("masked_select", out, result)
+
+
+MASKED_SELECT = Op("masked_select", lambda xp, x, mask: xp.masked_select(x, mask), kind=LINEAR,
+                   x=lambda xp, g, x_shape, mask: xp.masked_scatter(xp.new_zeros(g, x_shape), mask, g), complex=True,
+                   samples=[Sample(Arg(2, 3), Arg(values=MASK, dtype="bool")), Sample(Arg(3), Arg(values=MASK, dtype="bool")),
+                            Sample(Arg(2, 3), Arg(values=[[True], [False]], dtype="bool")), Sample(Arg(), Arg(values=True, dtype="bool"))])  # fmt: skip
+
+
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The tensor with the first elements of `source`, in order, where the mask is true."""
+    shape = _common("masked_scatter", input, _boolean("masked_scatter", mask))
+    mask = _expanded("masked_scatter", mask, shape)
+    _enough("masked_scatter", input, mask, source)
+    return apply(MASKED_SCATTER, (_expanded("masked_scatter", input, shape), mask, source))
+
+
+def _enough(name: str, x: Any, mask: Any, source: Any) -> None:
+    if need_tensor(name, "source", source)._data.dtype is not x._data.dtype:
+        raise RuntimeError(f"{name}: expected self and source to have same dtypes but got {x.dtype} and {source.dtype}")
+    count = int(mask._data.sum())
+    if source._data.size < count:
+        raise RuntimeError(f"{name}: the mask is true at {count} places, but source has only {source._data.size} elements")
+
+
+def _unscattered(xp: Any, g: Any, mask: Any, source_shape: tuple) -> Any:
+    """The gradient of the source: what lies under the mask, then zeros for elements that were not used."""
+    used = xp.masked_select(g, mask)
+    total = 1
+    for s in source_shape:
+        total *= s
+    rest = total - used.shape[0]
+    return xp.reshape(xp.cat([used, xp.new_zeros(g, (rest,))], 0) if rest else used, source_shape)
+
+
+MASKED_SCATTER = Op("masked_scatter", lambda xp, x, mask, source: xp.masked_scatter(x, mask, source), kind=LINEAR,
+                    x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
+                    source=lambda xp, g, mask, source_shape: _unscattered(xp, g, mask, source_shape), complex=True,
+                    samples=[Sample(Arg(2, 3), Arg(values=MASK, dtype="bool"), Arg(3)), Sample(Arg(2, 3), Arg(values=[True, False, True], dtype="bool"), Arg(2, 3)),
+                             Sample(Arg(3), Arg(values=[False, False, False], dtype="bool"), Arg(1))])  # fmt: skip
+
+
+def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Writes the first elements of `source`, in order, where the mask, broadcast, is true."""
+    shape = self._data.shape
+    if _common("masked_scatter_", self, _boolean("masked_scatter_", mask)) != shape:
+        raise RuntimeError(f"masked_scatter_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(shape)}")
+    mask = _expanded("masked_scatter_", mask, shape)
+    _enough("masked_scatter_", self, mask, source)
+    return record_write(self, "masked_scatter_", MASKED_SCATTER, (mask, source), (), cpu.masked_scatter_)
+
+
+class MaskMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    masked_fill, masked_scatter, masked_select = masked_fill, masked_scatter, masked_select
+    masked_fill_, masked_scatter_ = masked_fill_, masked_scatter_
+
+

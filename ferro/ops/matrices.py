@@ -1,0 +1,122 @@
+"""Matrices by their diagonals and triangles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import dtypes
+from ferro.core.apply import apply
+from ferro.core.arguments import into, one_dim
+from ferro.core.base import wrap
+from ferro.core.inplace import in_place
+from ferro.core.op import LINEAR, Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.parts import DIAGONAL, diagonal
+from ferro.ops.shape import CONTIGUOUS, reshape
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["diag", "diag_embed", "diagflat", "trace", "tril", "tril_indices", "triu", "triu_indices"]
+
+
+def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """A copy of the matrices with zeros above a diagonal."""
+    result = apply(TRIL, (_matrix("tril", input),), (int(diagonal),))
+    return result if out is None else into("tril", out, result)
+
+
+def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """A copy of the matrices with zeros below a diagonal."""
+    result = apply(TRIU, (_matrix("triu", input),), (int(diagonal),))
+    return result if out is None else into("triu", out, result)
+
+
+def _matrix(name: str, x: Any) -> Any:
+    if x._data.ndim < 2:
+        raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions, got shape {list(x._data.shape)}")
+    return x
+
+
+_TRIANGLES = [Sample(Arg(3, 3)), Sample(Arg(3, 4), 1), Sample(Arg(4, 3), -1), Sample(Arg(2, 2, 3), 0), Sample(Arg(0, 2)), Sample(Arg(2, 3), 5)]
+
+TRIL = Op("tril", lambda xp, x, /, diagonal: xp.tril(x, diagonal), kind=LINEAR, x=lambda xp, g, diagonal: xp.tril(g, diagonal),
+          samples=_TRIANGLES, complex=True)  # fmt: skip
+
+TRIU = Op("triu", lambda xp, x, /, diagonal: xp.triu(x, diagonal), kind=LINEAR, x=lambda xp, g, diagonal: xp.triu(g, diagonal),
+          samples=_TRIANGLES, complex=True)  # fmt: skip
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+    """Rows and columns (two rows of a matrix) of the elements on and below a diagonal."""
+    return _indices("tril_indices", row, col, dtype, lambda: np.tri(row, col, offset, dtype=bool))
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+    """Rows and columns (two rows of a matrix) of the elements on and above a diagonal."""
+    return _indices("triu_indices", row, col, dtype, lambda: ~np.tri(row, col, offset - 1, dtype=bool))
+
+
+def _indices(name: str, row: int, col: int, dtype: Any, mask: Any) -> Tensor:
+    if row < 0 or col < 0:
+        raise RuntimeError(f"{name}: row and col must be non-negative, got {row} and {col}")
+    wanted = np.int64 if dtype is None else dtypes.to_numpy(dtype)
+    if np.dtype(wanted).kind not in "iu":
+        raise RuntimeError(f'{name}: not implemented for {dtype}; choose an integer dtype')
+    return wrap(np.stack(mask().nonzero()).astype(wanted))
+
+
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """A matrix with the elements of a vector on a diagonal, or a copy of a diagonal of a matrix."""
+    n = input._data.ndim
+    if n not in (1, 2):
+        raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {n}D")
+    result = diag_embed(input, diagonal) if n == 1 else apply(CONTIGUOUS, (apply(DIAGONAL, (input,), (int(diagonal), 0, 1)),))
+    return result if out is None else into("diag", out, result)
+
+
+declare("diag", [Sample(Arg(3)), Sample(Arg(2), -1), Sample(Arg(3, 3)), Sample(Arg(2, 3), 1), Sample(Arg(0))], complex=True)
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices, in the dimensions dim1 and dim2 of the result, with the last dimension of the input on a diagonal."""
+    n = input._data.ndim
+    if not n:
+        raise RuntimeError("diag_embed: expected a tensor of at least one dimension, got a 0-d tensor")
+    d1, d2 = one_dim("diag_embed", n + 1, dim1, "dim1"), one_dim("diag_embed", n + 1, dim2, "dim2")
+    if d1 == d2:
+        raise RuntimeError(f"diag_embed: diagonal dimensions cannot be identical {dim1}, {dim2}")
+    return apply(DIAG_EMBED, (input,), (int(offset), d1, d2))
+
+
+DIAG_EMBED = Op("diag_embed", lambda xp, x, /, offset, dim1, dim2: xp.diag_embed(x, offset, dim1, dim2), kind=LINEAR,
+                x=lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2), complex=True,
+                samples=[Sample(Arg(3)), Sample(Arg(2, 3), 1), Sample(Arg(2, 3), -1, 0, 2), Sample(Arg(2), 0, -1, -2)])  # fmt: skip
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """A matrix with all elements of the input on a diagonal."""
+    return diag_embed(reshape(input, (input._data.size,)), offset)
+
+
+declare("diagflat", [Sample(Arg(2, 2)), Sample(Arg(3), 1), Sample(Arg(), -1)], complex=True)
+
+
+def trace(input: Tensor) -> Tensor:
+    """The sum of the diagonal of a matrix."""
+    if input._data.ndim != 2:
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input._data.ndim}")
+    return diagonal(input).sum()
+
+
+declare("trace", [Sample(Arg(3, 3)), Sample(Arg(2, 4)), Sample(Arg(0, 2))], complex=True)
+
+
+class MatrixMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    diag, diag_embed, diagflat, trace, tril, triu = diag, diag_embed, diagflat, trace, tril, triu
+    tril_, triu_ = in_place(tril), in_place(triu)

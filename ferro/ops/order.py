@@ -1,0 +1,303 @@
+"""Order: sorting, the k largest, medians, quantiles and the most frequent element.
+
+nan counts as larger than every number.  Gradients go to the elements that were picked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import dtypes, return_types, worlds
+from ferro.core.apply import apply, unary
+from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.base import TensorBase, wrap
+from ferro.core.op import Op
+from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.core.worlds import world
+from ferro.ops.extrema import need_elements, pair_into, picked
+from ferro.ops.reductions import need_real, renamed, spread
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["argsort", "kthvalue", "median", "mode", "msort", "nanmedian", "nanquantile", "quantile", "sort", "topk"]
+
+NAN = float("nan")
+TIED = Arg(values=[[2.0, 1.0, 2.0, 1.0], [0.0, 0.0, 0.0, 3.0]])
+
+
+def distinct(*shape: int) -> Arg:
+    """A sample argument without ties."""
+    return Arg(*shape, make=permuted())
+
+
+def _all(xp: Any, g: Any, x: Any, out: Any) -> Any:
+    """The gradient of a value picked among all elements: shared evenly by those equal to it."""
+    dims = tuple(range(len(x.shape)))
+    return spread(xp, g, x.shape, dims, False) * xp.tie_weights(x, out, dims, False)
+
+
+# -- sorting -----------------------------------------------------------------------------------------------------------
+
+
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None) -> Any:
+    """The elements in order along `dim`: (values, indices); equal elements keep their order, whether or not `stable`."""
+    need_tensor("sort", "input", input)
+    need_real("sort", input)
+    pair = apply(SORT, (input,), (one_dim("sort", input._data.ndim, dim), descending))
+    return return_types.sort(pair if out is None else pair_into("sort", out, pair))
+
+
+def _ordered_x(xp: Any, g: Any, x_shape: tuple, indices: Any, dim: int) -> Any:
+    return xp.value_scatter(g, x_shape, dim, indices, True)
+
+
+_SORTED = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4), 0), Sample(distinct(3, 4), 1, True), Sample(distinct(2, 3, 2), -2),
+           Sample(Arg(0, 2), 0), Sample(TIED, smooth=False), Sample(TIED, 1, True, smooth=False), Sample(Arg(4, 3, dtype="int64"), 0)]  # fmt: skip
+
+SORT = Op("sort", lambda xp, x, /, dim, descending: xp.sort(x, dim, descending), outputs=("values", "indices"), nondiff=("indices",),
+          x=_ordered_x, samples=[*_SORTED, Sample(distinct(4), stable=True), Sample(distinct(70))])  # fmt: skip
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The indices that sort along `dim`; equal elements keep their order, whether or not `stable`."""
+    a = need_tensor("argsort", "input", input)._data
+    need_real("argsort", input)
+    return into("argsort", out, wrap(world(a).argsort(a, one_dim("argsort", a.ndim, dim), descending)))
+
+
+declare("argsort", [*_SORTED, Sample(Arg(values=[1.0, NAN, 0.0])), Sample(Arg(values=[1.0, NAN, 0.0]), 0, True),
+                    Sample(Arg(100, dtype="int64"), stable=True)], differentiable=False)  # fmt: skip
+
+
+def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements in ascending order along the first dimension."""
+    result = sort(input, 0)[0]
+    return result if out is None else into("msort", out, result)
+
+
+declare("msort", [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4))])
+
+
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None) -> Any:
+    """The k largest (or smallest) elements along `dim`: (values, indices), in order also where `sorted` is False."""
+    a = need_tensor("topk", "input", input)._data
+    need_real("topk", input)
+    if a.dtype.kind == "b":
+        raise RuntimeError("topk: bool tensors are not supported; convert the input, e.g. with .int()")
+    d = one_dim("topk", a.ndim, dim)
+    n = a.shape[d] if a.ndim else 1
+    if not 0 <= k <= n:
+        raise RuntimeError(f"topk: selected index k out of range: k is {k}, but dimension {d} has {n} elements (shape {list(a.shape)})")
+    pair = apply(TOPK, (input,), (int(k), d, largest))
+    return return_types.topk(pair if out is None else pair_into("topk", out, pair))
+
+
+TOPK = Op("topk", lambda xp, x, /, k, dim, largest: xp.topk(x, k, dim, largest), outputs=("values", "indices"), nondiff=("indices",),
+          x=_ordered_x,
+          samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0), Sample(distinct(3, 4), 2, 1, False), Sample(distinct(4), 0),
+                   Sample(distinct(2, 3), 3, -1, True, True), Sample(distinct(1100), 3)])  # fmt: skip
+
+
+# -- selection ---------------------------------------------------------------------------------------------------------
+
+
+def _selected(name: str, op: Op, input: Any, dim: Any, keepdim: bool, out: Any, before: tuple = ()) -> Any:
+    """Applies an operation (values, indices) along one dimension."""
+    need_tensor(name, "input", input)
+    need_real(name, input)
+    d = one_dim(name, input._data.ndim, dim)
+    need_elements(name, input._data.shape, d)
+    pair = apply(op, (input,), (*before, d, keepdim))
+    return getattr(return_types, name)(pair if out is None else pair_into(name, out, pair))
+
+
+def kthvalue(input: Tensor, k: int, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
+    """The k-th smallest element (k from 1) along `dim`: (values, indices)."""
+    if names:
+        dim, keepdim = renamed("kthvalue", names, dim, keepdim)
+    a = need_tensor("kthvalue", "input", input)._data
+    d = one_dim("kthvalue", a.ndim, dim)
+    need_elements("kthvalue", a.shape, d)
+    n = a.shape[d] if a.ndim else 1
+    if not 1 <= k <= n:
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {d}: k is {k}, allowed are 1 to {n}")
+    if out is not None and np.may_share_memory(a, out[0]._data):
+        raise RuntimeError("kthvalue: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                           "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+    return _selected("kthvalue", KTHVALUE, input, d, keepdim, out, (int(k),))
+
+
+KTHVALUE = Op("kthvalue", lambda xp, x, /, k, dim, keepdim: xp.kthvalue(x, k, dim, keepdim), outputs=("values", "indices"),
+              nondiff=("indices",), x=picked,
+              samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0), Sample(distinct(3, 4), 2, 1, True)])  # fmt: skip
+
+
+def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
+    """The median, of an even number of elements the lower one; along `dim` (values, indices).  nan if one element is nan.
+
+    Of all elements: those equal to the median share the gradient evenly.  Along `dim` the one at `indices` gets it.
+    """
+    return _median("median", MEDIAN_ALL, MEDIAN, input, dim, keepdim, out, names)
+
+
+def nanmedian(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
+    """The :func:`median` of the elements that are not nan."""
+    return _median("nanmedian", NANMEDIAN_ALL, NANMEDIAN, input, dim, keepdim, out, names)
+
+
+def _median(name: str, over_all: Op, along: Op, input: Any, dim: Any, keepdim: bool, out: Any, names: dict) -> Any:
+    if names:
+        dim, keepdim = renamed(name, names, dim, keepdim)
+    need_tensor(name, "input", input)
+    if input._data.dtype.kind in "bc":
+        raise NotImplementedError(f"{name}: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it takes real numbers")
+    if dim is None:
+        return into(name, out, unary(over_all, input))
+    return _selected(name, along, input, dim, keepdim, out)
+
+
+_MEDIANS = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4)), Sample(TIED, smooth=False), Sample(distinct(3, 4), 0),
+            Sample(distinct(3, 4), 1, True), Sample(Arg(5, dtype="int64"))]  # fmt: skip
+_NAN = Arg(values=[[1.0, NAN, 3.0], [2.0, 5.0, 4.0]])
+
+MEDIAN_ALL = Op("median", lambda xp, x: xp.median(x), x=_all, samples=[*_MEDIANS, Sample(_NAN, smooth=False), Sample(_NAN, 1, smooth=False)])
+
+MEDIAN = Op("median_dim", lambda xp, x, /, dim, keepdim: xp.median_dim(x, dim, keepdim), outputs=("values", "indices"),
+            nondiff=("indices",), x=picked)  # fmt: skip
+
+NANMEDIAN_ALL = Op("nanmedian", lambda xp, x: xp.nanmedian(x), x=_all, samples=[*_MEDIANS, Sample(_NAN, smooth=False), Sample(_NAN, 1, smooth=False)])
+
+NANMEDIAN = Op("nanmedian_dim", lambda xp, x, /, dim, keepdim: xp.nanmedian_dim(x, dim, keepdim), outputs=("values", "indices"),
+               nondiff=("indices",), x=picked)  # fmt: skip
+
+
+def mode(input: Tensor, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
+    """The most frequent element along `dim`, of several the smallest: (values, indices), the index of its last appearance."""
+    if names:
+        dim, keepdim = renamed("mode", names, dim, keepdim)
+    return _selected("mode", MODE, input, dim, keepdim, out)
+
+
+MODE = Op("mode", lambda xp, x, /, dim, keepdim: xp.mode(x, dim, keepdim), outputs=("values", "indices"), nondiff=("indices",),
+          x=picked,
+          samples=[Sample(Arg()), Sample(TIED, smooth=False), Sample(TIED, 0, smooth=False), Sample(TIED, 1, True, smooth=False),
+                   Sample(Arg(12, dtype="int64"))])  # fmt: skip
+
+
+# -- quantiles ---------------------------------------------------------------------------------------------------------
+
+ROUNDINGS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
+             out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
+    """The q-quantiles along `dim` (of all elements by default): the element of rank q (n - 1), between two `interpolation`.
+
+    A one-dimensional `q` adds a first dimension to the result.  nan where an element is nan.
+    """
+    return _quantile("quantile", input, q, dim, keepdim, interpolation, out, names)
+
+
+def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
+                out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
+    """The :func:`quantile` of the elements that are not nan; nan if all are."""
+    return _quantile("nanquantile", input, q, dim, keepdim, interpolation, out, names)
+
+
+def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolation: str, out: Any, names: dict) -> Any:
+    if names:
+        dim, keepdim = renamed(name, names, dim, keepdim)
+    q = _check_quantile(name, input, q, interpolation)
+    a, xp = input._data, worlds.functional
+    many = q._data.ndim == 1
+    d = a.ndim if dim is None else one_dim(name, a.ndim, dim)
+    x = xp.reshape(input, (-1,)) if dim is None or a.ndim == 0 else xp.movedim(input, d, -1)
+    if x._data.shape[-1] == 0 or a.size == 0:
+        raise RuntimeError(f"{name}() input tensor must be non-empty, got shape {list(a.shape)}")
+    ordered = sort(x, -1)[0]
+    ranks = _ranks(name, ordered._data, q, interpolation)
+    result = _between(xp, ordered, ranks, interpolation)
+    if many:
+        result = xp.movedim(result, -1, 0)
+    else:
+        result = xp.squeeze(result, -1)
+    if keepdim:
+        lead = result._data.shape[:1] if many else ()
+        rest = (1,) * a.ndim if dim is None else tuple([1 if k == d else s for k, s in enumerate(a.shape)])
+        result = xp.reshape(result, lead + rest)
+    return into(name, out, result)
+
+
+def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> Any:
+    """`q` as a tensor, after all arguments were looked at."""
+    d = need_tensor(name, "input", input)._data.dtype
+    if d not in (dtypes.float32.np, dtypes.float64.np):
+        raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {dtypes.FROM_NUMPY[d]}")
+    if interpolation not in ROUNDINGS:
+        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+    if not isinstance(q, TensorBase):
+        if not 0 <= q <= 1:
+            raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
+        return wrap(np.asarray(q, d))
+    if q._data.ndim > 1:
+        raise RuntimeError(f"{name}() q must be a scalar or 1D tensor, got shape {list(q._data.shape)}")
+    if q._data.dtype is not d:
+        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor: {q.dtype} is not {input.dtype}")
+    if not ((q._data >= 0) & (q._data <= 1)).all():
+        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    return q
+
+
+def _ranks(name: str, ordered: Any, q: Any, interpolation: str) -> Any:
+    """The ranks, in general not whole, of the quantiles in rows sorted with nan last: shape (..., number of q)."""
+    n = ordered.shape[-1]
+    q = worlds.functional.reshape(q, (-1,))
+    if name == "quantile":
+        nans = np.isnan(ordered[..., -1:])
+        last = np.full(nans.shape, n - 1, ordered.dtype)
+    else:
+        last = np.maximum((~np.isnan(ordered)).sum(-1, keepdims=True) - 1, 0).astype(ordered.dtype)
+        nans = np.zeros(last.shape, np.bool_)
+    ranks = q * wrap(last)
+    if nans.any():
+        ranks = worlds.functional.where(wrap(nans), float(n - 1), ranks)
+    if interpolation in ("lower", "higher", "nearest"):
+        whole = {"lower": np.floor, "higher": np.ceil, "nearest": np.rint}[interpolation]
+        return wrap(whole(ranks._data))
+    return ranks
+
+
+def _between(xp: Any, ordered: Any, ranks: Any, interpolation: str) -> Any:
+    """The elements of rank `ranks` of sorted rows, between two of them as told."""
+    below = np.floor(ranks._data)
+    low = xp.gather(ordered, -1, wrap(below.astype(np.int64)))
+    if interpolation not in ("linear", "midpoint"):
+        return low
+    high = xp.gather(ordered, -1, wrap(np.ceil(ranks._data).astype(np.int64)))
+    return xp.lerp(low, high, 0.5 if interpolation == "midpoint" else ranks - wrap(below))
+
+
+_QUANTILES = [Sample(distinct(5), 0.3), Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), 1), Sample(distinct(3, 4), 0.25, 0, True),
+              Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), keepdim=True), Sample(Arg(), 0.5),
+              *[Sample(distinct(6), 0.37, interpolation=name) for name in ROUNDINGS]]  # fmt: skip
+declare("quantile", _QUANTILES)
+declare("nanquantile", [*_QUANTILES, Sample(_NAN, 0.6, 1, smooth=False)])
+
+
+class OrderMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    argsort = argsort
+    kthvalue = kthvalue
+    median = median
+    mode = mode
+    msort = msort
+    nanmedian = nanmedian
+    nanquantile = nanquantile
+    quantile = quantile
+    sort = sort
+    topk = topk

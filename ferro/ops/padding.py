@@ -1,0 +1,155 @@
+"""Padding, and pixels and channels moved between dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ferro import cpu
+from ferro.core.apply import apply
+from ferro.core.arguments import sizes
+from ferro.core.base import wrap
+from ferro.core.op import Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.shape import permute, reshape
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["channel_shuffle", "constant_pad_nd", "pixel_shuffle", "pixel_unshuffle"]
+
+MODES = ("constant", "reflect", "replicate", "circular")
+
+
+def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
+    """The tensor with (before, after) elements around its last dimensions, the last dimension first in `pad`.
+
+    constant: filled with `value`; reflect: the elements mirrored at the edge, which is not repeated; replicate: the edge
+    repeated; circular: the elements of the other end.  Negative numbers cut elements off.
+    """
+    amounts = sizes("pad", (pad,))
+    if len(amounts) % 2:
+        raise RuntimeError(f"pad: Padding length must be divisible by 2, got {list(amounts)}")
+    if len(amounts) > 2 * input._data.ndim:
+        raise RuntimeError(f"pad: Padding length should be less than or equal to two times the input dimension but got padding length "
+                           f"{len(amounts)} and input of dimension {input._data.ndim}")  # fmt: skip
+    if mode not in MODES:
+        raise NotImplementedError(f"pad: unrecognised padding mode {mode!r}; choose one of {', '.join(MODES)}")
+    if mode == "constant":
+        return constant_pad_nd(input, amounts, 0 if value is None else value)
+    if value is not None and value != 0:
+        raise ValueError(f'pad: Padding mode "{mode}" doesn\'t take in value argument, got {value}')
+    return _pad_from_edge(input, amounts, mode)
+
+
+def _pairs(amounts: tuple, ndim: int) -> tuple:
+    """(before, after) for every dimension, the first first."""
+    given = list(zip(amounts[::2], amounts[1::2], strict=True))[::-1]
+    return ((0, 0),) * (ndim - len(given)) + tuple(given)
+
+
+def _pad_from_edge(x: Any, amounts: tuple, mode: str) -> Tensor:
+    shape = x._data.shape
+    n = len(amounts) // 2
+    if not 1 <= n <= 3 or len(shape) not in (n + 1, n + 2):
+        raise NotImplementedError(f"pad: mode {mode} pads the last 1, 2 or 3 dimensions of a tensor that has one or two dimensions more "
+                                  f"(channels, batch), got padding {list(amounts)} for shape {list(shape)}")  # fmt: skip
+    pairs = _pairs(amounts, len(shape))
+    for d, ((before, after), size) in enumerate(zip(pairs, shape, strict=True)):
+        if (before or after) and not size:
+            raise RuntimeError(f"pad: Expected a tensor with non-zero size in dimension {d}, got shape {list(shape)}")
+        if mode == "reflect" and (before >= size or after >= size) and d >= len(shape) - n:
+            raise RuntimeError(f"pad: Padding size should be less than the corresponding input dimension, but got: padding "
+                               f"({before}, {after}) at dimension {d} of input {list(shape)}")  # fmt: skip
+        if mode == "circular" and (before > size or after > size):
+            raise RuntimeError(f"pad: Padding value causes wrapping around more than once: ({before}, {after}) at dimension {d} of {list(shape)}")
+        if size + before + after < (mode != "circular") and d >= len(shape) - n or size + before + after < 0:
+            raise RuntimeError(f"pad: the padded size {size + before + after} of dimension {d} is too small, input {list(shape)}")
+    for d, (before, after) in enumerate(pairs):
+        if before or after:
+            x = x.index_select(d, wrap(cpu.pad_index(shape[d], before, after, mode)))
+    return x if any(map(any, pairs)) else x.clone()
+
+
+def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
+    """The tensor with elements of one value around its last dimensions, the last dimension first in `pad`."""
+    amounts = sizes("constant_pad_nd", (pad,))
+    shape = input._data.shape
+    if len(amounts) % 2 or len(amounts) > 2 * len(shape):
+        raise RuntimeError(f"constant_pad_nd: the length of pad must be even and at most {2 * len(shape)} for input {list(shape)}, got {list(amounts)}")
+    pairs = _pairs(amounts, len(shape))
+    for d, ((before, after), size) in enumerate(zip(pairs, shape, strict=True)):
+        if size + before + after < 0 or size + min(before, 0) + min(after, 0) < 0:
+            raise RuntimeError(f"constant_pad_nd: The input size {size}, plus negative padding {before} and {after}, resulted in a negative "
+                               f"output size, which is invalid. Check dimension {d} of your input.")  # fmt: skip
+    if isinstance(value, complex) and input._data.dtype.kind != "c":
+        raise RuntimeError(f"constant_pad_nd: value {value} cannot be converted to {input.dtype} without overflow")
+    return apply(CONSTANT_PAD, (input,), (pairs, value))
+
+
+CONSTANT_PAD = Op("constant_pad", lambda xp, x, /, pads, value: xp.constant_pad(x, pads, value), path="constant_pad_nd", complex=True,
+                  x=lambda xp, g, pads: xp.constant_pad(g, tuple([(-a, -b) for a, b in pads]), 0), jvp=lambda xp, t, pads: xp.constant_pad(t[0], pads, 0),
+                  samples=[Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (0, -1, 2, 0), 1.5), Sample(Arg(3), [1, -2]), Sample(Arg(2), ())])  # fmt: skip
+
+
+def constant_pad(x: Tensor, pads: tuple, value: Any) -> Tensor:
+    """constant_pad_nd() with (before, after) for every dimension."""
+    return apply(CONSTANT_PAD, (x,), (pads, value))
+
+
+declare("nn.functional.pad", [Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (1, 0, 0, 2), value=0.5), Sample(Arg(1, 2, 4), (2, 1), "reflect"),
+                              Sample(Arg(2, 3, 4), (1, 1, 2, 0), "reflect"), Sample(Arg(1, 2, 3), (3, 2), "replicate"),
+                              Sample(Arg(1, 1, 2, 3), (1, 1, 0, 2), mode="replicate"), Sample(Arg(1, 2, 3), (2, 3), "circular"),
+                              Sample(Arg(1, 1, 2, 2, 3), (1, 0, 1, 1, 0, 1), "circular"), Sample(Arg(1, 2, 4), (-1, 2), "replicate")], complex=True)  # fmt: skip
+
+
+# -- pixels and channels -----------------------------------------------------------------------------------------------
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """Channels as pixels: (..., c r r, h, w) becomes (..., c, h r, w r)."""
+    r = upscale_factor
+    if input._data.ndim < 3:
+        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {input._data.ndim} dimension(s)")
+    *lead, c, h, w = input._data.shape
+    if r <= 0:
+        raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
+    if c % (r * r):
+        raise RuntimeError(f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
+                           f"input.size(-3)={c} is not divisible by {r * r}")  # fmt: skip
+    n = len(lead)
+    split = reshape(input, (*lead, c // (r * r), r, r, h, w))
+    return reshape(permute(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), (*lead, c // (r * r), h * r, w * r))
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """Pixels as channels, the inverse of pixel_shuffle(): (..., c, h r, w r) becomes (..., c r r, h, w)."""
+    r = downscale_factor
+    if input._data.ndim < 3:
+        raise RuntimeError(f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {input._data.ndim} dimension(s)")
+    *lead, c, h, w = input._data.shape
+    if r <= 0:
+        raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
+    for what, size in (("height", h), ("width", w)):
+        if size % r:
+            raise RuntimeError(f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but {size} is not divisible by {r}")
+    n = len(lead)
+    split = reshape(input, (*lead, c, h // r, r, w // r, r))
+    return reshape(permute(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), (*lead, c * r * r, h // r, w // r))
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The channels of (batch, channels, ...) dealt out to groups: channel g n + i becomes channel i groups + g."""
+    if input._data.ndim < 3:
+        raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input._data.shape)}")
+    b, c, *rest = input._data.shape
+    if groups <= 0:
+        raise RuntimeError(f"channel_shuffle: Number of groups to divide channels in must be positive. Value of groups:{groups}")
+    if c % groups:
+        raise RuntimeError(f"channel_shuffle: Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
+    split = reshape(input, (b, groups, c // groups, *rest))
+    return reshape(permute(split, (0, 2, 1, *range(3, split._data.ndim))), (b, c, *rest))
+
+
+declare("pixel_shuffle", [Sample(Arg(1, 8, 2, 3), 2), Sample(Arg(4, 1, 1), 2)], complex=True)
+declare("pixel_unshuffle", [Sample(Arg(1, 2, 4, 2), 2), Sample(Arg(1, 2, 2), 1)], complex=True)
+declare("channel_shuffle", [Sample(Arg(1, 4, 2), 2), Sample(Arg(2, 6, 1, 2), 3)], complex=True)

@@ -1,0 +1,491 @@
+"""Pooling: maxima, means and norms over windows, adaptive and fractional windows, and the inverse of max pooling."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from ferro.core.apply import apply
+from ferro.core.arguments import need_tensor
+from ferro.core.dtypes import FROM_NUMPY, INEXACT
+from ferro.core.op import LINEAR, Op
+from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.ops.convolution import ints
+from ferro.ops.random import rand
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+# The names that PyTorch has at its top level too; there adaptive_max_pool1d always returns the indices.
+__all__ = ["adaptive_avg_pool1d", "avg_pool1d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d"]
+
+
+# -- gathering and scattering by flat index ----------------------------------------------------------------------------
+
+
+def pool_gather(x: Any, index: Any, dims: int) -> Tensor:
+    """The elements of images (the last `dims` dimensions) at flat indices."""
+    return apply(POOL_GATHER, (x, index), (dims,))
+
+
+def pool_scatter(x: Any, index: Any, size: tuple) -> Tensor:
+    """Images of shape `size` with the elements of x added at flat indices."""
+    return apply(POOL_SCATTER, (x, index), (size,))
+
+
+POOL_GATHER = Op("pool_gather", lambda xp, x, index, /, dims: xp.pool_gather(x, index, dims),
+                 x=lambda xp, g, x_shape, index, dims: xp.pool_scatter(g, index, x_shape[len(x_shape) - dims :]))  # fmt: skip
+POOL_SCATTER = Op("pool_scatter", lambda xp, x, index, /, size: xp.pool_scatter(x, index, size),
+                  x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)))  # fmt: skip
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+def _image(name: str, x: Any, n: int) -> tuple:
+    """The spatial shape of the input, which has n dimensions behind channels and maybe images."""
+    shape = need_tensor(name, "input", x)._data.shape
+    if len(shape) not in (n + 1, n + 2) or 0 in shape[len(shape) - n - 1 :]:
+        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor for input with possibly 0 batch size and "
+                           f"non-zero other dimensions, but got: {list(shape)}")  # fmt: skip
+    if x._data.dtype.kind in "bc":
+        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a real dtype")
+    return shape[len(shape) - n :]
+
+
+def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple:
+    """(kernel, number of windows, stride, pad, dilation), one number per dimension each."""
+    kernel = ints(name, "kernel_size", kernel_size, n, 1)
+    step = kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else ints(name, "stride", stride, n, 1)
+    pad, dilation = ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
+    if any(p > (d * (k - 1) + 1) // 2 for p, k, d in zip(pad, kernel, dilation, strict=True)):
+        raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={kernel} "
+                           f"and dilation={dilation}")  # fmt: skip
+    size = []
+    for s, k, st, p, d in zip(shape, kernel, step, pad, dilation, strict=True):
+        count = -(-(s + 2 * p - d * (k - 1) - 1) // st) + 1 if ceil_mode else (s + 2 * p - d * (k - 1) - 1) // st + 1
+        size.append(count - 1 if ceil_mode and (count - 1) * st >= s + p else count)  # the last window begins inside
+    if min(size) < 1:
+        raise RuntimeError(f"{name}: Given spatial input size: {tuple(shape)}. Calculated output size: {tuple(size)}. Output size is too small "
+                           f"for kernel_size={kernel}, stride={step}, padding={pad}, dilation={dilation}")  # fmt: skip
+    return kernel, tuple(size), step, pad, dilation
+
+
+# -- max pooling -------------------------------------------------------------------------------------------------------
+
+MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: xp.max_pool(x, kernel, size, stride, pad, dilation),
+              outputs=("out", "indices"), nondiff=("indices",), weight=4.0,
+              x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(g, indices, x_shape[len(x_shape) - len(kernel) :]))  # fmt: skip
+
+
+def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple:
+    """Max pooling in n dimensions: values and indices."""
+    shape = _image(name, x, n)
+    return apply(MAX_POOL, (x,), _windows(name, n, shape, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+               return_indices: bool = False) -> Any:  # fmt: skip
+    """The maximum of every window of a signal (N, C, L) or (C, L); with `return_indices` also its position.
+
+    The gradient goes to the first maximum of a window (or to its last nan). Padding never wins.
+    """
+    found = _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
+
+
+def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+               return_indices: bool = False) -> Any:  # fmt: skip
+    """The maximum of every window of images (N, C, H, W) or (C, H, W): see :func:`max_pool1d`; indices are in the flattened image."""
+    found = _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
+
+
+def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+               return_indices: bool = False) -> Any:  # fmt: skip
+    """The maximum of every window of volumes (N, C, D, H, W) or (C, D, H, W): see :func:`max_pool1d`."""
+    found = _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
+
+
+def max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                            ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
+    """:func:`max_pool1d` with the positions of the maxima."""
+    return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def max_pool2d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                            ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
+    """:func:`max_pool2d` with the positions of the maxima."""
+    return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def max_pool3d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                            ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
+    """:func:`max_pool3d` with the positions of the maxima."""
+    return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
+
+
+def _distinct(*shape: int) -> Arg:
+    """An argument without ties."""
+    return Arg(*shape, make=permuted())
+
+
+declare("nn.functional.max_pool1d", [
+    Sample(_distinct(2, 3, 8), 2), Sample(_distinct(3, 9), 3, 2, 1, return_indices=True), Sample(_distinct(1, 2, 9), 3, 2, 1, 2, True),
+    Sample(_distinct(1, 1, 20), 15), Sample(_distinct(0, 2, 4), 2),
+    Sample(Arg(1, 1, 6, values=[1.0, 1.0, 0.0, 2.0, 2.0, 2.0]), 3, 1, smooth=False)])  # fmt: skip
+declare("nn.functional.max_pool2d", [
+    Sample(_distinct(2, 2, 4, 6), 2), Sample(_distinct(2, 5, 5), (2, 3), (1, 2), (1, 0), return_indices=True),
+    Sample(_distinct(1, 2, 7, 6), 3, 2, 1, (1, 2), True), Sample(_distinct(1, 1, 5, 5), 5), Sample(_distinct(0, 2, 4, 4), 2)])  # fmt: skip
+declare("nn.functional.max_pool3d", [
+    Sample(_distinct(1, 2, 4, 2, 4), 2), Sample(_distinct(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, return_indices=True)])  # fmt: skip
+
+
+# -- average pooling ---------------------------------------------------------------------------------------------------
+
+
+def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any) -> Tensor:
+    """Sums of windows divided by `divisors`; arguments normalised."""
+    return apply(AVG_POOL, (x,), (kernel, size, stride, pad, divisors))
+
+
+def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, divisors: Any) -> Tensor:
+    """The adjoint of `avg_pool`; arguments normalised."""
+    return apply(AVG_SPREAD, (g,), (shape, kernel, stride, pad, divisors))
+
+
+AVG_POOL = Op("avg_pool", lambda xp, x, /, kernel, size, stride, pad, divisors: xp.avg_pool(x, kernel, size, stride, pad, divisors),
+              kind=LINEAR, x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_spread(
+                  g, x_shape[len(x_shape) - len(kernel) :], kernel, stride, pad, divisors))  # fmt: skip
+AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divisors: xp.avg_spread(x, shape, kernel, stride, pad, divisors),
+                kind=LINEAR, x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_pool(
+                    g, kernel, x_shape[len(x_shape) - len(kernel) :], stride, pad, divisors))  # fmt: skip
+
+
+def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool,
+              divisor_override: Any = None) -> Tensor:  # fmt: skip
+    """Average pooling in n dimensions."""
+    shape = _image(name, x, n)
+    kernel, size, step, pad, _ = _windows(name, n, shape, kernel_size, stride, padding, 1, ceil_mode)
+    if divisor_override is not None:
+        if divisor_override == 0:
+            raise RuntimeError(f"{name}: divisor must be not zero, got divisor_override=0")
+        return avg_pool(x, kernel, size, step, pad, divisor_override)
+    counts = []
+    for s, k, o, st, p in zip(shape, kernel, size, step, pad, strict=True):
+        ends = [(i * st - p, min(i * st - p + k, s + p)) for i in range(o)]
+        counts.append(tuple([b - a if count_include_pad else min(b, s) - max(a, 0) for a, b in ends]))
+    return avg_pool(x, kernel, size, step, pad, tuple(counts))
+
+
+def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+               count_include_pad: bool = True) -> Tensor:  # fmt: skip
+    """The mean of every window of a signal (N, C, L) or (C, L); padding counts as zeros, or with count_include_pad=False not at all."""
+    return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+               count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
+    """The mean of every window of images (N, C, H, W) or (C, H, W), or its sum divided by `divisor_override`."""
+    return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+               count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
+    """The mean of every window of volumes (N, C, D, H, W) or (C, D, H, W), or its sum divided by `divisor_override`."""
+    return _avg_pool("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+declare("nn.functional.avg_pool1d", [
+    Sample(Arg(2, 3, 8), 2), Sample(Arg(3, 9), 3, 2, 1), Sample(Arg(1, 2, 9), 4, 3, 2, True, False), Sample(Arg(1, 1, 24), 8),
+    Sample(Arg(0, 2, 4), 2)])  # fmt: skip
+declare("nn.functional.avg_pool2d", [
+    Sample(Arg(2, 2, 4, 6), 2), Sample(Arg(2, 5, 5), (2, 3), (1, 2), (1, 0)), Sample(Arg(1, 2, 6, 6), 3, 2, 1, True, False),
+    Sample(Arg(1, 2, 6, 5), 3, 2, 1, True, True, 5), Sample(Arg(0, 2, 4, 4), 2)])  # fmt: skip
+declare("nn.functional.avg_pool3d", [
+    Sample(Arg(1, 2, 4, 2, 4), 2), Sample(Arg(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, count_include_pad=False)])  # fmt: skip
+
+
+# -- adaptive pooling --------------------------------------------------------------------------------------------------
+
+
+def _target(name: str, n: int, shape: tuple, output_size: Any) -> tuple:
+    """The output sizes; None keeps the size of the input."""
+    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
+    if len(given) != n:
+        raise RuntimeError(f"{name}: output_size must be one integer or {n} (or None for the size of the input), got {output_size!r}")
+    size = tuple([s if o is None else operator.index(o) for s, o in zip(shape, given, strict=True)])
+    if min(size) < 0:
+        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {size}")
+    return size
+
+
+def adaptive_avg(x: Any, size: tuple) -> Tensor:
+    """Means of the parts of images; arguments normalised."""
+    return apply(ADAPTIVE_AVG, (x,), (size,))
+
+
+def adaptive_avg_spread(g: Any, shape: tuple) -> Tensor:
+    """The adjoint of `adaptive_avg`; arguments normalised."""
+    return apply(ADAPTIVE_AVG_SPREAD, (g,), (shape,))
+
+
+ADAPTIVE_AVG = Op("adaptive_avg_pool", lambda xp, x, /, size: xp.adaptive_avg(x, size), kind=LINEAR,
+                  x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(g, x_shape[len(x_shape) - len(size) :]))  # fmt: skip
+ADAPTIVE_AVG_SPREAD = Op("adaptive_avg_spread", lambda xp, x, /, shape: xp.adaptive_avg_spread(x, shape), kind=LINEAR,
+                         x=lambda xp, g, x_shape, shape: xp.adaptive_avg(g, x_shape[len(x_shape) - len(shape) :]))  # fmt: skip
+
+
+def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
+    """Adaptive average pooling in n dimensions."""
+    shape = _image(name, x, n)
+    if x._data.dtype not in INEXACT:
+        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
+    size = _target(name, n, shape, output_size)
+    if 0 in size or any(s % o for s, o in zip(shape, size, strict=True)):
+        return adaptive_avg(x, size)
+    kernel = tuple([s // o for s, o in zip(shape, size, strict=True)])
+    count = 1
+    for k in kernel:
+        count *= k
+    return avg_pool(x, kernel, size, kernel, (0,) * n, count)
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of `output_size` equal parts of a signal; parts overlap by one element where the division leaves a remainder."""
+    return _adaptive_avg("adaptive_avg_pool1d", 1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of H x W equal parts of images: see :func:`adaptive_avg_pool1d`; None keeps a size."""
+    return _adaptive_avg("adaptive_avg_pool2d", 2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of D x H x W equal parts of volumes: see :func:`adaptive_avg_pool1d`; None keeps a size."""
+    return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
+
+
+declare("nn.functional.adaptive_avg_pool1d", [Sample(Arg(2, 2, 7), 3), Sample(Arg(2, 6), 2), Sample(Arg(0, 2, 4), 2)])
+declare("nn.functional.adaptive_avg_pool2d", [Sample(Arg(2, 2, 5, 4), (3, None)), Sample(Arg(2, 4, 6), 2), Sample(Arg(1, 2, 3, 3), 1),
+                                              Sample(Arg(1, 2, 2, 2), 3)])  # fmt: skip
+declare("nn.functional.adaptive_avg_pool3d", [Sample(Arg(1, 2, 5, 4, 3), (3, None, 2)), Sample(Arg(2, 4, 2, 2), 2)])
+
+
+ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x, size), outputs=("out", "indices"), nondiff=("indices",),
+                  x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, x_shape[len(x_shape) - len(size) :]))  # fmt: skip
+
+
+def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
+    """Adaptive max pooling in n dimensions: values and indices."""
+    shape = _image(name, x, n)
+    if x._data.dtype not in INEXACT:
+        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
+    size = _target(name, n, shape, output_size)
+    if 0 in size or any(s % o for s, o in zip(shape, size, strict=True)):
+        return apply(ADAPTIVE_MAX, (x,), (size,))
+    kernel = tuple([s // o for s, o in zip(shape, size, strict=True)])
+    return apply(MAX_POOL, (x,), (kernel, size, kernel, (0,) * n, (1,) * n))
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of `output_size` parts of a signal: see :func:`adaptive_avg_pool1d` and :func:`max_pool1d`."""
+    found = _adaptive_max("adaptive_max_pool1d", 1, input, output_size)
+    return found if return_indices else found[0]
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of H x W parts of images: see :func:`adaptive_avg_pool1d` and :func:`max_pool1d`."""
+    found = _adaptive_max("adaptive_max_pool2d", 2, input, output_size)
+    return found if return_indices else found[0]
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The maxima of D x H x W parts of volumes: see :func:`adaptive_avg_pool1d` and :func:`max_pool1d`."""
+    found = _adaptive_max("adaptive_max_pool3d", 3, input, output_size)
+    return found if return_indices else found[0]
+
+
+def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> tuple:
+    """:func:`adaptive_max_pool1d` with the positions of the maxima."""
+    return adaptive_max_pool1d(input, output_size, True)
+
+
+def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> tuple:
+    """:func:`adaptive_max_pool2d` with the positions of the maxima."""
+    return adaptive_max_pool2d(input, output_size, True)
+
+
+def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_indices: bool = False) -> tuple:
+    """:func:`adaptive_max_pool3d` with the positions of the maxima."""
+    return adaptive_max_pool3d(input, output_size, True)
+
+
+declare("nn.functional.adaptive_max_pool1d", [Sample(_distinct(2, 2, 7), 3, return_indices=True), Sample(_distinct(2, 6), 2)])
+declare("nn.functional.adaptive_max_pool2d", [Sample(_distinct(2, 2, 5, 4), (3, None), True), Sample(_distinct(2, 4, 6), 2)])
+declare("nn.functional.adaptive_max_pool3d", [Sample(_distinct(1, 2, 5, 4, 3), (3, None, 2), True), Sample(_distinct(2, 4, 2, 2), 2)])
+
+
+# -- norms -------------------------------------------------------------------------------------------------------------
+
+
+def _lp_pool(name: str, n: int, x: Any, p: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
+    """The p-norm of every window; where its p-th power is 0, so is the gradient."""
+    kernel = ints(name, "kernel_size", kernel_size, n, 1)
+    if p in (float("inf"), -float("inf")):
+        sign = 1 if p > 0 else -1
+        return sign * _max_pool(name, n, sign * x.abs(), kernel, stride, 0, 1, ceil_mode)[0]
+    mean: Any = _avg_pool(name, n, x.pow(p), kernel, stride, 0, ceil_mode, True)
+    count = 1
+    for k in kernel:
+        count *= k
+    return (mean.sign() * mean.abs().relu() * count).pow(1.0 / p)
+
+
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """(Σ xᵖ)^(1/p) over every window of a signal; the gradient is 0 where the sum is."""
+    return _lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """(Σ xᵖ)^(1/p) over every window of images; the gradient is 0 where the sum is."""
+    return _lp_pool("lp_pool2d", 2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+    """(Σ xᵖ)^(1/p) over every window of volumes; the gradient is 0 where the sum is."""
+    return _lp_pool("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+declare("nn.functional.lp_pool1d", [Sample(Arg(2, 2, 7, low=0.5), 2.0, 3), Sample(Arg(2, 8, low=0.5), 1.5, 3, 2, True)])
+declare("nn.functional.lp_pool2d", [Sample(Arg(2, 2, 4, 5, low=0.5), 2.0, 2), Sample(Arg(2, 5, 5, low=0.5), 3.0, (2, 3), 2, True)])
+declare("nn.functional.lp_pool3d", [Sample(Arg(1, 2, 4, 2, 2, low=0.5), 2.0, 2)])
+
+
+# -- the inverse of max pooling ----------------------------------------------------------------------------------------
+
+UNPOOL = Op("max_unpool", lambda xp, x, index, /, size: xp.unpool(x, index, size),
+            x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)))  # fmt: skip
+
+
+def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> Tensor:
+    """The inverse of max pooling in n dimensions."""
+    shape = _image(name, x, n)
+    kernel = ints(name, "kernel_size", kernel_size, n, 1)
+    step = kernel if stride is None else ints(name, "stride", stride, n, 1)
+    pad = ints(name, "padding", padding, n)
+    size = tuple([(s - 1) * st + k - 2 * p for s, st, k, p in zip(shape, step, kernel, pad, strict=True)])
+    if output_size is not None:
+        wanted = tuple([operator.index(s) for s in output_size])
+        wanted = wanted[2:] if len(wanted) == n + 2 else wanted
+        if len(wanted) != n:
+            raise ValueError(f"{name}: output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of {len(output_size)}")
+        for d, (w, s, st) in enumerate(zip(wanted, size, step, strict=True)):
+            if not s - st < w < s + st:
+                raise ValueError(f'{name}: invalid output_size "{tuple(output_size)}" (dim {d} must be between {s - st} and {s + st})')
+        size = wanted
+    if min(size) < 0:
+        raise ValueError(f"{name}: output_size must contain non-negative spatial dimensions, but got {size}")
+    need_tensor(name, "indices", indices)
+    index = indices._data
+    if index.dtype != "int64":
+        raise RuntimeError(f"{name}: elements in indices should be type int64 but got: {FROM_NUMPY[index.dtype]}")
+    if index.shape != x._data.shape:
+        raise RuntimeError(f"{name}: Expected shape of indices to be same as that of the input tensor ({list(x._data.shape)}) "
+                           f"but got indices tensor with shape: {list(index.shape)}")  # fmt: skip
+    area = 1
+    for s in size:
+        area *= s
+    if index.size and not (0 <= index.min() and index.max() < area):
+        wrong = int(index.max()) if index.max() >= area else int(index.min())
+        raise RuntimeError(f"{name}: Found an invalid max index: {wrong} (output volumes are of size {'x'.join(map(str, size))})")
+    return apply(UNPOOL, (x, indices), (size,))
+
+
+def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+    """Signals that are zero but for the elements of `input` at the `indices` that :func:`max_pool1d` returned."""
+    return _max_unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+    """Images that are zero but for the elements of `input` at the `indices` that :func:`max_pool2d` returned."""
+    return _max_unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+    """Volumes that are zero but for the elements of `input` at the `indices` that :func:`max_pool3d` returned."""
+    return _max_unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
+
+
+declare("nn.functional.max_unpool1d", [Sample(Arg(1, 2, 2), Arg(1, 2, 2, values=[0, 3, 1, 2], dtype="int64"), 2),
+                                       Sample(Arg(1, 2), Arg(1, 2, values=[0, 4], dtype="int64"), 2, output_size=(5,))])  # fmt: skip
+declare("nn.functional.max_unpool2d", [Sample(Arg(1, 1, 2, 2), Arg(1, 1, 2, 2, values=[0, 3, 9, 15], dtype="int64"), 2)])
+declare("nn.functional.max_unpool3d", [Sample(Arg(1, 1, 1, 2), Arg(1, 1, 1, 2, values=[0, 15], dtype="int64"), 2)])
+
+
+# -- fractional max pooling --------------------------------------------------------------------------------------------
+
+FRACTIONAL_MAX = Op("fractional_max_pool", lambda xp, x, samples, /, kernel, size: xp.fractional_max(x, samples, kernel, size),
+                    outputs=("out", "indices"), nondiff=("indices",),
+                    x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, x_shape[len(x_shape) - len(size) :]))  # fmt: skip
+
+
+def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any) -> tuple:
+    """Fractional max pooling in n dimensions: values and indices."""
+    shape = _image(name, x, n)
+    if x._data.dtype not in INEXACT:
+        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    kernel = ints(name, "kernel_size", kernel_size, n, 1)
+    if output_size is None:
+        ratio = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * n
+        if len(ratio) != n or not all(0 < r < 1 for r in ratio):
+            raise ValueError(f"{name}: output_ratio must be a number or {n} numbers between 0 and 1, got {output_ratio!r}")
+        output_size = [int(s * r) for s, r in zip(shape, ratio, strict=True)]
+    size = ints(name, "output_size", output_size, n, 1)
+    if any(o + k - 1 > s for o, k, s in zip(size, kernel, shape, strict=True)):
+        raise RuntimeError(f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the input of spatial size "
+                           f"{tuple(shape)}: output_size + kernel_size - 1 must not exceed it")  # fmt: skip
+    lead = x._data.shape[: x._data.ndim - n]
+    if samples is None:
+        samples = rand(*(lead if len(lead) == 2 else (1, *lead)), n, dtype=FROM_NUMPY[x._data.dtype])
+    elif samples._data.ndim != 3 or samples._data.shape[-2:] != (lead[-1], n) or samples._data.shape[0] < (lead[0] if len(lead) == 2 else 1):
+        raise RuntimeError(f"{name}: Expect _random_samples of shape (images, {lead[-1]}, {n}), got {list(samples._data.shape)}")
+    elif samples._data.dtype is not x._data.dtype:
+        raise RuntimeError(f"{name}: Expect _random_samples to have the same dtype as input")
+    return apply(FRACTIONAL_MAX, (x, samples), (kernel, size))
+
+
+def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+                          _random_samples: Tensor | None = None) -> Any:  # fmt: skip
+    """The maxima of `output_size` windows of images, placed pseudo-randomly at steps of the mean width (B. Graham, Fractional max-pooling)."""
+    found = _fractional("fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples)
+    return found if return_indices else found[0]
+
+
+def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+                          _random_samples: Tensor | None = None) -> Any:  # fmt: skip
+    """The maxima of `output_size` windows of volumes: see :func:`fractional_max_pool2d`."""
+    found = _fractional("fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples)
+    return found if return_indices else found[0]
+
+
+def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+                                       return_indices: bool = False, _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
+    """:func:`fractional_max_pool2d` with the positions of the maxima."""
+    return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+
+def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+                                       return_indices: bool = False, _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
+    """:func:`fractional_max_pool3d` with the positions of the maxima."""
+    return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)
+
+
+declare("nn.functional.fractional_max_pool2d", [
+    Sample(_distinct(1, 2, 6, 5), 2, (3, 3), _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False)),
+    Sample(_distinct(2, 6, 6), (2, 3), output_ratio=0.5, return_indices=True, _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False))])  # fmt: skip
+declare("nn.functional.fractional_max_pool3d", [
+    Sample(_distinct(1, 2, 4, 5, 4), 2, (2, 3, 3), _random_samples=Arg(1, 2, 3, low=0.1, high=0.9, grad=False))])  # fmt: skip

@@ -1,0 +1,288 @@
+"""Gathering and scattering along a dimension, with an index of as many dimensions as the tensor.
+
+Where an index names a place twice, sums and products are taken in the order of the index; of values that overwrite each
+other the last stays, and, as in PyTorch, each of them receives the gradient of that place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro import cpu
+from ferro.core.apply import apply, constant
+from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.base import TensorBase, wrap
+from ferro.core.inplace import in_place, record_write
+from ferro.core.op import LINEAR, Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.indexing import in_bounds, number, source_arguments
+from ferro.ops.parts import SLICE
+from ferro.ops.shape import EXPAND, RESHAPE, broadcast_shapes, flatten
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["gather", "index_reduce", "scatter", "scatter_add", "scatter_reduce", "take_along_dim"]
+
+INDEX = [[0, 2, 1], [2, 2, 0]]
+TWO = Arg(values=INDEX, dtype="int64")
+
+
+def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = None) -> int:
+    """The dimension, after checking an index against the shapes it must fit; empty indices fit everything."""
+    d = one_dim(name, x._data.ndim, dim)
+    data = need_tensor(name, "index", index)._data
+    if data.dtype.kind != "i" or data.dtype.itemsize < 4:
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {index.dtype}")
+    if not data.size:
+        return d
+    shape, have = x._data.shape or (1,), data.shape or (1,)
+    if len(have) != len(shape):
+        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as input tensor, got {list(data.shape)} for "
+                           f"{list(x._data.shape)}")  # fmt: skip
+    for k, (a, b) in enumerate(zip(have, shape, strict=True)):
+        if k != d and a > b:
+            raise RuntimeError(f"{name}(): Size does not match at dimension {k}: expected index {list(data.shape)} to be no larger than self "
+                               f"{list(x._data.shape)} apart from dimension {d}")  # fmt: skip
+    if src_shape is not None:
+        src_shape = src_shape or (1,)
+        if len(src_shape) != len(have):
+            raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as src tensor, got {list(have)} and {list(src_shape)}")
+        if any(a > b for a, b in zip(have, src_shape, strict=True)):
+            raise RuntimeError(f"{name}(): Expected index {list(have)} to be no larger than src {list(src_shape)}")
+    in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
+    return d
+
+
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """out[i][j][k] = input[index[i][j][k]][j][k] for dim 0, and so on: along `dim` the position comes from the index."""
+    d = _index("gather", input, dim, index)
+    result = apply(GATHER, (input, index), (d,))
+    return result if out is None else into("gather", out, result)
+
+
+GATHER = Op("gather", lambda xp, x, index, /, dim: xp.gather(x, dim, index), kind=LINEAR,
+            x=lambda xp, g, x_shape, index, dim: xp.scatter_add(xp.new_zeros(g, x_shape), dim, index, g), complex=True,
+            samples=[Sample(Arg(3, 4), 0, TWO), Sample(Arg(2, 4), 1, TWO), Sample(Arg(4), -1, Arg(values=[3, 3, 0, 1, 2], dtype="int64")),
+                     Sample(Arg(), 0, Arg(values=[0, 0], dtype="int64")), Sample(Arg(), 0, Arg(values=0, dtype="int64")),
+                     Sample(Arg(2, 3), 0, Arg(0, 3, dtype="int64"))])  # fmt: skip
+
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """gather() with the other dimensions broadcast; without `dim`, elements counted in C order."""
+    data = need_tensor("take_along_dim", "indices", indices)._data
+    if data.dtype.char != "q":
+        raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {indices.dtype}")
+    if dim is None:
+        return gather(flatten(input), 0, flatten(indices), out=out)
+    n = input._data.ndim
+    if data.ndim != n:
+        raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, but got {n} dimensions for "
+                           f"input, and {data.ndim} dimensions for indices")  # fmt: skip
+    d = one_dim("take_along_dim", n, dim)
+    a, b = input._data.shape, data.shape
+    common = broadcast_shapes((*a[:d], 1, *a[d + 1 :]), (*b[:d], 1, *b[d + 1 :]))
+    x = apply(EXPAND, (input,), ((*common[:d], a[d], *common[d + 1 :]),))
+    return gather(x, d, apply(EXPAND, (indices,), ((*common[:d], b[d], *common[d + 1 :]),)), out=out)
+
+
+declare("take_along_dim", [Sample(Arg(2, 4), TWO, 1), Sample(Arg(1, 3), TWO, 1), Sample(Arg(2, 4), Arg(values=[[1, 3, 0]], dtype="int64"), 1),
+                           Sample(Arg(2, 2), Arg(values=[[3], [0]], dtype="int64"))], complex=True)  # fmt: skip
+
+
+# -- scatter -----------------------------------------------------------------------------------------------------------
+
+
+def _arguments(name: str, x: Any, dim: int, index: Any, src: Any) -> tuple:
+    """((index, src), (dim,)) with src cut or expanded to the shape of the index."""
+    need_tensor(name, "index", index)
+    if isinstance(src, TensorBase):
+        if src._data.dtype is not x._data.dtype:  # type: ignore[attr-defined]
+            raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and {src.dtype}")  # type: ignore[attr-defined]
+        d = _index(name, x, dim, index, src._data.shape)  # type: ignore[attr-defined]
+        shape = index._data.shape
+        if not index._data.size:
+            src = wrap(np.zeros(shape, x._data.dtype))
+        elif src._data.shape != shape and len(src._data.shape) == len(shape):  # type: ignore[attr-defined]
+            src = apply(SLICE, (src,), ((*[slice(0, n) for n in shape], ...),))
+        elif src._data.shape != shape:  # type: ignore[attr-defined]
+            src = apply(RESHAPE, (src,), (shape,))
+    else:
+        d = _index(name, x, dim, index)
+        src = apply(EXPAND, (number(name, src, x),), (index._data.shape,))
+    if index._data.dtype.char != "q":
+        index = index.to(int)
+    return (index, src), (d,)
+
+
+def _source(name: str, src: Any, value: Any) -> Any:
+    if (src is None) == (value is None):
+        raise TypeError(f"{name}(): give either src (a tensor) or value (a number)")
+    return value if src is None else src
+
+
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
+            out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """A copy with src (or a number) written at the positions along `dim` that `index` names; reduce: "add" or "multiply"."""
+    given = _source("scatter", src, value)
+    if reduce is None:
+        others, params = _arguments("scatter", input, dim, index, given)
+        result = apply(SCATTER, (input, *others), params)
+    else:
+        result = _reducing("scatter", input, dim, index, given, reduce)
+    return result if out is None else into("scatter", out, result)
+
+
+def _reducing(name: str, x: Any, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
+    if reduce not in ("add", "multiply"):
+        raise RuntimeError(f"{name}: reduce argument must be either add or multiply, got {reduce!r}")
+    others, params = _arguments(name, x, dim, index, src)
+    if reduce == "add":
+        return apply(SCATTER_ADD, (x, *others), params)
+    return apply(SCATTER_REDUCE, (x, *others), (*params, "prod", True))
+
+
+SCATTER = Op("scatter", lambda xp, x, index, src, /, dim: xp.scatter(x, dim, index, src), kind=LINEAR,
+             x=lambda xp, g, index, dim: xp.scatter(g, dim, index, 0.0),
+             src=lambda xp, g, index, dim: xp.gather(g, dim, index), complex=True,
+             samples=[Sample(Arg(3, 3), 0, TWO, Arg(2, 3), smooth=False), Sample(Arg(2, 4), 1, Arg(values=[[0, 2], [3, 1]], dtype="int64"), Arg(2, 2)),
+                      Sample(Arg(2, 4), 1, TWO, 1.5), Sample(Arg(), 0, Arg(values=0, dtype="int64"), Arg()),
+                      Sample(Arg(4), 0, Arg(values=[1, 3], dtype="int64"), Arg(3))])  # fmt: skip
+
+
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy with src added at the positions along `dim` that `index` names."""
+    others, params = _arguments("scatter_add", input, dim, index, need_tensor("scatter_add", "src", src))
+    result = apply(SCATTER_ADD, (input, *others), params)
+    return result if out is None else into("scatter_add", out, result)
+
+
+SCATTER_ADD = Op("scatter_add", lambda xp, x, index, src, /, dim: xp.scatter_add(x, dim, index, src), kind=LINEAR,
+                 x=lambda xp, g: g,
+                 src=lambda xp, g, index, dim: xp.gather(g, dim, index), complex=True,
+                 samples=[Sample(Arg(3, 3), 0, TWO, Arg(2, 3)), Sample(Arg(2, 4), 1, TWO, Arg(2, 4)), Sample(Arg(), 0, Arg(values=0, dtype="int64"), Arg()),
+                          Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))])  # fmt: skip
+
+
+# -- scatter_reduce ----------------------------------------------------------------------------------------------------
+
+REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True,
+                   out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """A copy in which each position along `dim` holds the sum, mean, prod, amax or amin of the src that `index` sends there.
+
+    include_self: with the element of the input that was there.  Positions that nothing is sent to keep their element.
+    amax and amin: equal extremes share the gradient equally.
+    """
+    others, (d,) = _arguments("scatter_reduce", input, dim, index, need_tensor("scatter_reduce", "src", src))
+    result = _scatter_reduce("scatter_reduce", input, *others, d, reduce, include_self)
+    return result if out is None else into("scatter_reduce", out, result)
+
+
+def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str, include_self: bool) -> Tensor:
+    if reduce not in REDUCTIONS:
+        raise RuntimeError(f"{name}: reduce argument must be either sum, prod, mean, amax or amin, got {reduce!r}")
+    if reduce not in ("sum", "mean"):
+        return apply(SCATTER_REDUCE, (x, index, src), (d, reduce, bool(include_self)))
+    start = x if include_self else apply(SCATTER, (x, index, apply(EXPAND, (constant(0, x._data.dtype),), (index._data.shape,))), (d,))
+    total = apply(SCATTER_ADD, (start, index, src), (d,))
+    if reduce == "sum":
+        return total
+    counts = cpu.scatter_add_(np.zeros(x._data.shape, np.int64), d, index._data, np.ones(index._data.shape, np.int64))
+    counts = np.maximum(counts + 1 if include_self else counts, 1)
+    if x._data.dtype.kind in "iu":
+        return wrap(np.asarray(np.floor_divide(total._data, counts), x._data.dtype))
+    return total / wrap(counts.astype(x._data.dtype))
+
+
+def _scatter_reduce_vjp(xp: Any, g: Any, x: Any, index: Any, src: Any, out: Any, dim: int, reduce: str, include_self: bool) -> tuple:
+    """prod: the cotangent times the product of the others; amax and amin: shared equally among equal extremes."""
+    if reduce == "prod":
+        return _prod_vjp(xp, g, x, index, src, out, dim, include_self)
+    zeros = xp.zeros_like(g)
+    mine = xp.masked_fill(zeros, x == out, 1.0)
+    if not include_self:
+        mine = xp.scatter(mine, dim, index, 0.0)
+    theirs = xp.masked_fill(xp.new_zeros(g, src.shape), src == xp.gather(out, dim, index), 1.0)
+    count = xp.scatter_add(mine, dim, index, theirs)
+    share = g / xp.masked_fill(count, count == 0, 1.0)
+    return share * mine, xp.gather(share, dim, index) * theirs
+
+
+def _prod_vjp(xp: Any, g: Any, x: Any, index: Any, src: Any, out: Any, dim: int, include_self: bool) -> tuple:
+    """Of each factor, the product of the others; a division where it is not 0, a product without it where it alone is 0."""
+    safe = xp.masked_fill(x, x == 0, 1.0)
+    gx = g * xp.scatter_reduce(safe, dim, index, src, "prod", include_self) / safe
+    if not include_self:
+        gx = xp.scatter(gx, dim, index, 0.0)
+    zero = src == 0
+    zeros = xp.masked_fill(xp.new_zeros(g, src.shape), zero, 1.0)
+    lone = zero & (xp.gather(xp.scatter_add(xp.zeros_like(g), dim, index, zeros), dim, index) == 1)
+    without = xp.scatter_reduce(x, dim, index, xp.masked_fill(src, lone, 1.0), "prod", include_self)
+    others = xp.masked_fill(xp.gather(without, dim, index), ~lone, 0.0)
+    others = others + xp.masked_fill(xp.gather(out, dim, index) / xp.masked_fill(src, zero, 1.0), lone, 0.0)
+    return gx, xp.gather(g, dim, index) * others
+
+
+SCATTER_REDUCE = Op("scatter_reduce", lambda xp, x, index, src, /, dim, reduce, include_self: xp.scatter_reduce(
+    x, dim, index, src, reduce, include_self), vjp=_scatter_reduce_vjp, diff=("x", "src"), samples=[
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "sum"), Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "mean", include_self=False),
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod"), Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod", include_self=False),
+        Sample(Arg(3), 0, Arg(values=[0, 0, 1], dtype="int64"), Arg(values=[2.0, 0.0, 0.0]), "prod"),
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "amax"), Sample(Arg(2, 4), 1, TWO, Arg(2, 4), "amin", include_self=False),
+        Sample(Arg(values=[1.0, 2.0]), 0, Arg(values=[1, 1, 0], dtype="int64"), Arg(values=[2.0, 2.0, 0.5]), "amax", smooth=False),
+        Sample(Arg(values=[1.0, 2.0, 3.0]), 0, Arg(values=[1, 1, 0], dtype="int64"), Arg(values=[2.0, 2.0, 0.5]), "mean")])  # fmt: skip
+
+
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
+                 out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """A copy in which each slice along `dim` holds the prod, mean, amax or amin of the slices of `source` sent to it."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    (index, source), d = source_arguments("index_reduce", input, dim, index, source)
+    shape = source._data.shape
+    wide = apply(EXPAND, (apply(RESHAPE, (index,), ((-1,) + (1,) * (len(shape) - d - 1),)),), (shape,))
+    result = _scatter_reduce("index_reduce", input, wide, source, d, reduce, include_self)
+    return result if out is None else into("index_reduce", out, result)
+
+
+declare("index_reduce", [Sample(Arg(3, 2), 0, Arg(values=[2, 0, 2], dtype="int64"), Arg(3, 2), r) for r in ("prod", "mean", "amax", "amin")])
+
+
+# -- in place ----------------------------------------------------------------------------------------------------------
+
+
+def scatter_(self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:
+    """In-place version of :func:`scatter`."""
+    given = _source("scatter_", src, value)
+    if reduce is not None:
+        return _reduce_in_place(self, dim, index, given, reduce)
+    others, params = _arguments("scatter_", self, dim, index, given)
+    return record_write(self, "scatter_", SCATTER, others, params, lambda x, i, s, d: cpu.scatter_(x, d, i, s))
+
+
+def _scatter_with(input: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
+    return _reducing("scatter_", input, dim, index, src, reduce)
+
+
+_scatter_with.__name__ = "scatter"
+_reduce_in_place = in_place(_scatter_with)
+
+
+def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """In-place version of :func:`scatter_add`."""
+    others, params = _arguments("scatter_add_", self, dim, index, need_tensor("scatter_add_", "src", src))
+    return record_write(self, "scatter_add_", SCATTER_ADD, others, params, lambda x, i, s, d: cpu.scatter_add_(x, d, i, s))
+
+
+class ScatteringMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    gather, index_reduce, scatter, scatter_add, scatter_reduce = gather, index_reduce, scatter, scatter_add, scatter_reduce
+    take_along_dim, scatter_, scatter_add_ = take_along_dim, scatter_, scatter_add_
+    scatter_reduce_, index_reduce_ = in_place(scatter_reduce), in_place(index_reduce)

@@ -1,0 +1,138 @@
+"""Collating: how the samples of a batch become tensors with one more dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import ferro
+from ferro.tensor import Tensor
+
+
+def default_convert(data: Any) -> Any:
+    """NumPy arrays in nested data become tensors; everything else stays as it is."""
+    if isinstance(data, Tensor):
+        return data
+    if isinstance(data, (np.ndarray, np.generic)):
+        return _array(data) if _is_numeric(data) else data
+    if isinstance(data, Mapping):
+        return {key: default_convert(value) for key, value in data.items()}
+    if isinstance(data, tuple):
+        converted = [default_convert(item) for item in data]
+        return type(data)(*converted) if hasattr(data, "_fields") else converted
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return [default_convert(item) for item in data]
+    return data
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Stack the samples of a batch: tensors, arrays, numbers; within dictionaries, tuples and lists, part by part.
+
+    Strings stay a list. Samples that do not fit together raise an error that names the first one that differs, by its
+    place in the batch.
+    """
+    return _collated(batch, "")
+
+
+def _collated(batch: Sequence[Any], where: str) -> Any:
+    first = batch[0]
+    if isinstance(first, Tensor):
+        return _stacked(batch, where)
+    if isinstance(first, (np.ndarray, np.generic)) and not isinstance(first, (str, bytes)):
+        return _collated_arrays(batch, where)
+    if isinstance(first, (bool, int, float, complex)):
+        for i, item in enumerate(batch):
+            _same_type(item, first, i, where, numbers=True)
+        return _numbers(batch, first)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        return _collated_mapping(batch, where)
+    if isinstance(first, Sequence):
+        return _collated_sequence(batch, where)
+    raise TypeError(
+        "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+        f"found {type(first).__name__}{where}"
+    )
+
+
+def _collated_arrays(batch: Sequence[Any], where: str) -> Tensor:
+    first = batch[0]
+    if not _is_numeric(first):
+        raise TypeError(f"default_collate: batch contains data of dtype {first.dtype}{where}, of which there are no tensors")
+    for i, item in enumerate(batch):
+        _same_type(item, first, i, where)
+    if isinstance(first, np.generic):
+        return _array(np.asarray(batch))
+    return _stacked([_array(item) for item in batch], where)
+
+
+def _numbers(batch: Sequence[Any], first: Any) -> Tensor:
+    """Python floats become float64, as in PyTorch; the other numbers what a tensor of them is."""
+    return ferro.tensor(list(batch), dtype=ferro.float64) if isinstance(first, float) else ferro.tensor(list(batch))
+
+
+def _collated_mapping(batch: Sequence[Any], where: str) -> Any:
+    first = batch[0]
+    for i, item in enumerate(batch):
+        if not isinstance(item, Mapping) or item.keys() != first.keys():
+            keys = list(item) if isinstance(item, Mapping) else type(item).__name__
+            raise RuntimeError(
+                f"default_collate: sample {i} of the batch has keys {keys}{where}, sample 0 has {list(first)}"
+            )
+    collated = {key: _collated([item[key] for item in batch], f"{where}[{key!r}]") for key in first}
+    try:
+        return type(first)(collated)  # type: ignore[call-arg]  # most mappings are made from another
+    except TypeError:
+        return collated
+
+
+def _collated_sequence(batch: Sequence[Any], where: str) -> Any:
+    first = batch[0]
+    for i, item in enumerate(batch):
+        if not isinstance(item, Sequence) or len(item) != len(first):
+            size = f"{len(item)} elements" if isinstance(item, Sequence) else f"type {type(item).__name__}"
+            raise RuntimeError(
+                "default_collate: each element in list of batch should be of equal size: "
+                f"sample {i} of the batch has {size}{where}, sample 0 has {len(first)}"
+            )
+    parts = [_collated([item[k] for item in batch], f"{where}[{k}]") for k in range(len(first))]
+    return type(first)(*parts) if hasattr(first, "_fields") else parts
+
+
+def _stacked(batch: Sequence[Any], where: str) -> Tensor:
+    first = batch[0]
+    for i, item in enumerate(batch):
+        _same_type(item, first, i, where)
+        if item.shape != first.shape:
+            raise RuntimeError(
+                f"default_collate: stack expects each tensor to be equal size, but sample {i} of the batch has shape "
+                f"{list(item.shape)}{where} and sample 0 has {list(first.shape)}"
+            )
+    return ferro.stack(list(batch))
+
+
+def _same_type(item: Any, first: Any, i: int, where: str, numbers: bool = False) -> Any:
+    """The sample itself, if it is of the kind of the first."""
+    kind = (bool, int, float, complex) if numbers else type(first) if isinstance(first, np.generic) else _base(first)
+    if not isinstance(item, kind):
+        raise TypeError(
+            f"default_collate: sample {i} of the batch is of type {type(item).__name__}{where}, "
+            f"sample 0 of type {type(first).__name__}"
+        )
+    return item
+
+
+def _base(first: Any) -> type:
+    return Tensor if isinstance(first, Tensor) else np.ndarray
+
+
+def _is_numeric(data: Any) -> bool:
+    return data.dtype.kind in "biufc" or data.dtype.name == "bfloat16"
+
+
+def _array(data: Any) -> Tensor:
+    """A tensor that shares the memory of an array; a NumPy number becomes a tensor without dimensions."""
+    return ferro.as_tensor(np.asarray(data))

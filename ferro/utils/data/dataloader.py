@@ -1,0 +1,265 @@
+"""DataLoader: batches of a dataset, in order, fetched ahead by worker threads if there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import ferro
+
+from .collate import default_collate, default_convert
+from .dataset import IterableDataset
+from .fetch import ExhaustedError, IterableFetcher, MapFetcher
+from .sampler import BatchSampler, RandomSampler, SequentialSampler
+from .workers import End, Failure, WorkerPool
+
+# What decides the order of the samples cannot be changed afterwards: the samplers are made from it.
+_FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
+
+
+class _Endless:
+    """The sampler of a stream, which has no indices."""
+
+    def __iter__(self) -> Iterator[None]:
+        return repeat(None)
+
+
+class DataLoader:
+    """Iterates over a dataset in batches.
+
+    `num_workers` are threads of this process, not processes: nothing is pickled or copied, and samples that are read
+    from files, decoded or computed by NumPy overlap with training. They fetch up to num_workers * prefetch_factor
+    batches ahead. The order of the batches is the same for any number of workers; with a stream (IterableDataset) each
+    worker iterates over it by itself and the batches come from the workers in turn, so that a dataset has to divide
+    its samples by `get_worker_info()`. An error in a worker is raised where its batch is asked for, with a note that
+    names the sample. A loop that is left early takes the threads with it.
+
+    pin_memory, pin_memory_device, multiprocessing_context and in_order are accepted for PyTorch's sake: there is no
+    memory to pin and no process to start, and the order is always kept.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+    ) -> None:
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        self.dataset = dataset
+        self.num_workers = num_workers
+        self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+        self.generator = generator
+        stream = isinstance(dataset, IterableDataset)
+        if stream:
+            _check_stream(shuffle, sampler, batch_sampler)
+        if sampler is not None and shuffle:
+            raise ValueError("sampler option is mutually exclusive with shuffle")
+        if batch_sampler is not None:
+            if batch_size != 1 or shuffle or sampler is not None or drop_last:
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
+            batch_size = None
+        elif batch_size is None and drop_last:
+            raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
+        if sampler is None:
+            if stream:
+                sampler = _Endless()
+            else:
+                sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
+        if batch_size is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        if collate_fn is None:
+            collate_fn = default_convert if batch_sampler is None else default_collate
+        self.collate_fn = collate_fn
+        self.persistent_workers = persistent_workers
+        self._kept_pool: WorkerPool | None = None
+        self._fixed = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and self.__dict__.get("_fixed"):
+            raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept_pool": None}  # threads are neither copied nor pickled
+
+    def __iter__(self) -> Iterator[Any]:
+        return _InLine(self) if self.num_workers == 0 else _Ahead(self)
+
+    def __len__(self) -> int:
+        """The number of batches; of a stream, as far as the dataset knows its length."""
+        if not isinstance(self.dataset, IterableDataset):
+            return len(self._indices())
+        samples = len(self.dataset)  # type: ignore[arg-type]  # if it has a length
+        if self.batch_size is None:
+            return samples
+        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+
+    def _indices(self) -> Any:
+        """What is iterated over: lists of indices, or without batching single ones."""
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def _fetcher(self) -> Callable[[], Any]:
+        """What makes a fetcher. It does not refer to the loader, so that worker threads do not keep one alive."""
+        kind = IterableFetcher if isinstance(self.dataset, IterableDataset) else MapFetcher
+        return partial(kind, self.dataset, self.batch_sampler is not None, self.collate_fn, self.drop_last)
+
+    def _pool(self, seed: int) -> WorkerPool:
+        """New workers, or with persistent_workers those of the last epoch."""
+        if self._kept_pool is not None:
+            return self._kept_pool
+        pool = WorkerPool(self.dataset, self.num_workers, seed, self._fetcher(), self.worker_init_fn)
+        if self.persistent_workers:
+            self._kept_pool = pool
+        return pool
+
+
+def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
+    if num_workers < 0:
+        raise ValueError(f"num_workers option should be non-negative; use num_workers=0 for no threads, got {num_workers}")
+    if timeout < 0:
+        raise ValueError(f"timeout option should be non-negative, got {timeout}")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError("prefetch_factor option could only be specified together with workers: let num_workers > 0")
+    if prefetch_factor is not None and prefetch_factor <= 0:
+        raise ValueError(f"prefetch_factor option should be positive, got {prefetch_factor}")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
+    if shuffle not in (False, None):
+        raise ValueError(f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}")
+    if sampler is not None:
+        raise ValueError(f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}")
+    if batch_sampler is not None:
+        raise ValueError(
+            "DataLoader with IterableDataset: expected unspecified batch_sampler option, "
+            f"but got batch_sampler={batch_sampler}"
+        )
+
+
+class _Epoch:
+    """One iteration over a loader. Every epoch draws a seed for its workers, whether or not there are any."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        # From the loader's generator: the same numbers are left in it for any number of workers.
+        self._seed = int(ferro.randint(0, 2**62, (1,), dtype=ferro.int64, generator=loader.generator).item())
+        self._indices = iter(loader._indices())
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return self  # type: ignore[return-value]  # both subclasses define __next__
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class _InLine(_Epoch):
+    """Fetches each batch when it is asked for."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        self._fetcher = loader._fetcher()()
+
+    def __next__(self) -> Any:
+        index = next(self._indices)
+        try:
+            return self._fetcher.fetch(index)
+        except ExhaustedError:
+            raise StopIteration from None
+
+
+class _Ahead(_Epoch):
+    """Hands batches to the workers in turn, some ahead, and gives them out in the order in which they were handed out."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        super().__init__(loader)
+        self._timeout = loader.timeout
+        self._pool = loader._pool(self._seed)
+        self._epoch = self._pool.begin()
+        self._running = list(range(loader.num_workers))
+        self._turn = 0
+        self._sent = 0  # tickets handed out
+        self._given = 0  # tickets whose batch was given out
+        self._owners: dict[int, int] = {}
+        self._arrived: dict[int, Any] = {}
+        for _ in range(loader.num_workers * (loader.prefetch_factor or 1)):
+            self._send_one()
+
+    def _send_one(self) -> None:
+        if not self._running:
+            return
+        try:
+            index = next(self._indices)
+        except StopIteration:
+            return
+        worker = self._running[self._turn % len(self._running)]
+        self._turn += 1
+        self._owners[self._sent] = worker
+        self._pool.send(worker, self._epoch, self._sent, index)
+        self._sent += 1
+
+    def __next__(self) -> Any:
+        if self._epoch != self._pool.shared.epoch:
+            raise RuntimeError(
+                "this iterator ended when its DataLoader, whose workers are persistent, was iterated over again"
+            )
+        while self._given < self._sent:
+            outcome = self._next_outcome()
+            if not isinstance(outcome, End):
+                self._send_one()
+                break
+        else:
+            raise StopIteration
+        if isinstance(outcome, Failure):
+            try:
+                raise outcome.error
+            finally:
+                del outcome  # the error refers to this frame: without this both would live until the cycle is collected
+        return outcome
+
+    def _next_outcome(self) -> Any:
+        """What became of the next batch in order; a worker that is at its end is handed no more."""
+        while self._given not in self._arrived:
+            ticket, outcome = self._pool.receive(self._epoch, self._timeout)
+            self._arrived[ticket] = outcome
+        outcome = self._arrived.pop(self._given)
+        worker = self._owners.pop(self._given)
+        self._given += 1
+        if isinstance(outcome, End) and worker in self._running:
+            place = self._running.index(worker)
+            self._running.remove(worker)
+            # Whose turn it is stays: those after the one that left move up by one.
+            self._turn = self._turn % (len(self._running) + 1)
+            self._turn -= self._turn > place
+            self._send_one()
+        return outcome

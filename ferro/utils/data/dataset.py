@@ -1,0 +1,181 @@
+"""Datasets: samples by index or as a stream, and datasets made of datasets."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Generic, TypeVar
+
+import ferro
+from ferro.tensor import Tensor
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Dataset(Generic[T_co]):
+    """Samples by key: a subclass defines `__getitem__`, and `__len__` if it has a length.
+
+    `__getitems__(indices)`, if it is defined, gives a DataLoader the samples of a whole batch at once.
+    """
+
+    def __getitem__(self, index: Any) -> T_co:
+        raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
+
+    def __add__(self, other: Dataset[Any]) -> ConcatDataset:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[T_co]):
+    """Samples as a stream: a subclass defines `__iter__`.
+
+    With several workers each one iterates over the dataset: `get_worker_info` tells a worker its share.
+    """
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
+
+    def __add__(self, other: Dataset[Any]) -> ChainDataset:  # type: ignore[override]  # a stream has no index
+        return ChainDataset([self, other])
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """Tensors of the same first size; a sample is a tuple of their rows."""
+
+    tensors: tuple[Tensor, ...]
+
+    def __init__(self, *tensors: Tensor) -> None:
+        sizes = [tensor.shape[0] for tensor in tensors]
+        if any(size != sizes[0] for size in sizes):
+            raise AssertionError(f"Size mismatch between tensors: their first dimensions are {sizes}")
+        self.tensors = tensors
+
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+        return tuple(tensor[index] for tensor in self.tensors)
+
+    def __len__(self) -> int:
+        return self.tensors[0].shape[0]
+
+
+class StackDataset(Dataset[Any]):
+    """Datasets of the same length side by side; a sample is a tuple (or, from keywords, a dictionary) of theirs."""
+
+    datasets: tuple[Any, ...] | dict[str, Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if args and kwargs:
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, "
+                "but both types are given."
+            )
+        if not args and not kwargs:
+            raise ValueError("At least one dataset should be passed")
+        self.datasets = kwargs or args
+        lengths = [len(dataset) for dataset in (kwargs.values() if kwargs else args)]
+        if any(length != lengths[0] for length in lengths):
+            raise ValueError(f"Size mismatch between datasets: their lengths are {lengths}")
+        self._length = lengths[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: dataset[index] for name, dataset in self.datasets.items()}
+        return tuple(dataset[index] for dataset in self.datasets)
+
+    def __len__(self) -> int:
+        return self._length
+
+
+class ConcatDataset(Dataset[Any]):
+    """Datasets end to end."""
+
+    datasets: list[Any]
+    cumulative_sizes: list[int]
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise AssertionError("datasets should not be an empty iterable")
+        if any(isinstance(dataset, IterableDataset) for dataset in self.datasets):
+            raise AssertionError("ConcatDataset does not support IterableDataset; use ChainDataset")
+        self.cumulative_sizes = list(accumulate(len(dataset) for dataset in self.datasets))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        place = index + len(self) if index < 0 else index
+        if place < 0:
+            raise ValueError(f"absolute value of index should not exceed dataset length: {index}, length {len(self)}")
+        if place >= len(self):
+            raise IndexError(f"index {index} is out of range for a dataset of length {len(self)}")
+        number = bisect_right(self.cumulative_sizes, place)
+        start = self.cumulative_sizes[number - 1] if number > 0 else 0
+        return self.datasets[number][place - start]
+
+
+class ChainDataset(IterableDataset[Any]):
+    """Streams one after the other."""
+
+    datasets: Iterable[Any]
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise AssertionError(f"ChainDataset only supports IterableDataset, got {type(dataset).__name__}")
+            yield from dataset
+
+    def __len__(self) -> int:
+        return sum(len(dataset) for dataset in self.datasets)
+
+
+class Subset(Dataset[T_co]):
+    """The samples of a dataset at the given indices."""
+
+    dataset: Any
+    indices: Sequence[int]
+
+    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = indices
+
+    def __getitem__(self, index: Any) -> T_co:
+        if isinstance(index, list):
+            return self.dataset[[self.indices[i] for i in index]]
+        return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """The samples of a batch, all at once if the dataset can give them so."""
+        chosen = [self.indices[i] for i in indices]
+        at_once = getattr(self.dataset, "__getitems__", None)
+        return at_once(chosen) if callable(at_once) else [self.dataset[i] for i in chosen]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) -> list[Subset[Any]]:
+    """Split a dataset at random into parts of the given lengths, or of the given fractions if these add up to 1.
+
+    What the rounding down of fractions leaves over goes to the parts in turn.
+    """
+    size = len(dataset)
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+        for i, fraction in enumerate(lengths):
+            if not 0 <= fraction <= 1:
+                raise ValueError(f"Fraction at index {i} is not between 0 and 1: {fraction}")
+        parts = [math.floor(size * fraction) for fraction in lengths]
+        for i in range(size - sum(parts)):
+            parts[i % len(parts)] += 1
+    else:
+        parts = [int(length) for length in lengths]
+    if sum(parts) != size:
+        raise ValueError(
+            f"Sum of input lengths does not equal the length of the input dataset: {list(lengths)} for length {size}"
+        )
+    order = ferro.randperm(size, generator=generator).tolist()
+    ends = list(accumulate(parts))
+    return [Subset(dataset, order[end - part : end]) for end, part in zip(ends, parts, strict=True)]

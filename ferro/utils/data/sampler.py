@@ -1,0 +1,156 @@
+"""Samplers: in which order, and in which batches, the samples of a dataset are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import ferro
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Sampler(Generic[T_co]):
+    """An iterable of indices (or lists of indices); a subclass defines `__iter__`, and `__len__` if it can."""
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
+
+
+class SequentialSampler(Sampler[int]):
+    """0, 1, 2, ... ."""
+
+    data_source: Sized
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """A random permutation, as many as fit into num_samples; or, with replacement, independent draws."""
+
+    data_source: Sized
+    replacement: bool
+
+    def __init__(
+        self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Any = None
+    ) -> None:
+        if not isinstance(replacement, bool):
+            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
+        if num_samples is not None and (not isinstance(num_samples, int) or num_samples <= 0):
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = generator
+
+    @property
+    def num_samples(self) -> int:
+        """How many indices one iteration gives."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        size = len(self.data_source)
+        # Without a generator, one of its own: other random numbers drawn meanwhile then do not change the order.
+        generator = self.generator if self.generator is not None else seeded(new_seed())
+        left = self.num_samples
+        while left > 0:
+            if self.replacement:
+                drawn = ferro.randint(0, size, (min(left, 1024),), dtype=ferro.int64, generator=generator)
+            else:
+                drawn = ferro.randperm(size, generator=generator)[:left]
+            yield from drawn.tolist()
+            left -= len(drawn)
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """The given indices in random order."""
+
+    indices: Sequence[int]
+
+    def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
+        self.indices = indices
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        for i in ferro.randperm(len(self.indices), generator=self.generator).tolist():
+            yield self.indices[i]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Indices drawn with probabilities in proportion to `weights`, with or without replacement."""
+
+    num_samples: int
+    replacement: bool
+
+    def __init__(
+        self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None
+    ) -> None:
+        if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
+            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
+        if not isinstance(replacement, bool):
+            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+        self.weights = ferro.as_tensor(weights, dtype=ferro.float64)
+        if self.weights.dim() != 1:
+            raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}")
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = generator
+
+    def __iter__(self) -> Iterator[int]:
+        drawn = ferro.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        yield from drawn.tolist()
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """The indices of another sampler in lists of batch_size; drop_last leaves out the last list if it is shorter."""
+
+    batch_size: int
+    drop_last: bool
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
+        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
+            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
+        if not isinstance(drop_last, bool):
+            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        indices = iter(self.sampler)
+        while batch := list(islice(indices, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield batch
+
+    def __len__(self) -> int:
+        size = len(self.sampler)  # type: ignore[arg-type]  # if it has a length
+        return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
+
+
+def new_seed() -> int:
+    """A seed from the default generator."""
+    return int(ferro.randint(0, 2**62, (1,), dtype=ferro.int64).item())
+
+
+def seeded(seed: int) -> Any:
+    """A new generator with the given seed."""
+    generator = ferro.Generator()
+    generator.manual_seed(seed)
+    return generator

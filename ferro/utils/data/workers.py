@@ -1,0 +1,132 @@
+"""Worker threads: each fetches the batches that it is handed, in order, ahead of the loop that uses them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+from .fetch import ExhaustedError
+
+_local = threading.local()
+# How long closing waits for a worker that is still in the middle of a sample; it ends by itself after that sample.
+PATIENCE = 5.0
+
+
+class WorkerInfo(NamedTuple):
+    """What a worker can know about itself; `seed` is the base seed of the loader plus the worker's number."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """In a worker of a DataLoader, its number and seed; elsewhere None."""
+    return getattr(_local, "info", None)
+
+
+class Failure(NamedTuple):
+    """Instead of a batch: what fetching it raised."""
+
+    error: BaseException
+
+
+class End:
+    """Instead of a batch: the worker's stream is exhausted."""
+
+
+class _Shared:
+    """What the workers watch. They hold this and not the pool, so that a pool nobody uses is collected and closed."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.closed = False
+
+
+class WorkerPool:
+    """The worker threads of a loader and the queues to and from them; closed when it is collected, at the latest."""
+
+    def __init__(
+        self, dataset: Any, num_workers: int, seed: int, make_fetcher: Callable[[], Any], init_fn: Any
+    ) -> None:
+        self.results: SimpleQueue[Any] = SimpleQueue()
+        self.tasks: list[SimpleQueue[Any]] = [SimpleQueue() for _ in range(num_workers)]
+        self.shared = _Shared()
+        threads = []
+        for i, tasks in enumerate(self.tasks):
+            info = WorkerInfo(i, num_workers, seed + i, dataset)
+            arguments = self.shared, tasks, self.results, info, make_fetcher, init_fn
+            threads.append(threading.Thread(target=_work, args=arguments, name=f"DataLoader worker {i}", daemon=True))
+        self.close = weakref.finalize(self, _close, self.shared, self.tasks, threads)
+        for thread in threads:
+            thread.start()
+
+    def begin(self) -> int:
+        """Start a new epoch: what is still queued from the one before is dropped."""
+        self.shared.epoch += 1
+        return self.shared.epoch
+
+    def send(self, worker: int, epoch: int, ticket: int, index: Any) -> None:
+        """Hand a batch to a worker."""
+        self.tasks[worker].put((epoch, ticket, index))
+
+    def receive(self, epoch: int, timeout: float) -> tuple[int, Any]:
+        """The next result of this epoch, in no particular order: its ticket, and the batch, a Failure or End."""
+        while True:
+            try:
+                came, ticket, outcome = self.results.get(timeout=timeout or None)
+            except Empty:
+                raise RuntimeError(f"DataLoader timed out after {timeout} seconds") from None
+            if came == epoch:
+                return ticket, outcome
+
+
+def _close(shared: _Shared, tasks: list[SimpleQueue[Any]], threads: list[threading.Thread]) -> None:
+    shared.closed = True
+    for queue in tasks:
+        queue.put(None)
+    for thread in threads:
+        # The garbage collector may run this in a worker; a worker cannot wait for itself.
+        if thread is not threading.current_thread() and thread.is_alive():
+            thread.join(PATIENCE)
+
+
+def _work(
+    shared: _Shared,
+    tasks: SimpleQueue[Any],
+    results: SimpleQueue[Any],
+    info: WorkerInfo,
+    make_fetcher: Callable[[], Any],
+    init_fn: Callable[[int], None] | None,
+) -> None:
+    """The life of a worker."""
+    _local.info = info
+    started: BaseException | None = None
+    if init_fn is not None:
+        try:
+            init_fn(info.id)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for
+            started = error
+    fetcher, fetcher_epoch = None, 0
+    while (task := tasks.get()) is not None and not shared.closed:
+        epoch, ticket, index = task
+        if epoch != shared.epoch:
+            continue
+        outcome: Any
+        try:
+            if started is not None:
+                raise started
+            if epoch != fetcher_epoch:
+                fetcher, fetcher_epoch = make_fetcher(), epoch
+            outcome = fetcher.fetch(index)  # type: ignore[union-attr]  # made with the epoch
+        except ExhaustedError:
+            outcome = End()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for
+            error.add_note(f"This happened in worker {info.id} of {info.num_workers}.")
+            outcome = Failure(error)
+        results.put((epoch, ticket, outcome))
+        del outcome, task, index  # a waiting worker keeps no batch alive

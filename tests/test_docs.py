@@ -1,0 +1,47 @@
+"""The documentation is executed: docs/adding_an_operation.md block by block, docstring examples of the public modules."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ferro
+from ferro.core import op, samples
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def undeclared() -> Any:
+    """Takes back what a page declares, so that no other test sees it."""
+    entries, ops = dict(samples.ENTRIES), dict(op.OPS)
+    yield
+    for table, before in ((samples.ENTRIES, entries), (op.OPS, ops)):
+        table.clear()
+        table.update(before)
+
+
+def test_adding_an_operation_works_as_written(undeclared: None) -> None:
+    text = (ROOT / "docs" / "adding_an_operation.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 4
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "adding_an_operation.md", "exec"), names)
+    assert "softclip" in op.OPS
+
+
+MODULES = [m.name for m in pkgutil.walk_packages(ferro.__path__, "ferro.") if ".examples" not in m.name and ".kernels" not in m.name]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples_are_true(name: str) -> None:
+    module = importlib.import_module(name)
+    failed, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    assert failed == 0, f"{failed} of {tried} examples in {name} failed"
