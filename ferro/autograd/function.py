@@ -132,7 +132,7 @@ class _FunctionOp:
 class _FunctionPlan:
     """Stands for a Plan: which arguments get gradients, and how the engine runs the user's backward."""
 
-    joint, same, keeps, keeps_out = True, False, True, False
+    joint, general, same, keeps, keeps_out = True, True, False, True, False
     formulas = recorded = (None,)
     spread = kinds = names = ()
 

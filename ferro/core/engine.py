@@ -165,7 +165,7 @@ def execute(run: Run, ready: list) -> None:
     deps, grads, needed, record = run.deps, run.grads, run.needed, run.record
     may_share = run.threads != 1 and not record
     release = not run.keep
-    always_slow = run.capture is not None or run.anomaly is not None
+    general = record or needed is not None or run.capture is not None or run.anomaly is not None
     node: Any = None
     g: Any = None
     try:
@@ -181,31 +181,35 @@ def execute(run: Run, ready: list) -> None:
                     return
                 may_share = False
                 continue
-            slow = always_slow or node.meta is not None
-            if slow:
-                g = prepare(run, node, g)
             plan = node.plan
             edges = node.edges
-            if g is None:
-                gs: list = [None] * len(edges)
-            elif record or slow or needed is not None or plan.joint or plan.op.multi:
-                gs = gradients(run, node, g)
+            same = plan.same
+            if general or plan.general or node.meta is not None or g is None:
+                g = prepare(run, node, g)
+                gs = [None] * len(edges) if g is None else gradients(run, node, g)
+                same = False
             else:
                 xp = cpu if type(g) is ndarray else worlds.world(g)
                 formulas = plan.formulas
                 if len(edges) == 1:
-                    gs = [formulas[0](xp, g, node)]
+                    gx = formulas[0](xp, g, node)
+                    t = edges[0]
+                    # a link of a chain: the gradient goes on without lists and queue
+                    if same and type(t) is Node and deps[t] == 1 and not ready and t not in grads and type(gx) is ndarray:
+                        if release and plan.keeps:
+                            node.saved = FREED
+                        node, g = t, gx
+                        gx = None
+                        continue
+                    gs = [gx]
                 elif len(edges) == 2:
                     gs = [formulas[0](xp, g, node), formulas[1](xp, g, node)]
                 else:
                     gs = [formula(xp, g, node) for formula in formulas]
             if release and plan.keeps:
                 node.saved = FREED
-            same = plan.same and type(gs[0]) is ndarray
             g = node = None  # only `gs` refers to the new gradients now: see Note [Ownership]
-            j = -1
-            for t in edges:
-                j += 1
+            for j, t in enumerate(edges):
                 gx = gs[j]
                 kind = type(t)
                 if kind is Pick:
@@ -219,30 +223,30 @@ def execute(run: Run, ready: list) -> None:
                         gx = conform(gx, at.shape, at.dtype, record)
                 if needed is not None and t not in needed:
                     continue
-                count = deps[t] - 1
-                if count:
-                    deps[t] = count
-                    if gx is not None and kind is not MultiNode:
-                        before = grads.pop(t, None)
-                        grads[t] = gx if before is None else add(before, gx)
-                    continue
-                deps[t] = 0
-                if grads:
+                count = deps[t] = deps[t] - 1
+                if kind is not MultiNode and (count or grads):
                     before = grads.pop(t, None)
                     if before is not None:
-                        gx = before if gx is None or kind is MultiNode else add(before, gx)
-                    before = None
-                if kind is Node or kind is MultiNode:
+                        gx = before if gx is None else add(before, gx)
+                        before = None
+                    if count and gx is not None:
+                        grads[t] = gx
+                if count:
+                    continue
+                if kind is Node:
                     if node is None and not ready:
                         node, g = t, gx
                         continue
-                    if node is not None:
-                        heappush(ready, (-node.seq, node, g))
-                        node = None
-                    heappush(ready, (-t.seq, t, gx))
+                elif kind is MultiNode:
+                    del grads[t]
                 else:
                     gs[j] = None
                     leaf_ready(run, t, gx)
+                    continue
+                if node is not None:
+                    heappush(ready, (-node.seq, node, g))
+                    node = None
+                heappush(ready, (-t.seq, t, gx))
             gx = None
     except FreedError:
         raise RuntimeError(freed_message(node)) from None
@@ -322,13 +326,14 @@ def add(before: Any, gx: Any) -> Any:
     """before + gx, in place where the engine alone holds `before`; either may be None."""
     if before is None:
         return gx
-    if gx is None:
-        return before
     if type(before) is ndarray:
+        if gx is None:
+            return before
         if before.size > LARGE and before.base is None and getrefcount(before) == HELD_BY_CALLER and before.flags.writeable:
             return np.add(before, gx, out=before)
-        return asarray(before + gx)
-    return before + gx
+        total = before + gx
+        return total if type(total) is ndarray else asarray(total)
+    return before if gx is None else before + gx
 
 
 def held_by_caller(array: Any) -> int:
@@ -513,6 +518,8 @@ def explain(e: Exception, node: Any) -> None:
 
 def worth_sharing(ready: list, node: Any, g: Any) -> bool:
     """Whether two ready nodes are heavy enough to run at the same time (a hand-over costs tens of microseconds)."""
+    if type(g) is ndarray and g.size < 2000:  # the common case costs no more than this
+        return False
     return weight(node, g) > 40_000 and weight(ready[0][1], ready[0][2]) > 40_000
 
 

@@ -133,7 +133,7 @@ class Plan:
     shape is saved behind them.  `indices` are the input numbers of the edges.
     """
 
-    __slots__ = ("arity", "formulas", "indices", "joint", "keeps", "keeps_out", "kinds", "mask", "names", "op", "pick",
+    __slots__ = ("arity", "formulas", "general", "indices", "joint", "keeps", "keeps_out", "kinds", "mask", "names", "op", "pick",
                  "recorded", "same", "saves_inputs", "shapes", "spread", "user")  # fmt: skip
 
     def __init__(self, op: Op, mask: int) -> None:
@@ -164,6 +164,7 @@ class Plan:
         self.keeps = self.keeps_out or self.saves_inputs or "aux" in self.kinds
         # an elementwise operation of one input gives gradients of the shape and dtype they must have
         self.same = op.kind == ELEMENTWISE and len(op.inputs) == 1 and not op.joint
+        self.general = self.joint or op.multi  # not for the short form of the engine's loop
         self.user: Any = None  # set by a custom Function's plan
         # a joint formula returns a gradient for every differentiable input; edges exist for those in the mask
         self.spread: tuple = () if not self.joint or op.variadic else tuple(op.diff.index(i) for i in self.indices)

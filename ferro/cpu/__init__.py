@@ -1,5 +1,7 @@
 """The world of NumPy arrays: pure array functions with PyTorch's vocabulary, arguments already normalised."""
 
+import warnings as _warnings
+
 from ferro.cpu.activations import *
 from ferro.cpu.convolution import *
 from ferro.cpu.embedding import *
@@ -18,3 +20,7 @@ from ferro.cpu.shape import *
 from ferro.cpu.softmax import *
 from ferro.cpu.special import *
 from ferro.cpu.structure import *
+
+# log(0) is -inf and 0/0 is nan, here as in PyTorch: no occasion for NumPy's RuntimeWarning where ferro itself computes.
+# A filter costs nothing, np.errstate around each operation costs as much as four small operations.
+_warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"ferro(\.|$)")

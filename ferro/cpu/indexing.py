@@ -183,7 +183,10 @@ def index_add(x: Any, dim: int, index: Any, src: Any) -> Any:
 
 def index_copy_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Writes the slices of src along `dim` to those of `out` that `index` names."""
-    out[(ALL,) * dim + (index, ...)] = src
+    if out.ndim:
+        out[(ALL,) * dim + (index, ...)] = src
+    else:
+        out[...] = src.reshape(())
     return out
 
 
@@ -194,7 +197,10 @@ def index_copy(x: Any, dim: int, index: Any, src: Any) -> Any:
 
 def index_fill_(out: Any, dim: int, index: Any, value: Any) -> Any:
     """Writes one value to the slices of `out` along `dim` that `index` names."""
-    out[(ALL,) * dim + (index, ...)] = value
+    if out.ndim:
+        out[(ALL,) * dim + (index, ...)] = value
+    elif index.size:
+        out[...] = value
     return out
 
 

@@ -105,7 +105,7 @@ def fractional_max(x: Any, samples: Any, kernel: tuple, size: tuple) -> tuple[An
     n = len(kernel)
     lead, shape = x.shape[:-n], x.shape[-n:]
     wide = widened(x)
-    planes = (x if wide is None else wide[0]).reshape(-1, math.prod(shape))
+    planes = (x if wide is None else wide[0]).reshape(math.prod(lead), math.prod(shape))
     samples = samples.reshape(-1, n)[: len(planes)]
     if n == 2:
         samples = samples[:, ::-1]  # PyTorch's order: width first in two dimensions, but depth first in three
@@ -138,8 +138,10 @@ def _starts(samples: Any, n: int, count: int, kernel: int) -> Any:
 
 def pool_gather(x: Any, index: Any, dims: int) -> Any:
     """The elements of the images in the last `dims` dimensions of x at flat indices."""
-    planes = x.reshape(-1, math.prod(x.shape[-dims:]))
-    return np.take_along_axis(planes, index.reshape(len(planes), -1), 1).reshape(index.shape)
+    lead, shape = x.shape[: x.ndim - dims], x.shape[x.ndim - dims :]
+    planes, places = math.prod(lead), math.prod(index.shape[x.ndim - dims :])
+    flat = x.reshape(planes, math.prod(shape))
+    return np.take_along_axis(flat, index.reshape(planes, places), 1).reshape(index.shape)
 
 
 def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
@@ -148,7 +150,7 @@ def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
     planes = math.prod(lead)
     if planes * area == 0:
         return np.zeros((*lead, *size), x.dtype)
-    flat = index.reshape(planes, -1) + (np.arange(planes) * area)[:, None]
+    flat = index.reshape(planes, math.prod(index.shape[len(lead) :])) + (np.arange(planes) * area)[:, None]
     summed = np.bincount(flat.reshape(-1), x.reshape(-1), planes * area)
     return summed.astype(x.dtype).reshape(*lead, *size)
 
@@ -156,8 +158,9 @@ def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
 def unpool(x: Any, index: Any, size: tuple) -> Any:
     """Images of shape `size`, zero but for the elements of x put at flat indices."""
     lead = x.shape[: x.ndim - len(size)]
-    out = np.zeros((math.prod(lead), math.prod(size)), x.dtype)
-    np.put_along_axis(out, index.reshape(len(out), -1), x.reshape(len(out), -1), 1)
+    planes, places = math.prod(lead), math.prod(x.shape[len(lead) :])
+    out = np.zeros((planes, math.prod(size)), x.dtype)
+    np.put_along_axis(out, index.reshape(planes, places), x.reshape(planes, places), 1)
     return out.reshape(*lead, *size)
 
 

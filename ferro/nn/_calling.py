@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import ferro
+from ferro.core.mode import is_grad_enabled
 from ferro.autograd import Function
 from ferro.tensor import Tensor
 
@@ -142,7 +142,7 @@ class _Watch:
 
 
 def _differentiable_places(values: Any) -> list[int]:
-    if not ferro.is_grad_enabled():
+    if not is_grad_enabled():
         return []
     return [i for i, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
 

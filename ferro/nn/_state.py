@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import ferro
+from ferro.autograd.grad_mode import no_grad
 from ferro.tensor import Tensor
 
 from .parameter import Parameter
@@ -202,7 +202,7 @@ def _load_one(module: Module, name: str, current: Tensor, key: str, given: Any, 
             f"the shape in current model is {current.shape}."
         )
     try:
-        with ferro.no_grad():
+        with no_grad():
             if not assign:
                 current.copy_(given)
             elif isinstance(current, Parameter) and not isinstance(given, Parameter):

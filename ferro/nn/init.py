@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-import ferro
+from ferro.autograd.grad_mode import no_grad
+from ferro.core import dtypes
+from ferro.ops.creation import empty, eye, from_numpy
+from ferro.ops.random import randperm
+from ferro.ops.special import erfinv
 from ferro.tensor import Tensor
 
 _LINEAR_LIKE = (
@@ -68,13 +72,13 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with numbers uniform on [a, b)."""
-    with ferro.no_grad():
+    with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with normal numbers of the given mean and standard deviation."""
-    with ferro.no_grad():
+    with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
 
@@ -91,15 +95,15 @@ def trunc_normal_(
     def twice_cdf_less_one(x: float) -> float:
         return math.erf((x - mean) / std / math.sqrt(2.0))
 
-    with ferro.no_grad():
+    with no_grad():
         tensor.uniform_(twice_cdf_less_one(a), twice_cdf_less_one(b), generator=generator)
-        values = ferro.erfinv(tensor) * (std * math.sqrt(2.0)) + mean
+        values = erfinv(tensor) * (std * math.sqrt(2.0)) + mean
         return tensor.copy_(values.clamp(min=a, max=b))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one value."""
-    with ferro.no_grad():
+    with no_grad():
         return tensor.fill_(val)
 
 
@@ -120,8 +124,8 @@ def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with the identity."""
     if tensor.dim() != 2:
         raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
-    with ferro.no_grad():
-        return tensor.copy_(ferro.eye(*tensor.shape, dtype=tensor.dtype))
+    with no_grad():
+        return tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -133,7 +137,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
         raise ValueError(f"dim 0 must be divisible by groups, got {out_channels} and groups={groups}")
     per_group = out_channels // groups
     centre = tuple(size // 2 for size in tensor.shape[2:])
-    with ferro.no_grad():
+    with no_grad():
         tensor.zero_()
         for group in range(groups):
             for channel in range(min(per_group, in_channels)):
@@ -154,14 +158,14 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     columns = tensor.numel() // rows
     wide = rows < columns
-    with ferro.no_grad():
-        normal = ferro.empty(rows, columns, dtype=tensor.dtype).normal_(0, 1, generator=generator)
-        square = (normal.t() if wide else normal).to(ferro.float64).numpy()
+    with no_grad():
+        normal = empty(rows, columns, dtype=tensor.dtype).normal_(0, 1, generator=generator)
+        square = (normal.t() if wide else normal).to(dtypes.float64).numpy()
         q, r = np.linalg.qr(square)
         q = q * np.sign(np.diagonal(r))
         if wide:
             q = q.T
-        flat = ferro.from_numpy(np.ascontiguousarray(q)) * gain
+        flat = from_numpy(np.ascontiguousarray(q)) * gain
         return tensor.copy_(flat.reshape(tensor.shape))
 
 
@@ -171,10 +175,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
     rows, columns = tensor.shape
     zeros = math.ceil(sparsity * rows)
-    with ferro.no_grad():
+    with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[ferro.randperm(rows, generator=generator)[:zeros], column] = 0
+            tensor[randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor
 
 

@@ -6,7 +6,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
-import ferro
+from ferro.autograd.grad_mode import no_grad
+from ferro.core import dtypes
 from ferro.tensor import Tensor
 
 from ..utils.hooks import RemovableHandle
@@ -401,7 +402,7 @@ class Module:
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        with ferro.no_grad():
+        with no_grad():
             for param in self._parameters.values():
                 if param is None:
                     continue
@@ -440,19 +441,19 @@ class Module:
 
     def float(self) -> Self:
         """Cast all floating parameters and buffers to float32."""
-        return self._float_to(ferro.float32)
+        return self._float_to(dtypes.float32)
 
     def double(self) -> Self:
         """Cast all floating parameters and buffers to float64."""
-        return self._float_to(ferro.float64)
+        return self._float_to(dtypes.float64)
 
     def half(self) -> Self:
         """Cast all floating parameters and buffers to float16."""
-        return self._float_to(ferro.float16)
+        return self._float_to(dtypes.float16)
 
     def bfloat16(self) -> Self:
         """Cast all floating parameters and buffers to bfloat16."""
-        return self._float_to(ferro.bfloat16)
+        return self._float_to(dtypes.bfloat16)
 
     def cpu(self) -> Self:
         """Move all parameters and buffers to the CPU."""
@@ -573,7 +574,7 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     for arg in (*args, kwargs.get("tensor")):
         if isinstance(arg, Tensor):
             device, dtype = arg.device, arg.dtype
-        elif isinstance(arg, ferro.dtype):
+        elif isinstance(arg, dtypes.dtype):
             dtype = arg
         elif arg is not None and not isinstance(arg, bool):  # a bool is `non_blocking`, which means nothing here
             device = arg

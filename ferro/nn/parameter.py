@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import ferro
 from ferro.tensor import Tensor
 
 

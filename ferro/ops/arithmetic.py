@@ -173,7 +173,7 @@ DIV = Op("div", lambda xp, x, y: x / y, floats=True, kind=ELEMENTWISE,
          y=lambda xp, g, y, out: -(g * (out / y).conj()),
          samples=[*pairs(low2=0.5, high2=2.0), *[Sample(Arg(2, 3, low=-6, high=6), y, rounding_mode=mode, complex=False)
                   for mode in ("trunc", "floor") for y in (Arg(3, low=0.7, high=2.0), -1.7)],
-                  Sample(Arg(values=[1.0, 0.0, -1.0]), Arg(values=[0.0, 0.0, 0.0]), smooth=False, complex=False)],
+                  *[Sample(Arg(values=[x]), Arg(values=[0.0]), smooth=False, complex=False) for x in (1.0, 0.0, -1.0)]],
          complex=True)  # fmt: skip
 
 

@@ -373,7 +373,7 @@ WHERE = Op("where", lambda xp, condition, x, y: xp.where(condition, x, y), kind=
            x=lambda xp, g, condition: xp.where(condition, g, 0.0),
            y=lambda xp, g, condition: xp.where(condition, 0.0, g),
            samples=[*[Sample(Arg(*c, dtype="bool"), Arg(*a), Arg(*b)) for c, a, b in
-                      [((3, 4), (3, 4), (3, 4)), ((4,), (3, 1), ()), ((), (2,), (2,)), ((0,), (1,), (1,))]],
+                      [((3, 4), (3, 4), (3, 4)), ((4,), (3, 1), ()), ((1,), (2,), (2,)), ((0,), (1,), (1,))]],
                     Sample(Arg(3, dtype="bool"), Arg(3), 1.5), Sample(Arg(3, dtype="bool"), 0, Arg(3)),
                     Sample(Arg(3, dtype="bool"), 1.0, 2.0)], complex=True)  # fmt: skip
 

@@ -273,7 +273,7 @@ def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
 
 
 declare("convolution", [Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 2), Arg(2), (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
-                        Sample(Arg(1, 2, 3, 3), Arg(2, 2, 2, 2), None, (2, 2), (1, 1), (1, 1), True, (1, 0), 1)], complex=True)  # fmt: skip
+                        Sample(Arg(1, 2, 3, 3), Arg(2, 2, 2, 2), None, (2, 2), (1, 1), (1, 1), True, (1, 0), 1)])  # fmt: skip
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------

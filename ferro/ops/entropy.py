@@ -216,11 +216,11 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
 
 
 def _bce(xp: Any, x: Any, y: Any) -> Any:
-    return (y - 1) * xp.clamp_min(xp.log1p(-x), -100) - y * xp.clamp_min(xp.log(x), -100)
+    return (y - 1) * xp.clamp(xp.log1p(-x), -100, None) - y * xp.clamp(xp.log(x), -100, None)
 
 
 def _bce_x(xp: Any, g: Any, x: Any, y: Any) -> Any:
-    return g * (x - y) / xp.clamp_min(x * (1 - x), 1e-12)
+    return g * (x - y) / xp.clamp(x * (1 - x), 1e-12, None)
 
 
 _chances = {"low": 0.05, "high": 0.95}

@@ -30,6 +30,7 @@ __all__ = ["argwhere", "fill", "index_add", "index_copy", "index_fill", "index_p
            "nonzero", "put", "take"]  # fmt: skip
 
 ALL = slice(None)
+INT32, INT64 = dtypes.int32.np, dtypes.int64.np
 
 
 # -- x[key] ------------------------------------------------------------------------------------------------------------
@@ -306,15 +307,16 @@ declare("index_put", [Sample(Arg(4), (Arg(values=[0, 2], dtype="int64"),), Arg(2
 # -- one index of one dimension ----------------------------------------------------------------------------------------
 
 
-def _index_of(name: str, x: Any, dim: int, index: Any, types: str = "qi") -> tuple[int, Any]:
+def _index_of(name: str, x: Any, dim: int, index: Any, types: tuple = (INT64, INT32)) -> tuple[int, Any]:
     """The dimension and the checked index (int64, of one dimension) of the index_* family."""
     d = one_dim(name, x._data.ndim, dim)
     data = need_tensor(name, "index", index)._data
-    if data.dtype.char not in types:
-        raise (IndexError if types == "q" else RuntimeError)(f"{name}(): Expected dtype int32 or int64 for index, got {index.dtype}")
+    if data.dtype not in types:
+        wanted = " or ".join(t.name for t in types)
+        raise (RuntimeError if INT32 in types else IndexError)(f"{name}(): Expected dtype {wanted} for index, got {index.dtype}")
     if data.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector, got shape {list(data.shape)}")
-    if data.dtype.char != "q" or not data.ndim:
+    if data.dtype != INT64 or not data.ndim:
         index = wrap(data.astype(np.int64).reshape(-1))
     in_bounds(f"{name}()", index._data, x._data.shape[d] if x._data.ndim else 1, d)
     return d, index
@@ -338,7 +340,7 @@ INDEX_SELECT = Op("index_select", lambda xp, x, index, /, dim: xp.index_select(x
                            Sample(Arg(3), 0, Arg(0, dtype="int64")), Sample(Arg(), 0, Arg(values=[0], dtype="int64"))])  # fmt: skip
 
 
-def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types: str = "qi") -> tuple:
+def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types: tuple = (INT64, INT32)) -> tuple:
     """Checked arguments of index_add and index_copy: ((index, source), dimension), the source with x's dimensions."""
     d, index = _index_of(name, x, dim, index, types)
     n = index._data.size
@@ -391,7 +393,7 @@ def _rows(xp: Any, g: Any, source_shape: tuple, index: Any, dim: int) -> Any:
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy with the slices of `source` along `dim` in the places that `index` names."""
-    others, d = source_arguments("index_copy", input, dim, index, source, "q")
+    others, d = source_arguments("index_copy", input, dim, index, source, (INT64,))
     result = apply(INDEX_COPY, (input, *others), (d,))
     return result if out is None else into("index_copy", out, result)
 
@@ -412,7 +414,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 def _index_fill_arguments(name: str, x: Any, dim: int, index: Any, value: Any) -> tuple:
     d = one_dim(name, x._data.ndim, dim)
     data = need_tensor(name, "index", index)._data
-    if data.dtype.char != "q":
+    if data.dtype != INT64:
         raise IndexError(f"{name}(): Expected dtype int64 for index, got {index.dtype}")
     if data.ndim > 1:
         raise IndexError(f"{name}(): Index has to be a vector/scalar, got shape {list(data.shape)}")
@@ -434,7 +436,7 @@ def filler(name: str, x: Any, value: Any) -> Any:
 INDEX_FILL = Op("index_fill", lambda xp, x, index, value, /, dim: xp.index_fill(x, dim, index, value), kind=LINEAR,
                 x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
                 value=lambda xp, g, index, dim: xp.index_select(g, dim, index % (g.shape[dim] if len(g.shape) else 1)), complex=True,
-                samples=[Sample(Arg(3, 2), 0, Arg(values=[2, 0], dtype="int64"), 1.5), Sample(Arg(2, 3), 1, Arg(values=[-1], dtype="int64"), Arg()),
+                samples=[Sample(Arg(3, 2), 0, Arg(values=[2, 0], dtype="int64"), 1.5), Sample(Arg(2, 3), 1, Arg(values=[2], dtype="int64"), Arg()),
                          Sample(Arg(), 0, Arg(values=[0], dtype="int64"), 2.0)])  # fmt: skip
 
 
@@ -443,7 +445,7 @@ INDEX_FILL = Op("index_fill", lambda xp, x, index, value, /, dim: xp.index_fill(
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """The elements, counted in C order, that `index` names, in the shape of the index."""
-    if need_tensor("take", "index", index)._data.dtype.char != "q":
+    if need_tensor("take", "index", index)._data.dtype != INT64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
     in_bounds("take()", index._data, input._data.size, 0, negative=True)
     return apply(TAKE, (input, index))
@@ -461,7 +463,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 
 def _put_arguments(name: str, x: Any, index: Any, source: Any) -> tuple:
-    if need_tensor(name, "index", index)._data.dtype.char != "q":
+    if need_tensor(name, "index", index)._data.dtype != INT64:
         raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {index.dtype}")
     if need_tensor(name, "source", source)._data.dtype is not x._data.dtype:
         raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got self.dtype = {x.dtype} and source.dtype = {source.dtype}")
@@ -556,7 +558,7 @@ def _add_arguments(name: str, x: Any, dim: int, index: Any, source: Any, *, alph
 
 
 def _copy_arguments(name: str, x: Any, dim: int, index: Any, source: Any) -> tuple:
-    others, d = source_arguments(name, x, dim, index, source, "q")
+    others, d = source_arguments(name, x, dim, index, source, (INT64,))
     return others, (d,)
 
 

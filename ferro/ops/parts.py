@@ -99,7 +99,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _put("select_scatter", input, src, key)
 
 
-declare("select_scatter", [Sample(Arg(3, 4), Arg(4), 0, 1), Sample(Arg(3, 4), Arg(3), -1, -2)], complex=True)
+declare("select_scatter", [Sample(Arg(3, 4), Arg(4), 0, 1), Sample(Arg(3, 4), Arg(3), -1, -2)])
 
 
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
@@ -110,7 +110,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
     return _put("slice_scatter", input, src, (ALL,) * d + (slice(start, end, step), ...))
 
 
-declare("slice_scatter", [Sample(Arg(4, 3), Arg(2, 3), 0, 1, 3), Sample(Arg(3, 5), Arg(3, 2), 1, 0, 4, 2), Sample(Arg(3), Arg(3))], complex=True)
+declare("slice_scatter", [Sample(Arg(4, 3), Arg(2, 3), 0, 1, 3), Sample(Arg(3, 5), Arg(3, 2), 1, 0, 4, 2), Sample(Arg(3), Arg(3))])
 
 
 def _put(name: str, x: Any, src: Any, key: tuple) -> Tensor:
@@ -166,7 +166,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return diagonal_put(input, src, int(offset), d1, d2)
 
 
-declare("diagonal_scatter", [Sample(Arg(3, 3), Arg(3)), Sample(Arg(3, 4), Arg(2), -1, 1, 0), Sample(Arg(2, 3, 3), Arg(2, 2), 1, 1, 2)],
+declare("diagonal_scatter", [Sample(Arg(3, 3), Arg(3)), Sample(Arg(3, 4), Arg(3), -1, 1, 0), Sample(Arg(2, 3, 3), Arg(2, 2), 1, 1, 2)],
         complex=True)  # fmt: skip
 
 

@@ -445,9 +445,9 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
             raise ValueError(f"{name}: output_ratio must be a number or {n} numbers between 0 and 1, got {output_ratio!r}")
         output_size = [int(s * r) for s, r in zip(shape, ratio, strict=True)]
     size = ints(name, "output_size", output_size, n, 1)
-    if any(o + k - 1 > s for o, k, s in zip(size, kernel, shape, strict=True)):
+    if any(o + k - 1 > s - (n == 3) for o, k, s in zip(size, kernel, shape, strict=True)):  # PyTorch's limits
         raise RuntimeError(f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the input of spatial size "
-                           f"{tuple(shape)}: output_size + kernel_size - 1 must not exceed it")  # fmt: skip
+                           f"{tuple(shape)}: output_size + kernel_size - 1 must {'be less' if n == 3 else 'not be more'}")  # fmt: skip
     lead = x._data.shape[: x._data.ndim - n]
     if samples is None:
         samples = rand(*(lead if len(lead) == 2 else (1, *lead)), n, dtype=FROM_NUMPY[x._data.dtype])
@@ -486,6 +486,6 @@ def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_s
 
 declare("nn.functional.fractional_max_pool2d", [
     Sample(_distinct(1, 2, 6, 5), 2, (3, 3), _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False)),
-    Sample(_distinct(2, 6, 6), (2, 3), output_ratio=0.5, return_indices=True, _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False))])  # fmt: skip
+    Sample(_distinct(2, 6, 6), (2, 3), output_ratio=(0.5, 0.4), return_indices=True, _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False))])  # fmt: skip
 declare("nn.functional.fractional_max_pool3d", [
-    Sample(_distinct(1, 2, 4, 5, 4), 2, (2, 3, 3), _random_samples=Arg(1, 2, 3, low=0.1, high=0.9, grad=False))])  # fmt: skip
+    Sample(_distinct(1, 2, 4, 5, 5), 2, (2, 3, 3), _random_samples=Arg(1, 2, 3, low=0.1, high=0.9, grad=False))])  # fmt: skip

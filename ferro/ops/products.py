@@ -281,7 +281,7 @@ ADDMV = Op("addmv", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, 
            x=lambda xp, g, y, alpha: scaled(xp.outer(g, y.conj()), alpha),
            y=lambda xp, g, x, alpha: scaled(xp.mv(x.conj().T, g), alpha),
            samples=[Sample(Arg(3), Arg(3, 4), Arg(4)), Sample(Arg(1), Arg(3, 4), Arg(4), beta=0.5, alpha=-2.0),
-                    Sample(Arg(), Arg(3, 0), Arg(0))], complex=True)  # fmt: skip
+                    Sample(Arg(3), Arg(3, 0), Arg(0))], complex=True)  # fmt: skip
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -388,7 +388,7 @@ LINEAR = Op("linear", lambda xp, x, w, b: xp.linear(x, w, b), weight=20.0,
             w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
             b=lambda xp, g: xp.sum(g, tuple(range(g.ndim - 1)), False) if g.ndim > 1 else g, path="nn.functional.linear",
             samples=[Sample(Arg(3, 4), Arg(2, 4), Arg(2)), Sample(Arg(4), Arg(2, 4), Arg(2)), Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),
-                     Sample(Arg(3, 4), Arg(2, 4)), Sample(Arg(3, 4), Arg(4), Arg()), Sample(Arg(0, 4), Arg(2, 4), Arg(2)),
+                     Sample(Arg(3, 4), Arg(2, 4)), Sample(Arg(3, 4), Arg(4)), Sample(Arg(0, 4), Arg(2, 4), Arg(2)),
                      Sample(Arg(2, 0), Arg(3, 0), Arg(3)), Sample(Arg(2, 1, 2, 3), Arg(2, 3))], complex=True)  # fmt: skip
 
 MAP = Op("linear_map", lambda xp, x, w: xp.linear(x, w), kind=MULTILINEAR, weight=20.0,

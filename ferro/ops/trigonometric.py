@@ -58,7 +58,7 @@ def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 ASIN = Op("asin", lambda xp, x: xp.asin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.rsqrt(1 - x * x).conj(), weight=4.0,
-          samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False), complex=True)  # fmt: skip
+          samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False), Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
 
 
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -68,7 +68,7 @@ def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 ACOS = Op("acos", lambda xp, x: xp.acos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.rsqrt(1 - x * x).conj()), weight=4.0,
-          samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False), complex=True)  # fmt: skip
+          samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False), Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
 
 
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -144,7 +144,8 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 ATANH = Op("atanh", lambda xp, x: xp.atanh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (1 - x * x).conj(), weight=4.0,
-           samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False), complex=True)  # fmt: skip
+           samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False), Sample(Arg(values=[-1.0]), smooth=False, complex=False)],
+           complex=True)  # fmt: skip
 
 
 def atan2(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed, new_step
@@ -47,8 +47,8 @@ class Adadelta(PerParameterOptimizer):
         state = self.state[param]
         if not state:
             state["step"] = new_step()
-            state["square_avg"] = ferro.zeros_like(param)
-            state["acc_delta"] = ferro.zeros_like(param)
+            state["square_avg"] = zeros_like(param)
+            state["acc_delta"] = zeros_like(param)
         state["step"] += 1
         rho, eps = group["rho"], group["eps"]
         grad = decayed(param, grad, group["weight_decay"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.ops.creation import full_like
 from ferro.tensor import Tensor
 
 from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed, new_step
@@ -51,7 +51,7 @@ class Adagrad(PerParameterOptimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         for param in group["params"]:
-            start = ferro.full_like(param, group["initial_accumulator_value"])
+            start = full_like(param, group["initial_accumulator_value"])
             self.state[param] = {"step": new_step(), "sum": start.detach()}
 
     def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.ops.comparison import maximum
+from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
@@ -53,10 +54,10 @@ class Adam(PerParameterOptimizer):
         state = self.state[param]
         if not state:
             state["step"] = new_step()
-            state["exp_avg"] = ferro.zeros_like(param)
-            state["exp_avg_sq"] = ferro.zeros_like(param)
+            state["exp_avg"] = zeros_like(param)
+            state["exp_avg_sq"] = zeros_like(param)
             if group["amsgrad"]:
-                state["max_exp_avg_sq"] = ferro.zeros_like(param)
+                state["max_exp_avg_sq"] = zeros_like(param)
         state["step"] += 1
         step = state["step"].item()
         lr, weight_decay, (beta1, beta2) = float(group["lr"]), group["weight_decay"], group["betas"]
@@ -68,7 +69,7 @@ class Adam(PerParameterOptimizer):
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if group["amsgrad"]:
-            square = state["max_exp_avg_sq"].copy_(ferro.maximum(state["max_exp_avg_sq"], square))
+            square = state["max_exp_avg_sq"].copy_(maximum(state["max_exp_avg_sq"], square))
         root_correction = (1 - beta2**step) ** 0.5
         denominator = square.sqrt().div_(root_correction).add_(group["eps"])
         param.addcdiv_(mean, denominator, value=-lr / (1 - beta1**step))

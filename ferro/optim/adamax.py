@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.ops.comparison import maximum
+from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
@@ -47,13 +48,13 @@ class Adamax(PerParameterOptimizer):
         state = self.state[param]
         if not state:
             state["step"] = new_step()
-            state["exp_avg"] = ferro.zeros_like(param)
-            state["exp_inf"] = ferro.zeros_like(param)
+            state["exp_avg"] = zeros_like(param)
+            state["exp_inf"] = zeros_like(param)
         state["step"] += 1
         beta1, beta2 = group["betas"]
         grad = decayed(param, grad, group["weight_decay"])
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.lerp_(grad, 1 - beta1)
-        largest.copy_(ferro.maximum(largest * beta2, grad.abs().add_(group["eps"])))
+        largest.copy_(maximum(largest * beta2, grad.abs().add_(group["eps"])))
         correction = 1 - beta1 ** state["step"].item()
         param.addcdiv_(mean, largest, value=-float(group["lr"]) / correction)

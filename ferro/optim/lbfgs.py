@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ferro
+from ferro.autograd.grad_mode import enable_grad, no_grad
+from ferro.ops.joining import cat
+from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .line_search import Point, strong_wolfe
@@ -52,8 +54,8 @@ class LBFGS(Optimizer):
     # ---------------------------------------------------------------- the parameters as one vector
 
     def _gradient(self) -> Tensor:
-        parts = [ferro.zeros_like(p) if p.grad is None else p.grad for p in self._params]
-        return ferro.cat([part.reshape(-1) for part in parts])
+        parts = [zeros_like(p) if p.grad is None else p.grad for p in self._params]
+        return cat([part.reshape(-1) for part in parts])
 
     def _move(self, t: float, direction: Tensor) -> None:
         start = 0
@@ -77,7 +79,7 @@ class LBFGS(Optimizer):
         """Up to max_iter iterations; returns the loss that the closure gave first."""
         if closure is None:
             raise TypeError("LBFGS.step() needs a closure that evaluates the model again and returns the loss")
-        with ferro.no_grad():
+        with no_grad():
             return self._iterate(_recording(closure))
 
     def _iterate(self, closure: Callable[[], Any]) -> Any:
@@ -171,7 +173,7 @@ def _number(loss: Any) -> float:
 
 def _recording(closure: Callable[[], Any]) -> Callable[[], Any]:
     def run() -> Any:
-        with ferro.enable_grad():
+        with enable_grad():
             return closure()
 
     return run

@@ -8,7 +8,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import ferro
+from ferro.autograd.grad_mode import enable_grad, no_grad
+from ferro.ops.creation import zeros
 from ferro.tensor import Tensor
 
 from ..utils.hooks import RemovableHandle
@@ -280,7 +281,7 @@ def run_closure(closure: Callable[[], Any] | None) -> Any:
     """The loss that a closure computes, with gradients recorded; None without one."""
     if closure is None:
         return None
-    with ferro.enable_grad():
+    with enable_grad():
         return closure()
 
 
@@ -290,7 +291,7 @@ class PerParameterOptimizer(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient; returns what `closure` returned, if one is given."""
         loss = run_closure(closure)
-        with ferro.no_grad():
+        with no_grad():
             for group in self.param_groups:
                 for param in group["params"]:
                     if param.grad is not None:
@@ -328,7 +329,7 @@ def accepted(
 
 def new_step() -> Tensor:
     """The count of steps of one parameter: a tensor, as PyTorch stores it."""
-    return ferro.tensor(0.0)
+    return zeros(())
 
 
 def decayed(param: Tensor, grad: Tensor, weight_decay: float) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
@@ -52,8 +52,8 @@ class RAdam(PerParameterOptimizer):
         state = self.state[param]
         if not state:
             state["step"] = new_step()
-            state["exp_avg"] = ferro.zeros_like(param)
-            state["exp_avg_sq"] = ferro.zeros_like(param)
+            state["exp_avg"] = zeros_like(param)
+            state["exp_avg_sq"] = zeros_like(param)
         state["step"] += 1
         step = state["step"].item()
         lr, weight_decay, (beta1, beta2) = float(group["lr"]), group["weight_decay"], group["betas"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed, new_step
@@ -51,11 +51,11 @@ class RMSprop(PerParameterOptimizer):
         state = self.state[param]
         if not state:
             state["step"] = new_step()
-            state["square_avg"] = ferro.zeros_like(param)
+            state["square_avg"] = zeros_like(param)
             if group["momentum"] > 0:
-                state["momentum_buffer"] = ferro.zeros_like(param)
+                state["momentum_buffer"] = zeros_like(param)
             if group["centered"]:
-                state["grad_avg"] = ferro.zeros_like(param)
+                state["grad_avg"] = zeros_like(param)
         state["step"] += 1
         lr, alpha = float(group["lr"]), group["alpha"]
         grad = decayed(param, grad, group["weight_decay"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.ops.creation import empty
+from ferro.ops.exponential import sigmoid
+from ferro.ops.trigonometric import tanh
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -17,14 +19,14 @@ class Sigmoid(Module):
     """1 / (1 + exp(-x))."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return ferro.sigmoid(input)
+        return sigmoid(input)
 
 
 class Tanh(Module):
     """tanh x."""
 
     def forward(self, input: Tensor) -> Tensor:
-        return ferro.tanh(input)
+        return tanh(input)
 
 
 class LogSigmoid(Module):
@@ -189,7 +191,7 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(ferro.empty(num_parameters, device=device, dtype=dtype))
+        self.weight = Parameter(empty(num_parameters, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

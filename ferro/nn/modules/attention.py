@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ferro
+from ferro.core import dtypes
+from ferro.ops.creation import empty, zeros
+from ferro.ops.joining import cat
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -55,7 +57,7 @@ class MultiheadAttention(Module):
         self.add_zero_attn = add_zero_attn
 
         def weight(*shape: int) -> Parameter:
-            return Parameter(ferro.empty(*shape, device=device, dtype=dtype))
+            return Parameter(empty(*shape, device=device, dtype=dtype))
 
         # The order of registration is the order of the keys in state_dict.
         same = self._qkv_same_embed_dim
@@ -177,11 +179,11 @@ class MultiheadAttention(Module):
         if self.bias_k is not None:
             extra.append((self.bias_k, self.bias_v))
         if self.add_zero_attn:
-            zero = ferro.zeros(1, 1, self.embed_dim, dtype=k.dtype)
+            zero = zeros(1, 1, self.embed_dim, dtype=k.dtype)
             extra.append((zero, zero))
         for key_row, value_row in extra:
-            k = ferro.cat([k, key_row.expand(k.shape[0], 1, -1)], dim=1)
-            v = ferro.cat([v, value_row.expand(v.shape[0], 1, -1)], dim=1)
+            k = cat([k, key_row.expand(k.shape[0], 1, -1)], dim=1)
+            v = cat([v, value_row.expand(v.shape[0], 1, -1)], dim=1)
             if mask is not None:
                 mask = F.pad(mask, (0, 1))
         return k, v, mask
@@ -218,6 +220,6 @@ def _additive(mask: Tensor, name: str, dtype: Any) -> Tensor:
     """A mask to be added to scores: minus infinity where a boolean one is True."""
     if mask.is_floating_point():
         return mask
-    if mask.dtype != ferro.bool:
+    if mask.dtype != dtypes.bool_:
         raise AssertionError(f"only bool and floating types of {name} are supported, got {mask.dtype}")
-    return ferro.zeros(mask.shape, dtype=dtype).masked_fill(mask, float("-inf"))
+    return zeros(mask.shape, dtype=dtype).masked_fill(mask, float("-inf"))

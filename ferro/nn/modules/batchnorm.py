@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.core import dtypes
+from ferro.ops.creation import empty, ones, zeros
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -49,11 +50,11 @@ class _NormBase(Module):
         self.track_running_stats = track_running_stats
         kind = {"device": device, "dtype": dtype}
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(name, Parameter(ferro.empty(num_features, **kind)) if wanted else None)
+            self.register_parameter(name, Parameter(empty(num_features, **kind)) if wanted else None)
         tracked = track_running_stats
-        self.register_buffer("running_mean", ferro.zeros(num_features, **kind) if tracked else None)
-        self.register_buffer("running_var", ferro.ones(num_features, **kind) if tracked else None)
-        count = ferro.tensor(0, dtype=ferro.int64, device=device) if tracked else None
+        self.register_buffer("running_mean", zeros(num_features, **kind) if tracked else None)
+        self.register_buffer("running_var", ones(num_features, **kind) if tracked else None)
+        count = zeros((), dtype=dtypes.int64, device=device) if tracked else None
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
 

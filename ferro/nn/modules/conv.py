@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ferro
+from ferro.ops.creation import empty
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -66,9 +66,9 @@ class _ConvNd(Module):
         self.padding_mode = padding_mode
         self._edges = _edges(padding, kernel_size, dilation)
         first, second = (in_channels, out_channels) if transposed else (out_channels, in_channels)
-        self.weight = Parameter(ferro.empty(first, second // groups, *kernel_size, device=device, dtype=dtype))
+        self.weight = Parameter(empty(first, second // groups, *kernel_size, device=device, dtype=dtype))
         if bias:
-            self.bias = Parameter(ferro.empty(out_channels, device=device, dtype=dtype))
+            self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()

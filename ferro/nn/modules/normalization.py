@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.ops.creation import empty
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -36,8 +36,8 @@ class LayerNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            empty = Parameter(ferro.empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, empty)
+            param = Parameter(empty(self.normalized_shape, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, param)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -76,7 +76,7 @@ class RMSNorm(Module):
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:
-            self.weight = Parameter(ferro.empty(self.normalized_shape, device=device, dtype=dtype))
+            self.weight = Parameter(empty(self.normalized_shape, device=device, dtype=dtype))
         else:
             self.register_parameter("weight", None)
         self.reset_parameters()
@@ -122,8 +122,8 @@ class GroupNorm(Module):
         self.eps = eps
         self.affine = affine
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            empty = Parameter(ferro.empty(num_channels, device=device, dtype=dtype)) if wanted else None
-            self.register_parameter(name, empty)
+            param = Parameter(empty(num_channels, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, param)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

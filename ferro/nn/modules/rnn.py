@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import ferro
+from ferro.ops.creation import empty, zeros
+from ferro.ops.joining import cat, stack
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -97,7 +98,7 @@ class RNNBase(Module):
         for layer in range(num_layers):
             for suffix in self._suffixes(layer):
                 for name, shape in self._weight_shapes(layer).items():
-                    setattr(self, name + suffix, Parameter(ferro.empty(*shape, device=device, dtype=dtype)))
+                    setattr(self, name + suffix, Parameter(empty(*shape, device=device, dtype=dtype)))
         self.reset_parameters()
 
     @property
@@ -169,7 +170,7 @@ class RNNBase(Module):
         if self.mode == "LSTM":
             sizes["cell"] = self.hidden_size
         if hx is None:
-            return tuple(ferro.zeros(rows, batch, size, dtype=input.dtype) for size in sizes.values())
+            return tuple(zeros(rows, batch, size, dtype=input.dtype) for size in sizes.values())
         given = tuple(hx) if self.mode == "LSTM" else (hx,)
         states = []
         for state, (name, size) in zip(given, sizes.items(), strict=True):
@@ -195,10 +196,10 @@ class RNNBase(Module):
                 out, state = self._run_direction(x, tuple(s[row] for s in states), suffix, direction == 1)
                 outs.append(out)
                 last.append(state)
-            x = outs[0] if len(outs) == 1 else ferro.cat(outs, dim=-1)
+            x = outs[0] if len(outs) == 1 else cat(outs, dim=-1)
             if self.dropout > 0 and self.training and layer < self.num_layers - 1:
                 x = F.dropout(x, self.dropout)
-        return x, tuple(ferro.stack(parts) for parts in zip(*last, strict=True))
+        return x, tuple(stack(parts) for parts in zip(*last, strict=True))
 
     def _run_direction(
         self, x: Tensor, state: tuple[Tensor, ...], suffix: str, backwards: bool
@@ -216,7 +217,7 @@ class RNNBase(Module):
             outs.append(state[0])
         if backwards:
             outs.reverse()
-        return ferro.stack(outs), state
+        return stack(outs), state
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
@@ -348,10 +349,10 @@ class RNNCellBase(Module):
         self.hidden_size = hidden_size
         self.bias = bias
         rows = num_chunks * hidden_size
-        self.weight_ih = Parameter(ferro.empty(rows, input_size, device=device, dtype=dtype))
-        self.weight_hh = Parameter(ferro.empty(rows, hidden_size, device=device, dtype=dtype))
+        self.weight_ih = Parameter(empty(rows, input_size, device=device, dtype=dtype))
+        self.weight_hh = Parameter(empty(rows, hidden_size, device=device, dtype=dtype))
         for name in ("bias_ih", "bias_hh"):
-            self.register_parameter(name, Parameter(ferro.empty(rows, device=device, dtype=dtype)) if bias else None)
+            self.register_parameter(name, Parameter(empty(rows, device=device, dtype=dtype)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -369,7 +370,7 @@ class RNNCellBase(Module):
         shape = (*input.shape[:-1], self.hidden_size)
         if state is None:
             count = 2 if mode == "LSTM" else 1
-            state = tuple(ferro.zeros(shape, dtype=input.dtype) for _ in range(count))
+            state = tuple(zeros(shape, dtype=input.dtype) for _ in range(count))
         for part in state:
             if tuple(part.shape) != shape:
                 raise RuntimeError(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro.autograd.grad_mode import no_grad
+from ferro.ops.creation import empty
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -58,8 +59,8 @@ class Embedding(Module):
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
         if _weight is None:
-            empty = ferro.empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
-            self.weight = Parameter(empty, requires_grad=not _freeze)
+            start = empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
+            self.weight = Parameter(start, requires_grad=not _freeze)
             self.reset_parameters()
         else:
             if tuple(_weight.shape) != (num_embeddings, embedding_dim):
@@ -73,7 +74,7 @@ class Embedding(Module):
         """Draw the weight afresh."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            with ferro.no_grad():
+            with no_grad():
                 self.weight[self.padding_idx].fill_(0)
 
     def forward(self, input: Tensor) -> Tensor:

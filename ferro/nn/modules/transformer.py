@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import ferro
+from ferro.ops.creation import full
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -316,4 +316,4 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
         """The causal mask of length `sz`: 0 on and below the diagonal, minus infinity above."""
-        return ferro.full((sz, sz), float("-inf"), dtype=dtype, device=device).triu(1)
+        return full((sz, sz), float("-inf"), dtype=dtype, device=device).triu(1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import ferro
+from ferro.autograd.grad_mode import no_grad
+from ferro.ops.creation import zeros
+from ferro.ops.joining import stack
 from ferro.tensor import Tensor
 
 
@@ -27,9 +29,9 @@ def get_total_norm(
     tensors = _listed(tensors)
     norm_type = float(norm_type)
     if not tensors:
-        return ferro.tensor(0.0)
-    with ferro.no_grad():
-        norms = ferro.stack([tensor.detach().norm(norm_type) for tensor in tensors])
+        return zeros(())
+    with no_grad():
+        norms = stack([tensor.detach().norm(norm_type) for tensor in tensors])
         total = norms.max() if norm_type == math.inf else norms.norm(norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
@@ -44,7 +46,7 @@ def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scale the gradients in place by max_norm / total_norm, never up."""
-    with ferro.no_grad():
+    with no_grad():
         # The 1e-6 is PyTorch's; clamping instead of branching keeps non-finite norms visible in the gradients.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in _gradients(parameters):
@@ -70,6 +72,6 @@ def clip_grad_value_(
 ) -> None:
     """Clamp every element of the gradients, in place, to [-clip_value, clip_value]."""
     clip_value = float(clip_value)
-    with ferro.no_grad():
+    with no_grad():
         for grad in _gradients(parameters):
             grad.clamp_(min=-clip_value, max=clip_value)

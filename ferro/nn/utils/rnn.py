@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import ferro
+from ferro.ops.joining import cat, stack
 from ferro.tensor import Tensor
 
 
@@ -35,9 +35,9 @@ def pad_sequence(
         missing = longest - part.shape[0]
         if missing:
             padding = part.new_full((missing, *part.shape[1:]), padding_value)
-            part = ferro.cat([part, padding] if padding_side == "right" else [padding, part])
+            part = cat([part, padding] if padding_side == "right" else [padding, part])
         padded.append(part)
-    return ferro.stack(padded, dim=0 if batch_first else 1)
+    return stack(padded, dim=0 if batch_first else 1)
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-import ferro
+from ferro.core import dtypes
+from ferro.ops.creation import as_tensor, tensor
+from ferro.ops.joining import stack
 from ferro.tensor import Tensor
 
 
@@ -71,7 +73,7 @@ def _collated_arrays(batch: Sequence[Any], where: str) -> Tensor:
 
 def _numbers(batch: Sequence[Any], first: Any) -> Tensor:
     """Python floats become float64, as in PyTorch; the other numbers what a tensor of them is."""
-    return ferro.tensor(list(batch), dtype=ferro.float64) if isinstance(first, float) else ferro.tensor(list(batch))
+    return tensor(list(batch), dtype=dtypes.float64) if isinstance(first, float) else tensor(list(batch))
 
 
 def _collated_mapping(batch: Sequence[Any], where: str) -> Any:
@@ -111,7 +113,7 @@ def _stacked(batch: Sequence[Any], where: str) -> Tensor:
                 f"default_collate: stack expects each tensor to be equal size, but sample {i} of the batch has shape "
                 f"{list(item.shape)}{where} and sample 0 has {list(first.shape)}"
             )
-    return ferro.stack(list(batch))
+    return stack(list(batch))
 
 
 def _same_type(item: Any, first: Any, i: int, where: str, numbers: bool = False) -> Any:
@@ -135,4 +137,4 @@ def _is_numeric(data: Any) -> bool:
 
 def _array(data: Any) -> Tensor:
     """A tensor that shares the memory of an array; a NumPy number becomes a tensor without dimensions."""
-    return ferro.as_tensor(np.asarray(data))
+    return as_tensor(np.asarray(data))

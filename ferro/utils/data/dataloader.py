@@ -7,7 +7,8 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-import ferro
+from ferro.core import dtypes
+from ferro.ops.random import randint
 
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
@@ -172,7 +173,7 @@ class _Epoch:
 
     def __init__(self, loader: DataLoader) -> None:
         # From the loader's generator: the same numbers are left in it for any number of workers.
-        self._seed = int(ferro.randint(0, 2**62, (1,), dtype=ferro.int64, generator=loader.generator).item())
+        self._seed = int(randint(0, 2**62, (1,), dtype=dtypes.int64, generator=loader.generator).item())
         self._indices = iter(loader._indices())
         self._loader = loader
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-import ferro
+from ferro.ops.random import randperm
 from ferro.tensor import Tensor
 
 T_co = TypeVar("T_co", covariant=True)
@@ -176,6 +176,6 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
         raise ValueError(
             f"Sum of input lengths does not equal the length of the input dataset: {list(lengths)} for length {size}"
         )
-    order = ferro.randperm(size, generator=generator).tolist()
+    order = randperm(size, generator=generator).tolist()
     ends = list(accumulate(parts))
     return [Subset(dataset, order[end - part : end]) for end, part in zip(ends, parts, strict=True)]

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-import ferro
+from ferro.core import dtypes
+from ferro.core.random import Generator
+from ferro.ops.creation import as_tensor
+from ferro.ops.random import multinomial, randint, randperm
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -63,9 +66,9 @@ class RandomSampler(Sampler[int]):
         left = self.num_samples
         while left > 0:
             if self.replacement:
-                drawn = ferro.randint(0, size, (min(left, 1024),), dtype=ferro.int64, generator=generator)
+                drawn = randint(0, size, (min(left, 1024),), dtype=dtypes.int64, generator=generator)
             else:
-                drawn = ferro.randperm(size, generator=generator)[:left]
+                drawn = randperm(size, generator=generator)[:left]
             yield from drawn.tolist()
             left -= len(drawn)
 
@@ -83,7 +86,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in ferro.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in randperm(len(self.indices), generator=self.generator).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -103,7 +106,7 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        self.weights = ferro.as_tensor(weights, dtype=ferro.float64)
+        self.weights = as_tensor(weights, dtype=dtypes.float64)
         if self.weights.dim() != 1:
             raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}")
         self.num_samples = num_samples
@@ -111,7 +114,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn = ferro.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
+        drawn = multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
         yield from drawn.tolist()
 
     def __len__(self) -> int:
@@ -146,11 +149,11 @@ class BatchSampler(Sampler[list[int]]):
 
 def new_seed() -> int:
     """A seed from the default generator."""
-    return int(ferro.randint(0, 2**62, (1,), dtype=ferro.int64).item())
+    return int(randint(0, 2**62, (1,), dtype=dtypes.int64).item())
 
 
 def seeded(seed: int) -> Any:
     """A new generator with the given seed."""
-    generator = ferro.Generator()
+    generator = Generator()
     generator.manual_seed(seed)
     return generator

@@ -1,0 +1,421 @@
+"""Datasets, samplers, collating and the loader: order, batches, workers, errors."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections import Counter, OrderedDict, namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro.utils import data
+from ferro.utils.data import DataLoader, TensorDataset, default_collate
+
+Point = namedtuple("Point", "x y")
+
+
+class Squares(data.Dataset):
+    """i -> i squared, with whatever delays, failures and shapes a test asks for."""
+
+    def __init__(self, size: int, bad: int | None = None, odd: int | None = None, delay: bool = False) -> None:
+        self.size, self.bad, self.odd, self.delay = size, bad, odd, delay
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.bad:
+            raise KeyError("no such picture")
+        if self.delay:  # later samples come sooner
+            time.sleep(0.001 * ((self.size - index) % 7))
+        return ferro.full((3 if index == self.odd else 2,), float(index**2))
+
+    def __len__(self) -> int:
+        return self.size
+
+
+class Count(data.IterableDataset):
+    """0, 1, 2, ... up to size; divided among workers if they are asked to."""
+
+    def __init__(self, size: int, divide: bool = True, bad: int | None = None) -> None:
+        self.size, self.divide, self.bad = size, divide, bad
+
+    def __iter__(self) -> Iterator[int]:
+        info = data.get_worker_info()
+        share = (info.id, info.num_workers) if info and self.divide else (0, 1)
+        for i in range(share[0], self.size, share[1]):
+            if i == self.bad:
+                raise OSError("broken stream")
+            yield i
+
+
+def threads() -> list[threading.Thread]:
+    """The living workers."""
+    gc.collect()
+    return [thread for thread in threading.enumerate() if thread.name.startswith("DataLoader")]
+
+
+def first_numbers(loader: Any) -> list[list[float]]:
+    """The batches of Squares, one number per sample."""
+    return [batch[:, 0].tolist() for batch in loader]
+
+
+# -- datasets and splits
+
+
+def test_tensor_dataset() -> None:
+    a, b = ferro.arange(6).reshape(3, 2), ferro.arange(3)
+    dataset = TensorDataset(a, b)
+    assert len(dataset) == 3
+    assert [part.tolist() for part in dataset[1]] == [[2, 3], 1]
+    with pytest.raises(AssertionError, match="Size mismatch between tensors"):
+        TensorDataset(a, ferro.arange(4))
+
+
+def test_datasets_end_to_end() -> None:
+    both = TensorDataset(ferro.arange(3)) + TensorDataset(ferro.arange(10, 12))
+    assert isinstance(both, data.ConcatDataset)
+    assert [both[i][0].item() for i in range(5)] == [0, 1, 2, 10, 11]
+    assert both[-1][0].item() == 11
+    with pytest.raises(ValueError, match="absolute value of index"):
+        both[-6]
+    with pytest.raises(IndexError):
+        both[5]
+    with pytest.raises(AssertionError, match="empty"):
+        data.ConcatDataset([])
+
+
+def test_datasets_side_by_side_and_streams_in_a_row() -> None:
+    side = data.StackDataset(a=range(3), b=[5, 6, 7])
+    assert side[1] == {"a": 1, "b": 6}
+    assert data.StackDataset(range(3), [5, 6, 7])[2] == (2, 7)
+    with pytest.raises(ValueError, match="Size mismatch"):
+        data.StackDataset([1], [1, 2])
+    assert list(Count(2) + Count(3)) == [0, 1, 0, 1, 2]
+
+
+def test_random_split_by_lengths_and_fractions() -> None:
+    parts = data.random_split(range(10), [7, 3], generator=ferro.Generator().manual_seed(1))
+    again = data.random_split(range(10), [7, 3], generator=ferro.Generator().manual_seed(1))
+    assert [len(part) for part in parts] == [7, 3]
+    assert sorted([*parts[0], *parts[1]]) == list(range(10))
+    assert list(parts[0]) == list(again[0])
+    assert [len(part) for part in data.random_split(range(10), [0.35, 0.35, 0.3])] == [4, 3, 3]
+    with pytest.raises(ValueError, match="does not equal the length"):
+        data.random_split(range(10), [3, 3])
+    with pytest.raises(ValueError, match="Fraction at index 0"):
+        data.random_split(range(10), [-0.5, 1.5])
+
+
+# -- samplers
+
+
+def test_random_sampler_permutes_and_repeats() -> None:
+    assert sorted(data.RandomSampler(range(9))) == list(range(9))
+    sampler = data.RandomSampler(range(9), generator=ferro.Generator().manual_seed(3))
+    first = list(sampler)
+    assert first != list(sampler), "the next epoch must have another order"
+    assert first == list(data.RandomSampler(range(9), generator=ferro.Generator().manual_seed(3)))
+    more = list(data.RandomSampler(range(4), num_samples=10))
+    assert len(more) == 10
+    assert Counter(more[:8]) == dict.fromkeys(range(4), 2)
+    drawn = list(data.RandomSampler(range(4), replacement=True, num_samples=3000))
+    assert set(drawn) == set(range(4))
+    assert len(drawn) == 3000
+
+
+def test_weighted_and_subset_samplers() -> None:
+    drawn = Counter(data.WeightedRandomSampler([0.0, 1.0, 3.0], 4000))
+    assert drawn[0] == 0
+    assert 2.5 < drawn[2] / drawn[1] < 3.6
+    assert sorted(data.WeightedRandomSampler([1.0, 2.0, 3.0], 3, replacement=False)) == [0, 1, 2]
+    assert sorted(data.SubsetRandomSampler([5, 7, 9])) == [5, 7, 9]
+
+
+def test_batch_sampler() -> None:
+    assert list(data.BatchSampler(range(5), 2, False)) == [[0, 1], [2, 3], [4]]
+    assert list(data.BatchSampler(range(5), 2, True)) == [[0, 1], [2, 3]]
+    assert len(data.BatchSampler(range(5), 2, False)) == 3
+    assert len(data.BatchSampler(range(5), 2, True)) == 2
+    with pytest.raises(ValueError, match="batch_size should be a positive integer"):
+        data.BatchSampler(range(5), 0, False)
+
+
+# -- collating
+
+
+def test_collate_numbers_and_arrays() -> None:
+    cases = [
+        ([1, 2], ferro.int64),
+        ([1.5, 2.5], ferro.float64),
+        ([True, False], ferro.bool),
+        ([np.float32(1), np.float32(2)], ferro.float32),
+        ([np.ones((2, 3), np.int16)] * 2, ferro.int16),
+        ([ferro.ones(2)] * 3, ferro.float32),
+    ]
+    for batch, dtype in cases:
+        collated = default_collate(batch)
+        assert collated.dtype == dtype
+        assert collated.shape[0] == len(batch)
+    assert default_collate([1, 2]).tolist() == [1, 2]
+
+
+def test_collate_nested() -> None:
+    batch = [{"a": (1, "x"), "b": Point(1.0, [np.zeros(2)])}, {"a": (2, "y"), "b": Point(2.0, [np.ones(2)])}]
+    collated = default_collate(batch)
+    numbers, words = collated["a"]
+    assert numbers.tolist() == [1, 2]
+    assert list(words) == ["x", "y"]
+    assert isinstance(collated["b"], Point)
+    assert collated["b"].x.tolist() == [1.0, 2.0]
+    assert collated["b"].y[0].tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert isinstance(default_collate([OrderedDict(a=1)]), OrderedDict)
+
+
+@pytest.mark.parametrize(
+    ("batch", "error", "message"),
+    [
+        ([ferro.ones(2), ferro.ones(2), ferro.ones(3)], RuntimeError, r"sample 2 of the batch has shape \[3\].*\[2\]"),
+        ([(1, ferro.ones(2)), (1, ferro.ones(4))], RuntimeError, r"sample 1 .*shape \[4\]\[1\].*\[2\]"),
+        ([[1, 2], [1, 2], [1]], RuntimeError, "equal size: sample 2 of the batch has 1 elements, sample 0 has 2"),
+        ([{"a": 1}, {"b": 1}], RuntimeError, r"sample 1 of the batch has keys \['b'\]"),
+        ([1, "x"], TypeError, "sample 1 of the batch is of type str, sample 0 of type int"),
+        ([object()], TypeError, "found object"),
+        ([np.array(["a"])], TypeError, "no tensors"),
+        ([{"a": {1, 2}}], TypeError, r"found set\['a'\]"),
+    ],
+)
+def test_collate_says_which_sample_differs(batch: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        default_collate(batch)
+
+
+def test_without_batches_samples_are_converted() -> None:
+    loader = DataLoader([np.ones(2), np.zeros(2)], batch_size=None)
+    assert [sample.tolist() for sample in loader] == [[1.0, 1.0], [0.0, 0.0]]
+    assert data.default_convert({"a": (np.ones(1), "x")})["a"][1] == "x"
+
+
+# -- the loader
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 5])
+def test_order_is_that_of_the_sampler_for_any_number_of_workers(workers: int) -> None:
+    loader = DataLoader(Squares(23, delay=True), batch_size=4, num_workers=workers)
+    expected = [[float(i**2) for i in range(23)][k : k + 4] for k in range(0, 23, 4)]
+    assert first_numbers(loader) == expected
+    assert first_numbers(loader) == expected
+    assert len(loader) == 6
+    assert not threads()
+
+
+def test_shuffling_is_decided_by_the_generator_alone() -> None:
+    orders = []
+    for workers in (0, 1, 3):
+        loader = DataLoader(
+            Squares(10), batch_size=3, shuffle=True, num_workers=workers, generator=ferro.Generator().manual_seed(7)
+        )
+        epochs = []
+        for _ in range(3):
+            epochs.append([])
+            for batch in loader:
+                ferro.rand(3)  # what training draws meanwhile makes no difference
+                epochs[-1].append(batch[:, 0].tolist())
+        assert epochs[0] != epochs[1]
+        orders.append(epochs)
+    assert orders[0] == orders[1] == orders[2]
+
+
+def test_the_global_seed_decides_without_a_generator() -> None:
+    orders = []
+    for workers in (0, 2):
+        ferro.manual_seed(5)
+        orders.append(first_numbers(DataLoader(Squares(9), batch_size=2, shuffle=True, num_workers=workers)))
+    assert orders[0] == orders[1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_drop_last_samplers_and_collate_fn(workers: int) -> None:
+    loader = DataLoader(Squares(5), batch_size=2, drop_last=True, num_workers=workers)
+    assert len(loader) == len(list(loader)) == 2
+    loader = DataLoader(Squares(5), batch_sampler=[[4], [0, 1]], num_workers=workers)
+    assert first_numbers(loader) == [[16.0], [0.0, 1.0]]
+    loader = DataLoader(Squares(5), sampler=[3, 1], collate_fn=len, num_workers=workers, batch_size=2)
+    assert list(loader) == [2]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_streams(workers: int) -> None:
+    loader = DataLoader(Count(10), batch_size=2, num_workers=workers)
+    batches = [batch.tolist() for batch in loader]
+    assert sorted(i for batch in batches for i in batch) == list(range(10))
+    assert batches == [batch.tolist() for batch in loader]
+    if workers < 2:
+        assert batches == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+    else:  # in turn: worker 0 has 0, 3, 6, 9, worker 1 has 1, 4, 7, worker 2 has 2, 5, 8
+        assert batches == [[0, 3], [1, 4], [2, 5], [6, 9], [7], [8]]
+    whole = DataLoader(Count(5, divide=False), batch_size=2, drop_last=True, num_workers=workers)
+    assert len(list(whole)) == 2 * max(workers, 1)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_names_the_sample(workers: int) -> None:
+    loader = DataLoader(Squares(20, bad=13), batch_size=4, num_workers=workers)
+    seen = 0
+    with pytest.raises(KeyError, match="no such picture") as caught:
+        for _ in loader:
+            seen += 1
+    assert seen == 3, "the batches before the bad one must come first"
+    assert any("sample 13 of Squares" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_collating_names_shapes_and_samples(workers: int) -> None:
+    loader = DataLoader(Squares(8, odd=6), batch_size=4, num_workers=workers)
+    with pytest.raises(RuntimeError, match=r"sample 2 of the batch has shape \[3\] and sample 0 has \[2\]") as caught:
+        list(loader)
+    assert any("[4, 5, 6, 7]" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_in_a_stream_says_where(workers: int) -> None:
+    with pytest.raises(OSError, match="broken stream") as caught:
+        list(DataLoader(Count(10, bad=4), batch_size=2, num_workers=workers))
+    assert any("of the stream Count" in note for note in caught.value.__notes__)
+
+
+def test_a_loop_goes_on_after_an_error() -> None:
+    iterator = iter(DataLoader(Squares(6, bad=2), batch_size=2, num_workers=2))
+    assert next(iterator)[:, 0].tolist() == [0.0, 1.0]
+    with pytest.raises(KeyError):
+        next(iterator)
+    assert next(iterator)[:, 0].tolist() == [16.0, 25.0]
+    with pytest.raises(StopIteration):
+        next(iterator)
+
+
+def test_an_early_break_leaves_no_thread() -> None:
+    for _ in DataLoader(Squares(100, delay=True), batch_size=2, num_workers=3):
+        break
+    assert not threads()
+
+
+def test_an_error_leaves_no_thread() -> None:
+    with pytest.raises(KeyError):
+        list(DataLoader(Squares(100, bad=3), batch_size=2, num_workers=3))
+    assert not threads()
+
+
+def test_workers_stay_only_if_they_are_persistent() -> None:
+    loader = DataLoader(Squares(8), batch_size=2, num_workers=2, persistent_workers=True)
+    first = first_numbers(loader)
+    alive = threads()
+    assert len(alive) == 2
+    for _ in loader:
+        break
+    assert first_numbers(loader) == first, "batches of the epoch that was left must not come in the next"
+    assert threads() == alive
+    old = iter(loader)
+    assert first_numbers(loader) == first
+    with pytest.raises(RuntimeError, match="iterated over again"):
+        next(old)
+    del loader, old
+    assert not threads()
+
+
+def test_persistent_workers_start_streams_afresh() -> None:
+    loader = DataLoader(Count(6), batch_size=2, num_workers=2, persistent_workers=True)
+    assert [b.tolist() for b in loader] == [b.tolist() for b in loader] == [[0, 2], [1, 3], [4], [5]]
+
+
+def test_workers_fetch_only_so_far_ahead() -> None:
+    asked: list[int] = []
+
+    class Watched(Squares):
+        def __getitem__(self, index: int) -> Any:
+            asked.append(index)
+            return super().__getitem__(index)
+
+    iterator = iter(DataLoader(Watched(100), num_workers=2, prefetch_factor=3))
+    next(iterator)
+    time.sleep(0.05)
+    assert sorted(asked) == list(range(7)), "2 workers with 3 batches each, and one for the batch that was taken"
+
+
+def test_timeout() -> None:
+    class Slow(Squares):
+        def __getitem__(self, index: int) -> Any:
+            time.sleep(0.3)
+            return super().__getitem__(index)
+
+    with pytest.raises(RuntimeError, match=r"timed out after 0.02 seconds"):
+        list(DataLoader(Slow(2), num_workers=1, timeout=0.02))
+
+
+def test_workers_know_themselves() -> None:
+    class Who(data.Dataset):
+        def __getitem__(self, index: int) -> tuple[int, int, int]:
+            info = data.get_worker_info()
+            assert info is not None
+            assert info.dataset is self
+            return info.id, info.num_workers, info.seed - info.id
+
+        def __len__(self) -> int:
+            return 8
+
+    started: list[int] = []
+    loader = DataLoader(Who(), batch_size=2, num_workers=2, worker_init_fn=started.append)
+    batches = list(loader)
+    assert [batch[0].tolist() for batch in batches] == [[0, 0], [1, 1], [0, 0], [1, 1]]
+    assert {n for batch in batches for n in batch[1].tolist()} == {2}
+    assert len({seed for batch in batches for seed in batch[2].tolist()}) == 1
+    assert sorted(started) == [0, 1]
+    assert data.get_worker_info() is None
+
+
+def test_an_error_while_a_worker_starts_is_raised() -> None:
+    def fail(worker: int) -> None:
+        raise ValueError(f"worker {worker} has no camera")
+
+    with pytest.raises(ValueError, match="worker 0 has no camera"):
+        list(DataLoader(Squares(4), num_workers=2, worker_init_fn=fail))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_workers": -1}, "non-negative"),
+        ({"timeout": -1}, "timeout option should be non-negative"),
+        ({"prefetch_factor": 2}, "let num_workers > 0"),
+        ({"num_workers": 1, "prefetch_factor": 0}, "positive"),
+        ({"persistent_workers": True}, "needs num_workers > 0"),
+        ({"sampler": [1], "shuffle": True}, "mutually exclusive with shuffle"),
+        ({"batch_sampler": [[1]], "batch_size": 2}, "mutually exclusive with batch_size"),
+        ({"batch_size": None, "drop_last": True}, "mutually exclusive with drop_last"),
+        ({"batch_size": 0}, "batch_size should be a positive integer"),
+    ],
+)
+def test_wrong_options_say_what_is_wrong(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataLoader(Squares(4), **options)
+
+
+def test_what_decides_the_order_is_fixed() -> None:
+    loader = DataLoader(Squares(4))
+    with pytest.raises(ValueError, match="batch_size attribute should not be set"):
+        loader.batch_size = 3
+    with pytest.raises(ValueError, match="unspecified shuffle"):
+        DataLoader(Count(4), shuffle=True)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_datasets_that_fetch_whole_batches(workers: int) -> None:
+    class Whole(Squares):
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            return [ferro.tensor([float(i)]) for i in indices]
+
+    assert first_numbers(DataLoader(Whole(3), batch_size=2, num_workers=workers)) == [[0.0, 1.0], [2.0]]
+    part = data.Subset(Whole(5), [4, 2])
+    assert first_numbers(DataLoader(part, batch_size=2, num_workers=workers)) == [[4.0, 2.0]]
