@@ -30,12 +30,15 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
         a = x._data
     if ACTIVE and MODE.get() is not None:
         return under_mode(op, (x,), params)
-    if type(a) is ndarray:
-        out = op.forward(cpu, a, *params) if params else op.forward(cpu, a)
-        if type(out) is not ndarray:
-            out = asarray(out)
-    else:
-        out = op.forward(world(a), a, *params)
+    try:
+        if type(a) is ndarray:
+            out = op.forward(cpu, a, *params) if params else op.forward(cpu, a)
+            if type(out) is not ndarray:
+                out = asarray(out)
+        else:
+            out = op.forward(world(a), a, *params)
+    except RuntimeWarning:
+        out = asarray(_unwarned(op, (a,), params))
     t = new(Tensor)
     t._data = out
     t._counter = t._meta = None
@@ -100,6 +103,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         out = op.forward(cpu, a, b)
     except ValueError as e:
         raise _shape_error(op, (a, b), e) from None
+    except RuntimeWarning:
+        out = _unwarned(op, (a, b), ())
     if type(out) is not ndarray:
         out = asarray(out)
     t = new(Tensor)
@@ -151,6 +156,16 @@ def apply(op: Op, xs: tuple, params: tuple = ()) -> Any:
     return unary(op, xs[0], params) if op.short else compute(op, xs, params, True)
 
 
+def _unwarned(op: Op, arrays: Any, params: tuple) -> Any:
+    """Forward once more without NumPy's floating-point warnings, which the user has turned into errors.
+
+    PyTorch never warns of inf and nan, and a filter silences NumPy where warnings are only shown (see ferro.cpu).
+    """
+    some = next(a for a in (arrays[0] if op.variadic else arrays) if a is not None)
+    with np.errstate(all="ignore"):
+        return op.forward(cpu if type(some) is ndarray else world(some), *arrays, *params)
+
+
 def under_mode(op: Op, xs: tuple, params: tuple) -> Any:
     """`apply` where a mode may be switched on."""
     mode = MODE.get()
@@ -180,6 +195,8 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
         result = op.forward(xp, tuple(arrays), *params) if op.variadic else op.forward(xp, *arrays, *params)
     except ValueError as e:
         raise _shape_error(op, arrays, e) from None
+    except RuntimeWarning:
+        result = _unwarned(op, (tuple(arrays),) if op.variadic else arrays, params)
     if not op.variadic:
         mask &= op.diff_mask
     if op.multi:

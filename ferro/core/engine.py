@@ -81,7 +81,8 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
     _mode.enter(mode)
     _state.depth += 1
     try:
-        execute(run, ready)
+        with np.errstate(all="ignore"):  # like PyTorch, inf and nan pass without a warning
+            execute(run, ready)
     finally:
         _state.depth -= 1
         _mode.leave(previous)

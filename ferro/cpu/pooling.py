@@ -115,8 +115,9 @@ def fractional_max(x: Any, samples: Any, kernel: tuple, size: tuple) -> tuple[An
         axes = [1] * (2 * n)
         axes[d], axes[n + d] = size[d], kernel[d]
         flat = flat * shape[d] + elements.reshape(len(planes), *axes)
+    count = math.prod(size) * math.prod(kernel)
     flat = flat.reshape(len(planes), math.prod(size), math.prod(kernel))
-    window = np.take_along_axis(planes, flat.reshape(len(planes), -1), 1).reshape(flat.shape)
+    window = np.take_along_axis(planes, flat.reshape(len(planes), count), 1).reshape(flat.shape)
     best, at = _max_last(window)
     index = np.take_along_axis(flat, at[..., None], -1)[..., 0]
     return best.astype(x.dtype, copy=False).reshape(*lead, *size), index.reshape(*lead, *size)

@@ -6,7 +6,6 @@ from .modules import *
 from .parameter import Buffer, Parameter
 
 __all__ = [
-    *modules.__all__,
     "Buffer",
     "Module",
     "Parameter",
@@ -16,3 +15,4 @@ __all__ = [
     "parameter",
     "utils",
 ]
+__all__ += modules.__all__

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.mode import is_grad_enabled
 from ferro.autograd import Function
+from ferro.core.mode import is_grad_enabled
 from ferro.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ def _run_forward_pre_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[s
             if result is None:
                 continue
             if not (isinstance(result, tuple) and len(result) == 2):
-                raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), got {result}")
+                raise RuntimeError(
+                    f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), got {result}"
+                )
             args, kwargs = result
         else:
             result = hook(module, args)
@@ -62,7 +64,7 @@ def _run_always_called(module: Module, pending: dict[int, Any], args: Any, kwarg
     for id, hook in pending.items():
         try:
             _run_forward_hook(module, id, hook, args, kwargs, None)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the error that is being raised already matters more
             warnings.warn(
                 "module forward hook with ``always_call=True`` raised an exception that was silenced as another error "
                 f"was raised in forward: {error}",

@@ -18,7 +18,7 @@ _EXTRA_STATE = "_extra_state"
 
 
 class _IncompatibleKeys(NamedTuple):
-    """What `load_state_dict` reports: the model's keys that were not given, and the given ones that it does not know."""
+    """What `load_state_dict` reports: keys of the model that were not given, and given ones that it does not have."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -111,16 +111,16 @@ def load(module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bo
     for owner in _post_order(module):
         for hook in list(owner._load_state_dict_post_hooks.values()):
             if hook(owner, report) is not None:
-                raise RuntimeError("load_state_dict post-hook must return None; edit incompatible_keys in place instead")
+                raise RuntimeError(
+                    "load_state_dict post-hook must return None; edit incompatible_keys in place instead"
+                )
     if strict:
         if missing:
             errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{key}"' for key in missing) + ". ")
         if unexpected:
             errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{key}"' for key in unexpected) + ". ")
     if errors:
-        raise RuntimeError(
-            f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(errors)
-        )
+        raise RuntimeError(f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(errors))
     return report
 
 
@@ -211,7 +211,7 @@ def _load_one(module: Module, name: str, current: Tensor, key: str, given: Any, 
                 if isinstance(current, Parameter):
                     given.requires_grad_(current.requires_grad)
                 setattr(module, name, given)
-    except Exception as error:  # one tensor that cannot be copied must not hide the problems of the others
+    except Exception as error:  # noqa: BLE001 - one tensor that cannot be copied must not hide the problems of the others
         return (
             f'While copying the parameter named "{key}", whose dimensions in the model are {current.shape} and in the '
             f"checkpoint {given.shape}, an exception occurred: {error!r}."

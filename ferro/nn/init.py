@@ -88,7 +88,8 @@ def trunc_normal_(
     """Fill with normal numbers conditioned to lie in [a, b]: the inverse distribution function of uniform numbers."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
+            "The distribution of values may be incorrect.",
             stacklevel=2,
         )
 

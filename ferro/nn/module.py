@@ -115,7 +115,7 @@ class Module:
         return _add_hook(self._forward_hooks, handle, hook, prepend)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
-        """Call `hook(module, grad_output)` before the gradient of the module runs; it may return another grad_output."""
+        """Call `hook(module, grad_output)` before gradients enter the module; it may return another grad_output."""
         handle = RemovableHandle(self._backward_pre_hooks)
         return _add_hook(self._backward_pre_hooks, handle, hook, prepend)
 
@@ -235,7 +235,7 @@ class Module:
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string, got {type(name).__name__}")
         if "." in name:
-            raise KeyError(f"{kind} name can't contain \".\", got: {name}")
+            raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
         if name not in self.__dict__[table] and hasattr(self, name):
@@ -398,7 +398,7 @@ class Module:
                 param.grad = param.grad.detach().zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the data of every parameter, gradient and buffer by `fn` of it; the parameters stay the same objects."""
+        """Replace the data of all parameters, gradients and buffers by `fn` of them; the parameters stay the same objects."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -416,13 +416,15 @@ class Module:
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move to a device and/or a floating or complex dtype: `to(device)`, `to(dtype)`, `to(device, dtype)`, `to(tensor)`.
+        """Move to a device and/or a floating or complex dtype, which only floating and complex tensors take on.
 
-        Only floating and complex parameters and buffers change dtype.
+        `to(device)`, `to(dtype)`, `to(device, dtype)`, or `to(tensor)` for the device and dtype of a tensor.
         """
         device, dtype = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
 
         def convert(tensor: Tensor) -> Tensor:
             wanted: dict[str, Any] = {} if device is None else {"device": device}
@@ -462,7 +464,7 @@ class Module:
     # ---------------------------------------------------------------- state
 
     def get_extra_state(self) -> Any:
-        """Something beyond parameters and buffers to keep in `state_dict`; define it together with `set_extra_state`."""
+        """Something beyond tensors to keep in `state_dict`; define it together with `set_extra_state`."""
         raise RuntimeError("get_extra_state: define this method in the module class to save extra state")
 
     def set_extra_state(self, state: Any) -> None:
@@ -476,7 +478,7 @@ class Module:
         return _state.collect(self, destination, prefix, keep_vars)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """Add this module's own state, without its children's, to `destination`; classes may extend it."""
+        """Add this module's own state, without that of its children, to `destination`; classes may extend it."""
         _state.save_own(self, destination, prefix, keep_vars)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
@@ -505,7 +507,7 @@ class Module:
         return _add_hook(self._state_dict_pre_hooks, RemovableHandle(self._state_dict_pre_hooks), hook)
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict` collected it; edits are in place."""
+        """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict`; it may edit it in place."""
         return _add_hook(self._state_dict_hooks, RemovableHandle(self._state_dict_hooks), _state.PublicHook(hook))
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -569,7 +571,7 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     allowed = {"device", "dtype", "tensor", "non_blocking", "memory_format"}
     unknown = set(kwargs) - allowed
     if unknown:
-        raise TypeError(f"to() got an unexpected keyword argument {sorted(unknown)[0]!r}; allowed: {sorted(allowed)}")
+        raise TypeError(f"to() got an unexpected keyword argument {min(unknown)!r}; allowed: {sorted(allowed)}")
     device, dtype = kwargs.get("device"), kwargs.get("dtype")
     for arg in (*args, kwargs.get("tensor")):
         if isinstance(arg, Tensor):

@@ -1,36 +1,59 @@
-"""Parameter and Buffer: tensors that a module registers by being assigned."""
+"""Parameter and Buffer: tensors that a module registers when they are assigned to it."""
+
+from __future__ import annotations
 
 from typing import Any
 
+from ferro.core.base import wrap
+from ferro.ops.creation import empty
 from ferro.tensor import Tensor
 
 
 class Parameter(Tensor):
-    """A tensor that is a module's to learn: a leaf that shares the data of `data` and asks for a gradient."""
+    """A tensor that is a module's to learn: a leaf that shares the data of the given one and asks for a gradient."""
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> "Parameter":
-        return _leaf(cls, data, requires_grad)
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+        param = _sharing(cls, data)
+        return param.requires_grad_(requires_grad)
 
-    def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        """All is done in `__new__`; the signature is here for the reader and for pickle."""
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
+        return memo[id(self)]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Parameter":
-        return _deepcopy(self, memo)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return type(self), (self.data, self.requires_grad)
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
 
 class Buffer(Tensor):
-    """A tensor that belongs to a module's state but is not learned; `persistent=False` keeps it out of `state_dict`."""
+    """A tensor of a module's state that is not learned; persistent=False keeps it out of `state_dict`."""
 
     persistent: bool
 
-    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> "Buffer":
-        return _leaf(cls, data, False)
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
+        buffer = _sharing(cls, data)
+        buffer.persistent = persistent
+        return buffer
 
-    def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        self.persistent = persistent
+    def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.data.clone(), persistent=self.persistent)
+        return memo[id(self)]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Buffer":
-        return _deepcopy(self, memo)
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _buffer, (type(self), self.data, self.persistent)
+
+
+def _sharing(cls: type[Tensor], data: Tensor | None) -> Any:
+    if data is None:
+        data = empty(0)
+    if not isinstance(data, Tensor):
+        raise TypeError(f"{cls.__name__}: expected a ferro.Tensor as data, got {type(data).__name__}")
+    return wrap(data._data, None, cls)
+
+
+def _buffer(cls: type[Buffer], data: Tensor, persistent: bool) -> Buffer:
+    return cls(data, persistent=persistent)

@@ -158,6 +158,9 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
 def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
                 training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
     """The normalised input, and the mean and biased variance it was normalised with."""
+    if need_tensor("batch_norm", "input", input)._data.ndim == 1 and input._data.size == 0:
+        empty = np.zeros(0, input._data.dtype)
+        return input.clone(), wrap(empty), wrap(empty)
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
         if running_mean is None or running_var is None:
@@ -301,13 +304,15 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | Non
 
 
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float) -> tuple:
-    """group_norm, and the mean and 1 / sqrt(var + eps) of each group (not differentiable)."""
+    """group_norm, and the mean and 1 / sqrt(var + eps) of each group (these too are differentiable)."""
     out = group_norm(input, group, weight, bias, eps)
     if input._data.size == 0:
         zeros = np.zeros((N, group), input._data.dtype)
         return out, wrap(zeros), wrap(zeros.copy())
-    _, mean, rstd = cpu.layer_norm(input._data.reshape(N * group, -1), None, None, 1, eps)
-    return out, wrap(mean.reshape(N, group)), wrap(rstd.reshape(N, group))
+    rows = input.reshape(N, group, -1)
+    mean = rows.mean(-1)
+    d = rows - mean.unsqueeze(-1)
+    return out, mean, ((d * d).mean(-1) + eps).rsqrt()
 
 
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,

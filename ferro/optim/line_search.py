@@ -1,4 +1,4 @@
-"""A line search that ends at a point with sufficient decrease and a slope that is small (the strong Wolfe conditions)."""
+"""A line search that ends where the loss is lower enough and the slope small (the strong Wolfe conditions)."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import copy
 import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from ferro.autograd.grad_mode import enable_grad, no_grad
@@ -169,7 +170,7 @@ class Optimizer:
         return packed_state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take state and options from a dictionary made by an optimiser over parameters of the same number and order."""
+        """Take state and options from a dictionary made by an optimiser over as many parameters, in the same order."""
         state_dict = state_dict.copy()
         for hook in list(self._optimizer_load_state_dict_pre_hooks.values()):
             state_dict = _or_else(hook(self, state_dict), state_dict)
@@ -186,7 +187,7 @@ class Optimizer:
                 "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: "
                 f"{[len(params) for params in theirs]} parameters in the state dict, {[len(params) for params in ours]} here"
             )
-        owner = dict(zip(sum(theirs, []), sum(ours, []), strict=True))
+        owner = dict(zip(chain.from_iterable(theirs), chain.from_iterable(ours), strict=True))
         self.state = defaultdict(dict)
         for key, value in state_dict["state"].items():
             param = owner.get(key)
@@ -216,7 +217,9 @@ def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             if replaced is None:
                 continue
             if not (isinstance(replaced, tuple) and len(replaced) == 2):
-                raise RuntimeError(f"step pre-hook must return None or a tuple of (new_args, new_kwargs), got {replaced}")
+                raise RuntimeError(
+                    f"step pre-hook must return None or a tuple of (new_args, new_kwargs), got {replaced}"
+                )
             args, kwargs = replaced
         self._opt_called = True  # a scheduler looks at it: it must not be stepped before its optimiser
         result = step(self, *args, **kwargs)

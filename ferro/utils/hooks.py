@@ -3,7 +3,7 @@
 import itertools
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 _numbers = itertools.count()
 
@@ -17,7 +17,9 @@ class RemovableHandle:
 
     def __init__(self, hooks_dict: Any, *, extra_dict: Any = None) -> None:
         self.id = next(_numbers)
-        extras: Iterable[Any] = () if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        extras: Iterable[Any] = (
+            () if extra_dict is None else extra_dict if isinstance(extra_dict, list) else [extra_dict]
+        )
         self._dicts = [weakref.ref(d) for d in (hooks_dict, *extras)]
 
     def remove(self) -> None:
@@ -33,7 +35,7 @@ class RemovableHandle:
         self.id, dicts = state
         self._dicts = [weakref.ref(d) if d is not None else _nowhere for d in dicts]
 
-    def __enter__(self) -> "RemovableHandle":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -13,11 +13,14 @@ from typing import Any
 _MODULES = {
     "jit_math": (
         "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp softplus softplus_vjp "
-        "softmax softmax_vjp log_softmax log_softmax_vjp logsumexp cross_entropy cross_entropy_vjp"
+        "softmax softmax_vjp log_softmax log_softmax_vjp logsumexp "
+        "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
+        "cross_entropy cross_entropy_vjp"
     ),
     "jit_norm": (
-        "layer_norm layer_norm_vjp layer_norm_parameters_vjp "
-        "channel_sums channel_squares channel_products channel_affine channel_norm_vjp"
+        "layer_norm layer_norm_vjp "
+        "channel_sums channel_squares channel_products channel_affine channel_norm_vjp "
+        "column_sums column_squares column_products column_affine column_norm_vjp"
     ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ferro.cpu.kernels.jit import by_precision, device, kernel, reduction
+from ferro.cpu.kernels.jit import by_precision, device, kernel, reduction, whole_registers
 
 f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
 
@@ -273,12 +273,14 @@ def sigmoid_(x):
 
 @kernel
 def erf(x, out):
+    whole_registers()
     for i in range(x.size):
         out[i] = erf_(x[i])
 
 
 @kernel
 def sigmoid(x, out):
+    whole_registers()
     for i in range(x.size):
         out[i] = sigmoid_(x[i])
 
@@ -292,6 +294,7 @@ def sigmoid_vjp(g, y, out):
 
 @kernel
 def gelu(x, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         out[i] = x[i] * T(0.5) * (T(1) + erf_(x[i] * T(0.7071067811865476)))
@@ -299,6 +302,7 @@ def gelu(x, out):
 
 @kernel
 def gelu_vjp(g, x, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         v = x[i]
@@ -308,6 +312,7 @@ def gelu_vjp(g, x, out):
 
 @kernel
 def gelu_tanh(x, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         v = x[i]
@@ -317,6 +322,7 @@ def gelu_tanh(x, out):
 
 @kernel
 def gelu_tanh_vjp(g, x, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         v = x[i]
@@ -328,12 +334,14 @@ def gelu_tanh_vjp(g, x, out):
 
 @kernel
 def silu(x, out):
+    whole_registers()
     for i in range(x.size):
         out[i] = x[i] * sigmoid_(x[i])
 
 
 @kernel
 def silu_vjp(g, x, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         s = sigmoid_(x[i])
@@ -342,6 +350,7 @@ def silu_vjp(g, x, out):
 
 @kernel
 def mish(x, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         e = exp(min(x[i], T(20)))  # beyond, tanh(softplus(x)) is 1
@@ -351,6 +360,7 @@ def mish(x, out):
 
 @kernel
 def mish_vjp(g, x, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         v = x[i]
@@ -363,6 +373,7 @@ def mish_vjp(g, x, out):
 
 @kernel
 def softplus(x, beta, threshold, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         u = x[i] * T(beta)
@@ -372,13 +383,14 @@ def softplus(x, beta, threshold, out):
 
 @kernel
 def softplus_vjp(g, x, beta, threshold, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.size):
         u = x[i] * T(beta)
         out[i] = g[i] if u > T(threshold) else g[i] * sigmoid_(u)
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------
+# --- softmax of rows -------------------------------------------------------------------------------------------------
 
 
 @reduction
@@ -419,6 +431,7 @@ def _exp_into(x, top, out):
 
 @kernel
 def softmax(x, out):
+    whole_registers()
     for i in range(x.shape[0]):
         total = _exp_into(x[i], largest(x[i]), out[i])
         scale = x.dtype.type(1) / total
@@ -436,6 +449,7 @@ def softmax_vjp(g, y, out):
 
 @kernel
 def log_softmax(x, out):
+    whole_registers()
     for i in range(x.shape[0]):
         top = largest(x[i])
         shift = x.dtype.type(math.log(_sum_of_exp(x[i], top)))
@@ -445,6 +459,7 @@ def log_softmax(x, out):
 
 @kernel
 def log_softmax_vjp(g, y, out):
+    whole_registers()
     for i in range(y.shape[0]):
         total = _sum(g[i])
         for j in range(y.shape[1]):
@@ -453,12 +468,108 @@ def log_softmax_vjp(g, y, out):
 
 @kernel
 def logsumexp(x, out):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.shape[0]):
         top = largest(x[i])
         if abs(top) == T(np.inf):  # infinity - infinity must not arise
             top = T(0)
         out[i] = top + T(math.log(_sum_of_exp(x[i], top)))
+
+
+# --- the same along a dimension that is not the last -----------------------------------------------------------------
+
+# Arrays are (before, along, after); a tile is up to `width` neighbours in the last dimension, and all of `along`.
+
+
+@device
+def _tile(tile, width, after):
+    """Which `before` a tile is in, its first column, and the one after its last."""
+    tiles = (after + width - 1) // width
+    first = (tile % tiles) * width
+    return tile // tiles, first, min(first + width, after)
+
+
+@device
+def _largest_of_columns(x, first, stop, top):
+    for k in range(first, stop):
+        top[k - first] = x[0, k]
+    for j in range(1, x.shape[0]):
+        for k in range(first, stop):
+            v, t = x[j, k], top[k - first]
+            top[k - first] = t if t >= v or t != t else v  # nan wins
+
+
+@kernel
+def softmax_columns(x, width, first_tile, last_tile, out):
+    whole_registers()
+    T = x.dtype.type
+    top, total = np.empty(width, x.dtype), np.empty(width, x.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, x.shape[2])
+        _largest_of_columns(x[a], first, stop, top)
+        total[:] = 0
+        for j in range(x.shape[1]):
+            for k in range(first, stop):
+                e = exp(x[a, j, k] - top[k - first])
+                out[a, j, k] = e
+                total[k - first] += e
+        for k in range(stop - first):
+            total[k] = T(1) / total[k]
+        for j in range(x.shape[1]):
+            for k in range(first, stop):
+                out[a, j, k] *= total[k - first]
+
+
+@kernel
+def log_softmax_columns(x, width, first_tile, last_tile, out):
+    whole_registers()
+    T = x.dtype.type
+    top, shift = np.empty(width, x.dtype), np.empty(width, x.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, x.shape[2])
+        _largest_of_columns(x[a], first, stop, top)
+        shift[:] = 0
+        for j in range(x.shape[1]):
+            for k in range(first, stop):
+                shift[k - first] += exp(x[a, j, k] - top[k - first])
+        for k in range(stop - first):
+            shift[k] = T(math.log(shift[k]))
+        for j in range(x.shape[1]):
+            for k in range(first, stop):
+                out[a, j, k] = (x[a, j, k] - top[k - first]) - shift[k - first]
+
+
+@kernel
+def softmax_vjp_columns(g, y, width, first_tile, last_tile, out):
+    total = np.empty(width, y.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, y.shape[2])
+        total[:] = 0
+        for j in range(y.shape[1]):
+            for k in range(first, stop):
+                total[k - first] += g[a, j, k] * y[a, j, k]
+        for j in range(y.shape[1]):
+            for k in range(first, stop):
+                out[a, j, k] = (g[a, j, k] - total[k - first]) * y[a, j, k]
+
+
+@kernel
+def log_softmax_vjp_columns(g, y, width, first_tile, last_tile, out):
+    whole_registers()
+    total = np.empty(width, y.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, y.shape[2])
+        total[:] = 0
+        for j in range(y.shape[1]):
+            for k in range(first, stop):
+                total[k - first] += g[a, j, k]
+        for j in range(y.shape[1]):
+            for k in range(first, stop):
+                out[a, j, k] = g[a, j, k] - exp(y[a, j, k]) * total[k - first]
+
+
+# --- cross-entropy ---------------------------------------------------------------------------------------------------
 
 
 @reduction
@@ -476,6 +587,7 @@ def _sum_of_losses(x, top, shift, weight):
 
 @kernel
 def cross_entropy(x, target, weight, ignored, smoothing, losses, norms):
+    whole_registers()
     T = x.dtype.type
     for i in range(x.shape[0]):
         top = largest(x[i])
@@ -495,6 +607,7 @@ def cross_entropy(x, target, weight, ignored, smoothing, losses, norms):
 
 @kernel
 def cross_entropy_vjp(g, x, target, norms, weight, ignored, smoothing, out):
+    whole_registers()
     T = x.dtype.type
     classes = x.shape[1]
     share = T(smoothing / classes)

@@ -83,136 +83,141 @@ def layer_norm(x, weight, bias, eps, out, mean, rstd):
 
 
 @kernel
-def layer_norm_vjp(g, x, mean, rstd, weight, out):
+def layer_norm_vjp(g, x, mean, rstd, weight, out, sums):
+    """The gradient for x into `out`, and those for weight and bias added to the rows of `sums`; each if it has elements."""
     T = x.dtype.type
     n = x.shape[1]
+    g_weight = np.zeros(n, x.dtype)
+    g_bias = np.zeros(n, x.dtype)
     for i in range(x.shape[0]):
         m, r = mean[i], rstd[i]
-        if weight.size:
-            plain, product = _weighted_sums_of_products(g[i], weight, x[i], m)
-        else:
-            plain, product = _sums_of_products(g[i], x[i], m)
-        plain /= T(n)
-        product *= r * r / T(n)
-        if weight.size:
+        if out.size:
+            if weight.size:
+                plain, product = _weighted_sums_of_products(g[i], weight, x[i], m)
+            else:
+                plain, product = _sums_of_products(g[i], x[i], m)
+            plain /= T(n)
+            product *= r * r / T(n)
+            if weight.size:
+                for j in range(n):
+                    out[i, j] = r * (g[i, j] * weight[j] - plain - (x[i, j] - m) * product)
+            else:
+                for j in range(n):
+                    out[i, j] = r * (g[i, j] - plain - (x[i, j] - m) * product)
+        if sums.size:
             for j in range(n):
-                out[i, j] = r * (g[i, j] * weight[j] - plain - (x[i, j] - m) * product)
-        else:
-            for j in range(n):
-                out[i, j] = r * (g[i, j] - plain - (x[i, j] - m) * product)
+                g_weight[j] += g[i, j] * ((x[i, j] - m) * r)
+                g_bias[j] += g[i, j]
+            if i % _BLOCK == _BLOCK - 1 or i == x.shape[0] - 1:
+                for j in range(n):
+                    sums[0, j] += f64(g_weight[j])
+                    sums[1, j] += f64(g_bias[j])
+                g_weight[:] = 0
+                g_bias[:] = 0
 
 
-@kernel
-def layer_norm_parameters_vjp(g, x, mean, rstd, g_weight, g_bias):
-    """Adds to g_weight and g_bias, two float64 rows, what the rows of g give."""
-    n = x.shape[1]
-    weight = np.zeros(n, x.dtype)
-    bias = np.zeros(n, x.dtype)
-    for i in range(x.shape[0]):
-        m, r = mean[i], rstd[i]
-        for j in range(n):
-            weight[j] += g[i, j] * ((x[i, j] - m) * r)
-            bias[j] += g[i, j]
-        if i % _BLOCK == _BLOCK - 1 or i == x.shape[0] - 1:
-            for j in range(n):
-                g_weight[j] += f64(weight[j])
-                g_bias[j] += f64(bias[j])
-                weight[j] = 0
-                bias[j] = 0
-
-
-# --- channels --------------------------------------------------------------------------------------------------------
+# --- channels: a channel has many places ------------------------------------------------------------------------------
 
 
 @kernel
 def channel_sums(x, first, last, totals):
     """Adds to totals, a float64 per channel, the sum of each channel from `first` to before `last`."""
-    batch, channels, places = x.shape
-    if places > 1:
-        for a in range(batch):
-            for k in range(first, last):
-                totals[k] += f64(_sum(x[a, k]))
-        return
-    partial = np.zeros(channels, x.dtype)
-    for a in range(batch):
+    for a in range(x.shape[0]):
         for k in range(first, last):
-            partial[k] += x[a, k, 0]
-        if a % _BLOCK == _BLOCK - 1 or a == batch - 1:
-            for k in range(first, last):
-                totals[k] += f64(partial[k])
-                partial[k] = 0
+            totals[k] += f64(_sum(x[a, k]))
 
 
 @kernel
 def channel_squares(x, mean, first, last, totals):
-    """Adds to totals the sum of the squares of the channel's distances from its mean."""
-    batch, channels, places = x.shape
-    if places > 1:
-        for a in range(batch):
-            for k in range(first, last):
-                totals[k] += f64(_sum_of_squares(x[a, k], mean[k]))
-        return
-    partial = np.zeros(channels, x.dtype)
-    for a in range(batch):
+    """Adds to totals the sum of the squares of the distances from the channel's mean."""
+    for a in range(x.shape[0]):
         for k in range(first, last):
-            d = x[a, k, 0] - mean[k]
-            partial[k] += d * d
-        if a % _BLOCK == _BLOCK - 1 or a == batch - 1:
-            for k in range(first, last):
-                totals[k] += f64(partial[k])
-                partial[k] = 0
+            totals[k] += f64(_sum_of_squares(x[a, k], mean[k]))
 
 
 @kernel
 def channel_products(g, x, mean, first, last, plain, product):
-    """Adds to two float64 rows the channel's sums of g and of g (x - mean)."""
-    batch, channels, places = x.shape
-    if places > 1:
-        for a in range(batch):
-            for k in range(first, last):
-                one, two = _sums_of_products(g[a, k], x[a, k], mean[k])
-                plain[k] += f64(one)
-                product[k] += f64(two)
-        return
-    ones = np.zeros(channels, x.dtype)
-    twos = np.zeros(channels, x.dtype)
-    for a in range(batch):
+    """Adds to two float64 rows the sums of g and of g (x - mean)."""
+    for a in range(x.shape[0]):
         for k in range(first, last):
-            ones[k] += g[a, k, 0]
-            twos[k] += g[a, k, 0] * (x[a, k, 0] - mean[k])
-        if a % _BLOCK == _BLOCK - 1 or a == batch - 1:
-            for k in range(first, last):
-                plain[k] += f64(ones[k])
-                product[k] += f64(twos[k])
-                ones[k] = 0
-                twos[k] = 0
+            one, two = _sums_of_products(g[a, k], x[a, k], mean[k])
+            plain[k] += f64(one)
+            product[k] += f64(two)
 
 
 @kernel
 def channel_affine(x, mean, scale, shift, out):
     """(x - mean) scale + shift."""
-    batch, channels, places = x.shape
-    for a in range(batch):
-        if places == 1:
-            for k in range(channels):
-                out[a, k, 0] = (x[a, k, 0] - mean[k]) * scale[k] + shift[k]
-        else:
-            for k in range(channels):
-                m, s, b = mean[k], scale[k], shift[k]
-                for j in range(places):
-                    out[a, k, j] = (x[a, k, j] - m) * s + b
+    for a in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            m, s, b = mean[k], scale[k], shift[k]
+            for j in range(x.shape[2]):
+                out[a, k, j] = (x[a, k, j] - m) * s + b
 
 
 @kernel
 def channel_norm_vjp(g, x, mean, scale, plain, product, out):
     """(g - plain - (x - mean) product) scale."""
-    batch, channels, places = x.shape
-    for a in range(batch):
-        if places == 1:
-            for k in range(channels):
-                out[a, k, 0] = (g[a, k, 0] - plain[k] - (x[a, k, 0] - mean[k]) * product[k]) * scale[k]
-        else:
-            for k in range(channels):
-                m, s, p, q = mean[k], scale[k], plain[k], product[k]
-                for j in range(places):
-                    out[a, k, j] = (g[a, k, j] - p - (x[a, k, j] - m) * q) * s
+    for a in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            m, s, p, q = mean[k], scale[k], plain[k], product[k]
+            for j in range(x.shape[2]):
+                out[a, k, j] = (g[a, k, j] - p - (x[a, k, j] - m) * q) * s
+
+
+# --- channels: a channel has one place, and is a column of a matrix ---------------------------------------------------
+
+
+@kernel
+def column_sums(x, first, last, totals):
+    partial = np.zeros(x.shape[1], x.dtype)
+    for a in range(x.shape[0]):
+        for k in range(first, last):
+            partial[k] += x[a, k]
+        if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
+            for k in range(first, last):
+                totals[k] += f64(partial[k])
+            partial[:] = 0
+
+
+@kernel
+def column_squares(x, mean, first, last, totals):
+    partial = np.zeros(x.shape[1], x.dtype)
+    for a in range(x.shape[0]):
+        for k in range(first, last):
+            d = x[a, k] - mean[k]
+            partial[k] += d * d
+        if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
+            for k in range(first, last):
+                totals[k] += f64(partial[k])
+            partial[:] = 0
+
+
+@kernel
+def column_products(g, x, mean, first, last, plain, product):
+    ones = np.zeros(x.shape[1], x.dtype)
+    twos = np.zeros(x.shape[1], x.dtype)
+    for a in range(x.shape[0]):
+        for k in range(first, last):
+            ones[k] += g[a, k]
+            twos[k] += g[a, k] * (x[a, k] - mean[k])
+        if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
+            for k in range(first, last):
+                plain[k] += f64(ones[k])
+                product[k] += f64(twos[k])
+            ones[:] = 0
+            twos[:] = 0
+
+
+@kernel
+def column_affine(x, mean, scale, shift, out):
+    for a in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            out[a, k] = (x[a, k] - mean[k]) * scale[k] + shift[k]
+
+
+@kernel
+def column_norm_vjp(g, x, mean, scale, plain, product, out):
+    for a in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            out[a, k] = (g[a, k] - plain[k] - (x[a, k] - mean[k]) * product[k]) * scale[k]

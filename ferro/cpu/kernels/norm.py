@@ -74,22 +74,18 @@ def layer_norm_vjp(
     gs = contiguous(g, x.dtype).reshape(rows.shape)
     if not has_kernel(x):
         return _layer_norm_vjp(gs, rows, mean, rstd, weight, needs, x.shape)
-    g_x = g_weight = g_bias = None
-    if needs[0]:
-        out = np.empty_like(rows)
-        w = _or_none(weight, x.dtype)
-        run = kernels.get("layer_norm_vjp")
-        split_rows(*rows.shape, 2 * GRAIN, lambda i, j: run(gs[i:j], rows[i:j], mean[i:j], rstd[i:j], w, out[i:j]))
-        g_x = out.reshape(x.shape)
-    if needs[1] or needs[2]:
-        add = kernels.get("layer_norm_parameters_vjp")
-        g_weight, g_bias = _summed_over_chunks(
-            len(rows),
-            4 * GRAIN // rows.shape[1],
-            rows.shape[1],
-            lambda i, j, total: add(gs[i:j], rows[i:j], mean[i:j], rstd[i:j], *total),
-        ).astype(x.dtype)
-    return g_x, g_weight if needs[1] else None, g_bias if needs[2] else None
+    n = rows.shape[1]
+    out = np.empty(rows.shape if needs[0] else (0, n), x.dtype)
+    w = _or_none(weight, x.dtype)
+    run = kernels.get("layer_norm_vjp")
+    wanted = n if needs[1] or needs[2] else 0
+    g_weight, g_bias = _summed_over_chunks(
+        len(rows),
+        2 * GRAIN // n,
+        wanted,
+        lambda i, j, total: run(gs[i:j], rows[i:j], mean[i:j], rstd[i:j], w, out[i:j], total),
+    ).astype(x.dtype)
+    return out.reshape(x.shape) if needs[0] else None, g_weight if needs[1] else None, g_bias if needs[2] else None
 
 
 def _layer_norm_vjp(
@@ -117,31 +113,31 @@ def _layer_norm_vjp(
 # --- channels --------------------------------------------------------------------------------------------------------
 
 
+def _as_channels(x: np.ndarray, dims: tuple[int, ...]) -> tuple[str, np.ndarray]:
+    """`x` as (batch, channel, place), the dimensions not in `dims` together being the channel; without place if it is 1.
+
+    The name of the kernels for such an array begins with the word that comes first.
+    """
+    kept = [dim for dim in range(x.ndim) if dim not in dims]
+    first, last = (kept[0], kept[-1] + 1) if kept else (0, 0)
+    if last - first != len(kept):
+        x, first, last = x.transpose(*kept, *dims), 0, len(kept)
+    x = contiguous(x).reshape([math.prod(part) for part in (x.shape[:first], x.shape[first:last], x.shape[last:])])
+    return ("column", x[:, :, 0]) if x.shape[2] == 1 else ("channel", x)
+
+
 def _per_channel(x: np.ndarray, work: Callable) -> np.ndarray:
-    """Two float64 sums for each channel of a (batch, channel, place) array.
+    """Two float64 sums for each channel of an array made by `_as_channels`.
 
     work(batches, first, last, total) adds what these batches give to the channels from `first` to before `last`.
     """
-    batch, channels, places = x.shape
+    batch, channels = x.shape[:2]
     if batch >= channels:
-        grain = 2 * GRAIN // (channels * places)
-        return _summed_over_chunks(
-            batch, grain, channels, lambda i, j, total: work(slice(i, j), 0, channels, total)
-        )
+        grain = 2 * GRAIN // (x.size // batch)
+        return _summed_over_chunks(batch, grain, channels, lambda i, j, total: work(slice(i, j), 0, channels, total))
     totals = np.zeros((2, channels))
-    split(channels, 2 * GRAIN // (batch * places), lambda i, j: work(slice(None), i, j, totals))
+    split(channels, 2 * GRAIN // (x.size // channels), lambda i, j: work(slice(None), i, j, totals))
     return totals
-
-
-def _as_channels(x: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
-    """`x` as (batch, channel, place), the dimensions that are not in `dims` together being the channel."""
-    kept = [dim for dim in range(x.ndim) if dim not in dims]
-    first, last = (kept[0], kept[-1] + 1) if kept else (x.ndim, x.ndim)
-    if last - first == len(kept):
-        before, middle, after = x.shape[:first], x.shape[first:last], x.shape[last:]
-        return contiguous(x).reshape(math.prod(before), math.prod(middle), math.prod(after))
-    moved = contiguous(x.transpose(*kept, *dims))
-    return moved.reshape(1, math.prod(moved.shape[: len(kept)]), math.prod(moved.shape[len(kept) :]))
 
 
 def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -157,10 +153,9 @@ def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarra
             mean = np.asarray(x.mean(dims, dtype=np.float64 if x.dtype == np.float32 else None))
             centred = x - np.expand_dims(mean, dims).astype(x.dtype)
             return mean.astype(x.dtype), np.asarray(np.square(centred).mean(dims))
-    parts = _as_channels(x, dims)
-    batch, _, places = parts.shape
-    sums, squares = kernels.get("channel_sums"), kernels.get("channel_squares")
-    count = batch * places
+    word, parts = _as_channels(x, dims)
+    sums, squares = kernels.get(f"{word}_sums"), kernels.get(f"{word}_squares")
+    count = parts.size // parts.shape[1]
     totals = _per_channel(parts, lambda at, i, j, total: sums(parts[at], i, j, total[0]))
     mean = (totals[0] / count).astype(x.dtype)
     totals = _per_channel(parts, lambda at, i, j, total: squares(parts[at], mean, i, j, total[0]))
@@ -183,10 +178,10 @@ def batch_norm(
     if not has_kernel(x):
         mean, scale, shift = [_along_channels(part, x.ndim) for part in (mean, scale, shift)]
         return ((x - mean) * scale + shift).astype(x.dtype, copy=False)
-    parts = contiguous(x).reshape(*x.shape[:2], -1)
+    word, parts = _as_channels(x, (0, *range(2, x.ndim)))
     out = np.empty_like(parts)
     m, s, b = [contiguous(part, x.dtype) for part in (mean, scale, shift)]
-    run = kernels.get("channel_affine")
+    run = kernels.get(f"{word}_affine")
     split_rows(len(parts), parts[0].size, 4 * GRAIN, lambda i, j: run(parts[i:j], m, s, b, out[i:j]))
     return out.reshape(x.shape)
 
@@ -229,9 +224,10 @@ def _channel_products(
     """For each channel the sums of g and of g (x - mean)."""
     if not has_kernel(x):
         return g.sum(dims), (g * (x - _along_channels(mean, x.ndim))).sum(dims)
-    parts, gs = _as_channels(x, dims), _as_channels(contiguous(g, x.dtype), dims)
+    word, parts = _as_channels(x, dims)
+    gs = contiguous(g, x.dtype).reshape(parts.shape)
     m = contiguous(mean, x.dtype)
-    run = kernels.get("channel_products")
+    run = kernels.get(f"{word}_products")
     plain, product = _per_channel(parts, lambda at, i, j, total: run(gs[at], parts[at], m, i, j, *total))
     return plain, product
 
@@ -243,9 +239,10 @@ def _batch_norm_vjp_x(
     if not has_kernel(x):
         mean, scale, plain, product = [_along_channels(part, x.ndim) for part in (mean, scale, plain, product)]
         return ((g - plain - (x - mean) * product) * scale).astype(x.dtype, copy=False)
-    parts, gs = contiguous(x).reshape(*x.shape[:2], -1), contiguous(g, x.dtype).reshape(*x.shape[:2], -1)
+    word, parts = _as_channels(x, (0, *range(2, x.ndim)))
+    gs = contiguous(g, x.dtype).reshape(parts.shape)
     out = np.empty_like(parts)
-    run = kernels.get("channel_norm_vjp")
+    run = kernels.get(f"{word}_norm_vjp")
     fixed = mean, scale, plain, product
     split_rows(len(parts), parts[0].size, 2 * GRAIN, lambda i, j: run(gs[i:j], parts[i:j], *fixed, out[i:j]))
     return out.reshape(x.shape)

@@ -10,14 +10,27 @@ import math
 import numpy as np
 
 from ferro.cpu import kernels
-from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, split_rows
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, split, split_rows
 
 
-def _by_rows(name: str, dim: int, grain: int, *arrays: np.ndarray) -> np.ndarray:
-    """The kernel of that name over the rows that lie along `dim`; the result is C-contiguous."""
+TILE = 256  # columns that a kernel takes together
+NARROW = 8  # fewer columns than this are turned into rows
+
+
+def _along(name: str, dim: int, grain: int, *arrays: np.ndarray) -> np.ndarray:
+    """The kernel of that name over the elements that lie along `dim`; the result is C-contiguous."""
     x = arrays[-1]
+    dim %= x.ndim
+    length, after = x.shape[dim], math.prod(x.shape[dim + 1 :])
+    if after >= NARROW:
+        blocks = [contiguous(a, x.dtype).reshape(-1, length, after) for a in arrays]
+        out = np.empty(x.shape, x.dtype)
+        out_blocks = out.reshape(blocks[0].shape)
+        run = kernels.get(name + "_columns")
+        tiles = len(out_blocks) * -(-after // TILE)
+        split(tiles, -(-grain // (length * min(after, TILE))), lambda i, j: run(*blocks, TILE, i, j, out_blocks))
+        return out
     moved = [contiguous(np.moveaxis(a, dim, -1), x.dtype) for a in arrays]
-    length = x.shape[dim]
     rows = [a.reshape(-1, length) for a in moved]
     out = np.empty(rows[0].shape, x.dtype)
     run = kernels.get(name)
@@ -31,7 +44,7 @@ def softmax(x: np.ndarray, dim: int) -> np.ndarray:
     if x.size == 0 or x.ndim == 0:
         return np.ones_like(x) * (x - x + 1)
     if has_kernel(x):
-        return _by_rows("softmax", dim, GRAIN, x)
+        return _along("softmax", dim, GRAIN, x)
     if is_half(x):
         return in_float32(softmax, x, dim)
     e = np.exp(x - np.maximum.reduce(x, dim, keepdims=True))
@@ -43,7 +56,7 @@ def softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
     if out.ndim == 0:
         return g * 0
     if has_kernel(out):
-        return _by_rows("softmax_vjp", dim, 2 * GRAIN, g, out)
+        return _along("softmax_vjp", dim, 2 * GRAIN, g, out)
     if is_half(out):
         return in_float32(softmax_vjp, g, out, dim)
     product = g * out
@@ -56,7 +69,7 @@ def log_softmax(x: np.ndarray, dim: int) -> np.ndarray:
     if x.size == 0 or x.ndim == 0:
         return x - x
     if has_kernel(x):
-        return _by_rows("log_softmax", dim, GRAIN, x)
+        return _along("log_softmax", dim, GRAIN, x)
     if is_half(x):
         return in_float32(log_softmax, x, dim)
     shifted = x - np.maximum.reduce(x, dim, keepdims=True)
@@ -68,7 +81,7 @@ def log_softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
     if out.ndim == 0:
         return g * 0
     if has_kernel(out):
-        return _by_rows("log_softmax_vjp", dim, GRAIN, g, out)
+        return _along("log_softmax_vjp", dim, GRAIN, g, out)
     if is_half(out):
         return in_float32(log_softmax_vjp, g, out, dim)
     return g - np.exp(out) * np.add.reduce(g, dim, keepdims=True)

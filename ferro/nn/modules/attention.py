@@ -207,7 +207,9 @@ class MultiheadAttention(Module):
 def _check_dims(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether the inputs have a batch dimension."""
     if query.dim() not in (2, 3):
-        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor")
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+        )
     if key.dim() != query.dim() or value.dim() != query.dim():
         raise AssertionError(
             f"For {query.dim()}-D query, expected key and value to be {query.dim()}-D "

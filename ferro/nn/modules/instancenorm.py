@@ -12,7 +12,7 @@ from .batchnorm import _NormBase
 
 
 class _InstanceNorm(_NormBase):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, the statistics taken over the space of one channel of one sample."""
+    """y = (x - mean) / sqrt(var + eps) * weight + bias, with the statistics of each channel of each sample."""
 
     n_dims: int
 
@@ -40,7 +40,8 @@ class _InstanceNorm(_NormBase):
         channel_dim = input.dim() - self.n_dims - 1
         channels = input.shape[channel_dim]
         if channels != self.num_features:
-            told = f"expected input's size at dim={channel_dim} to match num_features ({self.num_features}), got: {channels}."
+            told = (
+                f"expected input's size at dim={channel_dim} to match num_features ({self.num_features}), got: {channels}."
             if self.affine:
                 raise ValueError(told)
             warnings.warn(

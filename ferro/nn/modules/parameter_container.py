@@ -143,7 +143,7 @@ class ParameterDict(Module):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a name, or `default`."""
-        return self[key] if key in self else default
+        return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """The value of a name, which becomes `default` if it had none."""

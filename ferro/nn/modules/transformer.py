@@ -295,7 +295,9 @@ class Transformer(Module):
         """The decoder's output for the target sequence, given the source sequence."""
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.shape[batch] != tgt.shape[batch]:
-            raise RuntimeError(f"the batch number of src and tgt must be equal, got {src.shape[batch]} and {tgt.shape[batch]}")
+            raise RuntimeError(
+                f"the batch number of src and tgt must be equal, got {src.shape[batch]} and {tgt.shape[batch]}"
+            )
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError(
                 f"the feature number of src and tgt must be equal to d_model={self.d_model}, "

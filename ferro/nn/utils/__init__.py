@@ -1,8 +1,8 @@
 """Helpers that work on the parameters and gradients of a model, and on sequences."""
 
+from . import rnn
 from .clip_grad import clip_grad_norm_, clip_grad_value_, clip_grads_with_norm_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
-from . import rnn
 
 __all__ = [
     "clip_grad_norm_",

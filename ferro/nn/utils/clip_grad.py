@@ -67,9 +67,7 @@ def clip_grad_norm_(
     return total
 
 
-def clip_grad_value_(
-    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
-) -> None:
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Clamp every element of the gradients, in place, to [-clip_value, clip_value]."""
     clip_value = float(clip_value)
     with no_grad():

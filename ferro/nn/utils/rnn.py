@@ -18,7 +18,9 @@ def pad_sequence(
     if isinstance(sequences, Tensor):
         sequences = sequences.unbind(0)
     if not isinstance(sequences, Iterable):
-        raise RuntimeError(f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}")
+        raise RuntimeError(
+            f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+        )
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"pad_sequence: Expected padding_side to be 'left' or 'right', got {padding_side!r}")
     parts = list(sequences)

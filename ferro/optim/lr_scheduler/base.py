@@ -90,7 +90,9 @@ class LRScheduler:
     def _set(self, rates: Sequence[Any]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             set_value(group, "lr", rate)
-        self._last_lr = [float(g["lr"]) if isinstance(g["lr"], Tensor) else g["lr"] for g in self.optimizer.param_groups]
+        self._last_lr = [
+            float(g["lr"]) if isinstance(g["lr"], Tensor) else g["lr"] for g in self.optimizer.param_groups
+        ]
 
     def _rates(self) -> list[Any]:
         return [group["lr"] for group in self.optimizer.param_groups]

@@ -35,7 +35,9 @@ def _check_members(schedulers: Sequence[Any], optimizer: Any, name: str) -> None
         if not hasattr(scheduler, "optimizer"):
             raise TypeError(f"{name} at index {i} should have `optimizer` as its attribute.")
         if scheduler.optimizer is not optimizer:
-            raise ValueError(f"{name} expects all schedulers to belong to the same optimizer, but got index {i} of another")
+            raise ValueError(
+                f"{name} expects all schedulers to belong to the same optimizer, but got index {i} of another"
+            )
 
 
 class SequentialLR(_Composed):

@@ -232,9 +232,7 @@ class OneCycleLR(LRScheduler):
         """The rate at batch `last_epoch`; sets the momentum too, which is low where the rate is high."""
         step = self.last_epoch
         if step > self.total_steps:
-            raise ValueError(
-                f"Tried to step {step} times. The specified number of total steps is {self.total_steps}"
-            )
+            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
         begin, phases = 0.0, iter(self._schedule_phases)
         phase = next(phases)
         while step > phase["end_step"] and phase is not self._schedule_phases[-1]:

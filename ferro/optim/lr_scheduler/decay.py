@@ -201,9 +201,7 @@ class ExponentialLR(LRScheduler):
 class PolynomialLR(LRScheduler):
     """The initial rate times (1 - epoch / total_iters)^power."""
 
-    def __init__(
-        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters
         self.power = power
         super().__init__(optimizer, last_epoch)

@@ -63,7 +63,9 @@ def _collated(batch: Sequence[Any], where: str) -> Any:
 def _collated_arrays(batch: Sequence[Any], where: str) -> Tensor:
     first = batch[0]
     if not _is_numeric(first):
-        raise TypeError(f"default_collate: batch contains data of dtype {first.dtype}{where}, of which there are no tensors")
+        raise TypeError(
+            f"default_collate: batch contains data of dtype {first.dtype}{where}, of which there are no tensors"
+        )
     for i, item in enumerate(batch):
         _same_type(item, first, i, where)
     if isinstance(first, np.generic):

@@ -145,7 +145,9 @@ class DataLoader:
 
 def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
     if num_workers < 0:
-        raise ValueError(f"num_workers option should be non-negative; use num_workers=0 for no threads, got {num_workers}")
+        raise ValueError(
+            f"num_workers option should be non-negative; use num_workers=0 for no threads, got {num_workers}"
+        )
     if timeout < 0:
         raise ValueError(f"timeout option should be non-negative, got {timeout}")
     if num_workers == 0 and prefetch_factor is not None:
@@ -158,9 +160,13 @@ def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None
 
 def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
     if shuffle not in (False, None):
-        raise ValueError(f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}")
+        raise ValueError(
+            f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
+        )
     if sampler is not None:
-        raise ValueError(f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}")
+        raise ValueError(
+            f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}"
+        )
     if batch_sampler is not None:
         raise ValueError(
             "DataLoader with IterableDataset: expected unspecified batch_sampler option, "
@@ -200,7 +206,7 @@ class _InLine(_Epoch):
 
 
 class _Ahead(_Epoch):
-    """Hands batches to the workers in turn, some ahead, and gives them out in the order in which they were handed out."""
+    """Hands indices to the workers in turn, some ahead, and gives the batches out in that order."""
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)

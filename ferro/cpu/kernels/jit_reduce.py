@@ -1,0 +1,87 @@
+"""Compiled kernels of sums, and of sums of squared distances from a mean, over rows and over columns.
+
+At most _BLOCK numbers are added in the precision of the data, in several interleaved sums; the sums of blocks are added in
+float64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferro.cpu.kernels.jit import kernel, reduction
+
+f64 = np.float64
+_BLOCK = 2048
+_ROWS = 32
+
+
+@reduction
+def _sum(x, start, stop):
+    total = x.dtype.type(0)
+    for j in range(start, stop):
+        total += x[j]
+    return total
+
+
+@reduction
+def _squares(x, mean, start, stop):
+    total = x.dtype.type(0)
+    for j in range(start, stop):
+        d = x[j] - mean
+        total += d * d
+    return total
+
+
+@kernel
+def sum_rows(x, out):
+    """out[i] is the sum of the row x[i]; out is of float64."""
+    n = x.shape[1]
+    for i in range(x.shape[0]):
+        total = f64(0)
+        for start in range(0, n, _BLOCK):
+            total += f64(_sum(x[i], start, min(start + _BLOCK, n)))
+        out[i] = total
+
+
+@kernel
+def square_rows(x, mean, out):
+    """out[i] is the sum of (x[i, j] - mean[i])²; out is of float64."""
+    n = x.shape[1]
+    for i in range(x.shape[0]):
+        total = f64(0)
+        for start in range(0, n, _BLOCK):
+            total += f64(_squares(x[i], mean[i], start, min(start + _BLOCK, n)))
+        out[i] = total
+
+
+@kernel
+def sum_columns(x, out):
+    """out[k, j] is the sum of x[k, i, j] over i; out is of float64."""
+    n, m = x.shape[1:]
+    part = np.zeros(m, x.dtype)
+    for k in range(x.shape[0]):
+        out[k] = 0
+        for start in range(0, n, _ROWS):
+            for i in range(start, min(start + _ROWS, n)):
+                for j in range(m):
+                    part[j] += x[k, i, j]
+            for j in range(m):
+                out[k, j] += f64(part[j])
+                part[j] = 0
+
+
+@kernel
+def square_columns(x, mean, out):
+    """out[k, j] is the sum of (x[k, i, j] - mean[k, j])² over i; out is of float64."""
+    n, m = x.shape[1:]
+    part = np.zeros(m, x.dtype)
+    for k in range(x.shape[0]):
+        out[k] = 0
+        for start in range(0, n, _ROWS):
+            for i in range(start, min(start + _ROWS, n)):
+                for j in range(m):
+                    d = x[k, i, j] - mean[k, j]
+                    part[j] += d * d
+            for j in range(m):
+                out[k, j] += f64(part[j])
+                part[j] = 0

@@ -1,0 +1,93 @@
+"""Sums, and sums of squared distances from a mean, of large arrays over any dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu import kernels
+from ferro.cpu.kernels.common import GRAIN, contiguous, split, split_rows
+
+LARGE = 1 << 17  # elements below which NumPy takes less than 50 us, and nothing is compiled
+FEW = 8  # rows, or matrices, up to which each one is cut
+
+
+def has_sum_kernel(x: np.ndarray) -> bool:
+    """Whether `total` takes `x`: large, and of single or double precision."""
+    return x.size >= LARGE and x.dtype.kind == "f" and x.dtype.itemsize > 2
+
+
+def total(x: np.ndarray, dim: tuple[int, ...], mean: np.ndarray | None = None) -> np.ndarray:
+    """The sum over `dim` of x, or of (x - mean)² with a mean that keeps these dimensions; the result, of float64, keeps them too.
+
+    The reduced dimensions that lie closest in memory are summed by a kernel, which leaves little of what is large.
+    """
+    order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
+    moved = contiguous(x.transpose(order))
+    shape, reduced = moved.shape, [d in dim and x.shape[d] > 1 for d in order]
+    stop = max(d for d in range(x.ndim) if reduced[d]) + 1
+    start = stop
+    while start and (reduced[start - 1] or shape[start - 1] == 1):
+        start -= 1
+    before, length, behind = math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:])
+    left = (*shape[:start], *[1] * (stop - start), *shape[stop:])
+    center = None
+    if mean is not None:
+        center = np.broadcast_to(mean.transpose(order), left).astype(x.dtype).reshape(before, behind)
+    out = np.empty((before, behind))
+    if behind == 1:
+        _rows(moved.reshape(before, length), None if center is None else center.reshape(before), out.reshape(before))
+    else:
+        _columns(moved.reshape(before, length, behind), center, out)
+    rest = tuple([d for d in range(start) if reduced[d]])
+    return np.add.reduce(out.reshape(left), rest, keepdims=True).transpose(np.argsort(order))
+
+
+def _rows(x: Any, mean: Any, out: Any) -> None:
+    """Sums over the rows of a matrix."""
+
+    def run(rows: slice, columns: slice, target: Any) -> None:
+        if mean is None:
+            kernels.get("sum_rows")(x[rows, columns], target)
+        else:
+            kernels.get("square_rows")(x[rows, columns], mean[rows], target)
+
+    rows, n = x.shape
+    if rows > FEW:
+        split_rows(rows, n, GRAIN, lambda i, j: run(slice(i, j), slice(None), out[i:j]))
+    else:
+        for k in range(rows):
+            parts: dict[int, Any] = {}
+
+            def work(i: int, j: int, k: int = k, parts: dict = parts) -> None:
+                parts[i] = np.empty(1)
+                run(slice(k, k + 1), slice(i, j), parts[i])
+
+            split(n, GRAIN, work)
+            out[k] = math.fsum(float(parts[i][0]) for i in sorted(parts)) if len(parts) > 1 else parts[0][0]
+
+
+def _columns(x: Any, mean: Any, out: Any) -> None:
+    """Sums over the columns of matrices."""
+
+    def run(matrices: slice, rows: slice, target: Any) -> None:
+        if mean is None:
+            kernels.get("sum_columns")(x[matrices, rows], target)
+        else:
+            kernels.get("square_columns")(x[matrices, rows], mean[matrices], target)
+
+    matrices, n, m = x.shape
+    if matrices > FEW:
+        split_rows(matrices, n * m, GRAIN, lambda i, j: run(slice(i, j), slice(None), out[i:j]))
+        return
+    for k in range(matrices):
+        parts: dict[int, Any] = {}
+
+        def work(i: int, j: int, k: int = k, parts: dict = parts) -> None:
+            parts[i] = np.empty((1, m))
+            run(slice(k, k + 1), slice(i, j), parts[i])
+
+        split(n, max(GRAIN // m, 8), work)  # the sums of parts take little memory beside the parts
+        out[k] = sum(parts[i][0] for i in sorted(parts))
