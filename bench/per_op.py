@@ -216,6 +216,7 @@ def deep(lib: ModuleType, count: int) -> dict[str, float]:
 
 def main(argv: list[str] | None = None) -> None:
     parser = harness.parser(__doc__.partition("\n")[0])
+    parser.set_defaults(threads=1)  # tensors of 16 numbers are no work for two
     parser.add_argument("--deep", type=int, metavar="N", help="time a chain of N operations instead (ferro only)")
     args = parser.parse_args(argv)
     libraries = harness.begin(args, ("ferro",) if args.deep else ("ferro", "torch"))

@@ -10,7 +10,8 @@ import numpy as np
 from ferro.autograd import forward_ad
 from ferro.autograd import grad as _grad
 from ferro.core import mode as _mode
-from ferro.core.base import TensorBase, history, wrap
+from ferro.core.base import TensorBase, history, position, wrap
+from ferro.core.node import Pick
 
 __all__ = ["grad", "grad_and_value", "jvp", "vjp"]
 
@@ -74,6 +75,28 @@ def _tracked(x: Any) -> Any:
     return x.view_as(x) if history(x) is not None else x.detach().requires_grad_()
 
 
+def _settled(t: Any, own: list) -> Any:
+    """`t`, without history if that leads to nothing but the leaves `own` that a transform made for itself."""
+    node = history(t)
+    if node is None:
+        return t
+    start = position(t)
+    mine = {id(x) for x in own}
+    todo, seen = [start.node if isinstance(start, Pick) else start], set()
+    while todo:
+        n = todo.pop()
+        if isinstance(n, TensorBase):
+            if id(n) not in mine:
+                return t
+            continue
+        for edge in n.edges:
+            e = edge.node if isinstance(edge, Pick) else edge
+            if id(e) not in seen:
+                seen.add(id(e))
+                todo.append(e)
+    return t.detach()
+
+
 def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """The value of ``func(*primals)`` and a function from cotangents to the gradients of the primals (a tuple).
 
@@ -101,10 +124,11 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
         found: Any = [None] * len(xs)
         if live:
             found = _grad([r for r, _ in live], xs, [v for _, v in live], retain_graph=retain_graph, create_graph=create, allow_unused=True)
-        gs = {id(x): _zeros(x) if g is None else g for x, g in zip(xs, found, strict=True)}
+        gs = {id(x): _zeros(x) if g is None else _settled(g, xs) for x, g in zip(xs, found, strict=True)}
         return tree_map(lambda x: gs[id(x)], tracked)
 
-    value = result if outer else tree_map(lambda t: t.detach(), result)
+    own = leaves_of(tracked)
+    value = tree_map(lambda t: _settled(t, own) if outer else t.detach(), result)
     return (value, pullback, aux) if has_aux else (value, pullback)
 
 
@@ -130,10 +154,10 @@ def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> C
             found: Any = [None] * len(xs)
             if history(value) is not None:
                 found = _grad([value], xs, create_graph=True, allow_unused=True)
-        gs = {id(x): _zeros(x) if g is None else (g if create else g.detach()) for x, g in zip(xs, found, strict=True)}
+        gs = {id(x): _zeros(x) if g is None else (_settled(g, xs) if create else g.detach()) for x, g in zip(xs, found, strict=True)}
         trees = tuple([tree_map(lambda x: gs[id(x)], full[i]) for i in wanted])
         gradient = trees[0] if isinstance(argnums, int) else trees
-        value = value if create else value.detach()  # type: ignore[attr-defined]
+        value = _settled(value, xs) if create else value.detach()  # type: ignore[attr-defined]
         return (gradient, (value, aux)) if has_aux else (gradient, value)
 
     return wrapper

@@ -4,6 +4,7 @@ from ferro.core import worlds
 from ferro.ops.activations import *
 from ferro.ops.activations import gelu_vjp, mish_vjp, relu_vjp, silu_vjp, softplus_vjp
 from ferro.ops.arithmetic import *
+from ferro.ops.attention import attention_vjp
 from ferro.ops.comparison import *
 from ferro.ops.bessel import *
 from ferro.ops.bessel import (airy_ai, airy_ai_prime, bessel_j0, bessel_j1, bessel_y0, bessel_y1, i0e, i1, i1e, modified_bessel_k0,
@@ -54,6 +55,7 @@ from ferro.ops.softmax import log_softmax_vjp, softmax_vjp
 from ferro.ops.special import *
 from ferro.ops.special import erfcx, xlog1py, zeta
 from ferro.ops.structure import *
+from ferro.ops.structure import cast
 from ferro.ops.trigonometric import *
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -102,12 +102,11 @@ def to_array(x: Any) -> Any:
     if isinstance(x, (bool, int, float, complex, str)) or x is None:
         return x
     x = x.detach()
-    if not isinstance(x, ferro.Tensor):
-        x = x.resolve_conj().resolve_neg()
-    name = str(x.dtype).rsplit(".", 1)[-1]
-    if name in ("bfloat16", "float16"):
-        x = x.to(lookup(type(x).__module__.split(".")[0] == "torch" and __import__("torch") or ferro, "float32"))
-    return np.asarray(x.numpy())
+    if dtype_name(x) in ("bfloat16", "float16"):
+        x = x.float()
+    if isinstance(x, ferro.Tensor):
+        return np.asarray(x.numpy())
+    return np.asarray(x.resolve_conj().resolve_neg().numpy(force=True))  # (force: torch's lazy zeros are made real)
 
 
 def dtype_name(x: Any) -> str:

@@ -1,7 +1,13 @@
 """The public autograd API."""
 
-from ferro.autograd import forward_ad
+from ferro.autograd import forward_ad, functional, graph
+from ferro.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from ferro.autograd.backward import backward, grad
 from ferro.autograd.function import Function, once_differentiable
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ferro.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+__all__ = [
+    "Function", "GradcheckError", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad", "gradcheck",
+    "gradgradcheck", "graph", "inference_mode", "no_grad", "once_differentiable", "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip

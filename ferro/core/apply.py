@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import dtypes, worlds
-from ferro.core.base import (LEAF, Packed, Meta, TensorBase, View, history, meta_of, new, version_of, wrap)  # fmt: skip
+from ferro.core.base import (LEAF, Packed, Meta, TensorBase, Version, View, history, meta_of, new, version_of, wrap)  # fmt: skip
 from ferro.core.mode import ACTIVE, MODE, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
@@ -140,7 +140,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     node.seq = next_sequence()
     node.meta = None
     if plan.saves_inputs and (x._counter is not None or y._counter is not None):
-        for v in (x._counter, y._counter):
+        for i in plan.saves_inputs:
+            v = (y if i else x)._counter
             if v is not None and v.n:
                 guard(node, v)
     return t
@@ -263,7 +264,7 @@ def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: tuple, outs: tuple,
     node.seq = next_sequence()
     node.meta = None
     if plan.saves_inputs:
-        for x in xs:
+        for x in xs if op.variadic else [xs[i] for i in plan.saves_inputs]:
             if x is not None and x._counter is not None and x._counter.n:
                 guard(node, x._counter)
     return node
@@ -271,6 +272,9 @@ def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: tuple, outs: tuple,
 
 def guard(node: Node, v: Any) -> None:
     """Notes the version at which a node saved an input whose storage has been changed before."""
+    if v.inference:
+        raise RuntimeError(f"{node.plan.op.name}: Inference tensors cannot be saved for backward. To work around you can make a clone to get a "
+                           "normal tensor and use it in autograd.")  # fmt: skip
     meta = node_meta(node)
     if meta.guards is None:
         meta.guards = []
@@ -318,11 +322,14 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
         return worlds.forward_mode(op, xs, params, mode)
     if mode.observers:
         return mode.observers[-1](op, xs, params, mode)
-    result = compute(op, xs, params, mode.grad and not mode.inference)
+    recording = mode.grad and not mode.inference
+    result = compute(op, xs, params, recording)
     outs = result if op.multi else (result,)
     if mode.inference:
         for t in outs:
             meta_of(t).inference = True
+            v = t._counter = new(Version)
+            v.n, v.inference = 1, True
         return result
     node = next((t._node for t in outs if t._node is not None), None)
     if node is not None:
@@ -343,14 +350,15 @@ def pack_saved(node: Node, hooks: Any) -> None:
             packed.append(value)
             continue
         t = value if kind == "tensor" else wrap(value)
-        before = None if t._counter is None else t._counter.n
+        before = 0 if t._counter is None else t._counter.n
         with switched(grad=False, pack=()):
             kept = pack(wrap(t._data) if kind == "array" else t)
-        if (None if t._counter is None else t._counter.n) != before:
+        if (0 if t._counter is None else t._counter.n) != before:
             raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
                                "pack hook can not be modified by in-place operations.")  # fmt: skip
         packed.append(Packed(kept, unpack, t._node if kind == "tensor" else node))
     node.saved = tuple(packed)
+    node_meta(node).packed = True
 
 
 # -- operands ----------------------------------------------------------------------------------------------------------

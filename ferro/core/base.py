@@ -31,6 +31,7 @@ class Version:
 
     n = 0
     culprit = ""  # the last operation that changed the storage
+    inference = False  # of an inference tensor, which must not be saved (its n is not 0, so that `guard` looks)
 
 
 class View:
@@ -143,7 +144,8 @@ def history(t: TensorBase) -> Any:
 def _refresh(t: TensorBase, view: View, v: Version) -> None:
     """Gives a view of a changed base the history that the same view of the base has now."""
     view.stamp = v.n
-    if view.base._node is None or t._node is LEAF:
+    base_node = view.base._node
+    if base_node is None or t._node is LEAF or (base_node is LEAF and t._node is not None):
         return
     if view.creation == "function":
         raise RuntimeError("the base of a view that a custom Function returned was modified inplace: the gradient of the view is not "
@@ -179,11 +181,10 @@ def position(t: TensorBase) -> Any:
 class Packed:
     """A saved tensor in the hands of a saved-tensor hook: what pack returned, and unpack."""
 
-    __slots__ = ("_counter", "array", "node", "unpack", "value")
+    __slots__ = ("node", "unpack", "value")
 
     def __init__(self, value: Any, unpack: Any, node: Any) -> None:
         self.value, self.unpack, self.node = value, unpack, node
-        self._counter = True  # so that the short forms in op.py leave it to saved_arrays
 
     def tensor(self) -> TensorBase:
         """The saved tensor again, with its history."""
@@ -192,6 +193,17 @@ class Packed:
         if not isinstance(t, TensorBase):
             raise TypeError(f"saved_tensors_hooks: unpack must return a tensor, got {type(t).__name__}")
         return wrap(t._data, self.node)
+
+
+def unpacked(node: Any) -> tuple:
+    """The saved values of a node of which some are Packed, as formulas expect them."""
+    found = []
+    for value, kind in zip(node.saved, node.plan.kinds, strict=True):
+        if type(value) is Packed:
+            t = value.tensor()
+            value = t if kind == "tensor" else t._data
+        found.append(value)
+    return tuple(found)
 
 
 def saved_arrays(node: Any, entries: list, needs: tuple) -> list:
@@ -203,9 +215,7 @@ def saved_arrays(node: Any, entries: list, needs: tuple) -> list:
             found.append(needs)
             continue
         value = saved[i]
-        if type(value) is Packed:
-            value = value.tensor()._data
-        elif kind == "tensor":
+        if kind == "tensor":
             if value is not None:
                 if value._counter is not None:
                     check_version(node, value)
@@ -228,9 +238,7 @@ def saved_tensors(node: Any, entries: list, needs: tuple) -> list:
             found.append(needs)
             continue
         value = saved[i]
-        if type(value) is Packed:
-            value = value.tensor()
-        elif kind == "tensor":
+        if kind == "tensor":
             if value is not None and value._counter is not None:
                 check_version(node, value)
         elif kind == "tensors":

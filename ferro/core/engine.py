@@ -22,7 +22,7 @@ import numpy as np
 from ferro import cpu
 from ferro.core import mode as _mode
 from ferro.core import worlds
-from ferro.core.base import TensorBase, bump, check_guards, meta_of, position, wrap
+from ferro.core.base import TensorBase, bump, check_guards, meta_of, position, unpacked, wrap
 from ferro.core.node import FREED, FreedError, MultiNode, Node, Pick
 
 ndarray, asarray = np.ndarray, np.asarray
@@ -252,7 +252,7 @@ def execute(run: Run, ready: list) -> None:
     except FreedError:
         raise RuntimeError(freed_message(node)) from None
     except Exception as e:
-        explain(e, node)
+        explain(e, node, run)
         raise
 
 
@@ -272,6 +272,17 @@ def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
 
 def gradients(run: Run, node: Any, g: Any) -> list:
     """The gradients of a node's inputs, one per edge (None where there is none): the general form."""
+    if node.meta is None or not node.meta.packed or node.saved is FREED:
+        return _gradients(run, node, g)
+    packed = node.saved
+    node.saved = unpacked(node)
+    try:
+        return _gradients(run, node, g)
+    finally:
+        node.saved = packed
+
+
+def _gradients(run: Run, node: Any, g: Any) -> list:
     needed, plan = run.needed, node.plan
     wanted = None
     if needed is not None:
@@ -509,12 +520,14 @@ def freed_message(node: Any) -> str:
             "retain_graph=True the first time.")  # fmt: skip
 
 
-def explain(e: Exception, node: Any) -> None:
-    """Adds to an exception which node was running."""
+def explain(e: Exception, node: Any, run: Run) -> None:
+    """Adds to an exception which node was running (in anomaly mode: and where it ran forward)."""
     if node is not None and not getattr(e, "_ferro_noted", False):
         shape = list(node.shape) if node.shape is not None else [list(o[0]) if o else None for o in node.outputs]
         e.add_note(f"raised while running backward of '{node.plan.op.name}' ({node.name()}), output shape {shape}")
         e._ferro_noted = True  # type: ignore[attr-defined]
+        if run.anomaly is not None:
+            run.anomaly.explain(node)
 
 
 def worth_sharing(ready: list, node: Any, g: Any) -> bool:

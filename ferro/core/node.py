@@ -30,7 +30,7 @@ FREED = Freed()
 class NodeMeta:
     """The rare belongings of a node: hooks, version guards, metadata, forward traceback."""
 
-    __slots__ = ("guards", "metadata", "post", "pre", "prehooks", "retained", "trace")
+    __slots__ = ("guards", "metadata", "packed", "post", "pre", "prehooks", "retained", "trace")
 
     def __init__(self) -> None:
         self.pre: dict[int, dict] | None = None  # output number -> tensor hooks
@@ -39,6 +39,7 @@ class NodeMeta:
         self.post: dict | None = None
         self.guards: list | None = None  # (version, number when saved, name of the saved value)
         self.metadata: dict | None = None
+        self.packed = False  # some saved values are in the hands of saved-tensor hooks
         self.trace: Any = None
 
 

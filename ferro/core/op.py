@@ -160,8 +160,8 @@ class Plan:
         self.shapes = tuple(op.inputs.index(n.removesuffix("_shape")) for n in shapes)
         self.kinds = tuple(_kind(op, n) for n in self.names)
         self.keeps_out = any(k.startswith("array") for k in self.kinds)
-        self.saves_inputs = any(k.startswith("tensor") for k in self.kinds)
-        self.keeps = self.keeps_out or self.saves_inputs or "aux" in self.kinds
+        self.saves_inputs = tuple(op.inputs.index(n) for n, k in zip(self.names, self.kinds, strict=True) if k.startswith("tensor"))
+        self.keeps = self.keeps_out or bool(self.saves_inputs) or "aux" in self.kinds
         # an elementwise operation of one input gives gradients of the shape and dtype they must have
         self.same = op.kind == ELEMENTWISE and len(op.inputs) == 1 and not op.joint
         self.general = self.joint or op.multi  # not for the short form of the engine's loop

@@ -109,7 +109,7 @@ class _Shared:
             self._stop(RuntimeError(freed_message(node)))
         except BaseException as e:
             if isinstance(e, Exception):
-                explain(e, node)
+                explain(e, node, self.run)
             self._stop(e)
         finally:
             _mode.leave(previous)

@@ -3,6 +3,7 @@
 import warnings as _warnings
 
 from ferro.cpu.activations import *
+from ferro.cpu.attention import *
 from ferro.cpu.convolution import *
 from ferro.cpu.embedding import *
 from ferro.cpu.indexing import *

@@ -15,7 +15,9 @@ def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
     if indices.size and not 0 <= indices.min() <= indices.max() < table.shape[0]:
         wrong = indices[(indices < 0) | (indices >= table.shape[0])].flat[0]
-        raise IndexError(f"embedding: index out of range: {wrong} for a table of {table.shape[0]} rows; allowed are 0 to {table.shape[0] - 1}")
+        raise IndexError(
+            f"embedding: index out of range: {wrong} for a table of {table.shape[0]} rows; allowed are 0 to {table.shape[0] - 1}"
+        )
     return table[indices]
 
 

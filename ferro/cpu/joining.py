@@ -94,6 +94,7 @@ def pad_index(size: int, before: int, after: int, mode: str) -> Any:
     i = np.arange(-before, size + after)
     if mode == "replicate":
         return i.clip(0, size - 1)
-    if mode == "circular":
-        return i % size
+    if mode == "circular":  # negative amounts cut off first; what remains goes round
+        first, last = max(-before, 0), size - max(-after, 0)
+        return (i - first) % (last - first) + first
     return size - 1 - abs(size - 1 - abs(i))

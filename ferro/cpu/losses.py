@@ -73,7 +73,9 @@ def nll_pick(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str
         values = values * w
     if valid is not None:
         values = np.where(valid, values, 0)  # an ignored -inf or nan must not come through
-    return np.asarray(_reduce(values, np.asarray(_total(target, w), values.dtype), reduction)).astype(x.dtype, copy=False)
+    return np.asarray(_reduce(values, np.asarray(_total(target, w), values.dtype), reduction)).astype(
+        x.dtype, copy=False
+    )
 
 
 @np.errstate(invalid="ignore", divide="ignore")
@@ -145,7 +147,9 @@ def _as_rows(x: Any) -> Any:
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def cross_entropy_vjp(g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float, kept: Any) -> Any:
+def cross_entropy_vjp(
+    g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float, kept: Any
+) -> Any:
     """The backward of cross_entropy by the logits: softmax(x) times the sum of the target's shares, minus these shares."""
     dtype, x, g = x.dtype, _wide(x), _wide(g)
     safe, valid = _classes(target, x.shape[1], ignore_index)
@@ -171,7 +175,9 @@ def cross_entropy_vjp(g: Any, x: Any, target: Any, weight: Any, ignore_index: in
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def cross_entropy_share(target: Any, weight: Any, shape: tuple, dtype: Any, ignore_index: int, reduction: str, smoothing: float) -> Any:
+def cross_entropy_share(
+    target: Any, weight: Any, shape: tuple, dtype: Any, ignore_index: int, reduction: str, smoothing: float
+) -> Any:
     """The coefficients q (N, C, ...) with which the cross-entropy is -sum q log softmax(x) (reduction "none": per element)."""
     safe, valid = _classes(target, shape[1], ignore_index)
     w = _weights(safe, valid, weight, dtype)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels import norm as kernels
+from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.pointwise import HALF
 
 __all__ = ["batch_norm", "batch_norm_vjp", "layer_norm", "layer_norm_vjp", "rms_norm", "rms_norm_vjp"]
@@ -18,13 +20,15 @@ def _wide(x: Any) -> Any:
 
 def _rows(x: Any, n: int) -> Any:
     """x as a matrix whose rows are its last n dimensions."""
+    if x.ndim == 2 and n == 1:
+        return x
     split = x.ndim - n
     return x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
 
 
 def _row_mean(a: Any, b: Any) -> Any:
     """The mean over each row of a b, as a column."""
-    return (np.einsum("ij,ij->i", a, b) / a.shape[1])[:, None]
+    return np.vecdot(a, b, keepdims=True) / a.shape[1]
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
@@ -34,9 +38,12 @@ def _row_mean(a: Any, b: Any) -> Any:
 def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; the mean and 1 / sqrt(var + eps) of each row."""
     rows = _rows(_wide(x), n)
-    mean = (np.add.reduce(rows, 1) / rows.shape[1])[:, None]
+    if has_kernel(rows):
+        out, mean, rstd = kernels.layer_norm(rows, rows.shape[1], weight, bias, eps)
+        return out.astype(x.dtype, copy=False).reshape(x.shape), mean[:, None], rstd[:, None]
+    mean = np.add.reduce(rows, 1, None, None, True) / rows.shape[1]
     out = rows - mean
-    rstd = 1 / np.sqrt(_row_mean(out, out) + eps)
+    rstd = np.reciprocal(np.sqrt(_row_mean(out, out) + eps))
     out *= rstd
     if weight is not None:
         out *= _wide(weight).reshape(-1)
@@ -47,18 +54,21 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
 
 def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
-    gs = _rows(_wide(g), n)
-    xhat = (_rows(_wide(x), n) - mean) * rstd
-    shape = x.shape[x.ndim - n :]
+    gs, rows, shape = _rows(_wide(g), n), _rows(_wide(x), n), x.shape[x.ndim - n :]
+    if has_kernel(rows):
+        dx, dw, db = kernels.layer_norm_vjp(gs, rows, mean[:, 0], rstd[:, 0], weight, needs)
+        dx = None if dx is None else dx.astype(x.dtype, copy=False).reshape(x.shape)
+        return dx, None if dw is None else dw.reshape(shape), None if db is None else db.reshape(shape)
+    xhat = (rows - mean) * rstd
     dx = None
     if needs[0]:
         gw = gs if weight is None else gs * _wide(weight).reshape(-1)
-        dx = gw - (np.add.reduce(gw, 1) / gw.shape[1])[:, None] if gw.size else gw
+        dx = gw - np.add.reduce(gw, 1, None, None, True) / gw.shape[1] if gw.size else gw
         if gw.size:
             dx -= xhat * _row_mean(gw, xhat)
             dx *= rstd
         dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
-    dw = np.einsum("ij,ij->j", gs, xhat).reshape(shape) if needs[1] else None
+    dw = np.add.reduce(gs * xhat, 0).reshape(shape) if needs[1] else None
     db = np.add.reduce(gs, 0).reshape(shape) if needs[2] else None
     return dx, dw, db
 
@@ -67,7 +77,7 @@ def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, ep
 def rms_norm(x: Any, weight: Any, n: int, eps: float) -> tuple:
     """x / sqrt(mean(x^2) + eps) over the last n dimensions, scaled; and 1 / sqrt(mean(x^2) + eps) of each row."""
     rows = _rows(_wide(x), n)
-    rstd = 1 / np.sqrt(_row_mean(rows, rows) + eps)
+    rstd = np.reciprocal(np.sqrt(_row_mean(rows, rows) + eps))
     out = rows * rstd
     if weight is not None:
         out *= _wide(weight).reshape(-1)
@@ -104,9 +114,17 @@ def _column(v: Any) -> Any:
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def batch_norm(x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float) -> tuple:
+def batch_norm(
+    x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float
+) -> tuple:
     """(x - mean) / sqrt(var + eps) for each channel (dimension 1), scaled and shifted; and the mean and biased variance used."""
     wide = _channels(_wide(x))
+    if has_kernel(wide):
+        mean, var = (
+            kernels.moments(wide, (0, 2)) if training else (_wide(running_mean).copy(), _wide(running_var).copy())
+        )
+        out = kernels.batch_norm(wide, mean, 1 / np.sqrt(var + eps), _wide(weight), _wide(bias))
+        return out.astype(x.dtype, copy=False).reshape(x.shape), mean, var
     if training:
         count = wide.shape[0] * wide.shape[2]
         mean = _channel_sum(wide) / count
@@ -126,6 +144,9 @@ def batch_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, var: Any, training: b
     """The backward of batch_norm by x, weight and bias (None where `needs` says so)."""
     gs = _channels(_wide(g))
     rstd = (1 / np.sqrt(var + eps))[:, None]
+    if has_kernel(gs):
+        dx, dw, db = kernels.batch_norm_vjp(gs, _channels(_wide(x)), mean, rstd[:, 0], _wide(weight), training, needs)
+        return None if dx is None else dx.astype(x.dtype, copy=False).reshape(x.shape), dw, db
     db = _channel_sum(gs)
     xhat = (_channels(_wide(x)) - mean[:, None]) * rstd if training or needs[1] else None
     dw = np.einsum("ncm,ncm->c", gs, xhat) if training or needs[1] else None

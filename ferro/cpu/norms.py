@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.reduce import has_sum_kernel, total
 from ferro.cpu.reductions import amax, amin, sum, wide
 
 __all__ = ["euclidean", "vector_norm"]
@@ -21,6 +22,9 @@ def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
 
 def _vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     if ord == 2:
+        if dim and has_sum_kernel(x):
+            squares = np.sqrt(total(x, dim, np.zeros((1,) * x.ndim, x.dtype)))
+            return squares if keepdim else squares.reshape([s for d, s in enumerate(x.shape) if d not in dim])
         return np.sqrt(sum(x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x, dim, keepdim))
     if ord == 0:
         return sum((x != 0).astype(x.real.dtype), dim, keepdim)

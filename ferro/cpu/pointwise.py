@@ -7,20 +7,49 @@ steps are `widened`, so that they too round once.  A Python float would make a b
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from ferro.cpu.kernels import activations as kernels
+from ferro.cpu.kernels.common import SMALL, split
+
 HALF = frozenset((np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)))
 NEED_WIDENING = "V"  # the kind of bfloat16
 float32 = np.dtype(np.float32)
 
-exp, exp2, expm1, log, log2, log10, log1p, sqrt = np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sqrt
-sin, cos, tan, sinh, cosh, tanh = np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh
-asin, acos, atan, asinh, acosh, atanh = np.arcsin, np.arccos, np.arctan, np.arcsinh, np.arccosh, np.arctanh
-atan2, hypot = np.arctan2, np.hypot
+
+
+def split_over_threads(function: Callable, x: Any, grain: int) -> Any:
+    """An elementwise function of a large array, its chunks of `grain` elements or more spread over the threads."""
+    if not x.flags.forc:
+        return function(x)
+    out = np.empty_like(x)
+    source, target = (x.reshape(-1), out.reshape(-1)) if x.flags.c_contiguous else (x.T.reshape(-1), out.T.reshape(-1))
+    split(x.size, grain, lambda i, j: function(source[i:j], out=target[i:j]))
+    return out
+
+
+LARGE = 1 << 18  # elements from which the two halves of a transcendental are worth a hand-over to another thread
+
+
+def _threaded(ufunc: Any) -> Callable:
+    """A transcendental ufunc, spread over the threads for large arrays."""
+
+    def function(x: Any) -> Any:
+        return ufunc(x) if x.size < LARGE else split_over_threads(ufunc, x, LARGE // 2)
+
+    function.__name__ = function.__qualname__ = ufunc.__name__
+    return function
+
+
+exp, exp2, expm1, log, log2, log10, log1p = map(_threaded, (np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p))
+sin, cos, tan, sinh, cosh, tanh = map(_threaded, (np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh))
+asin, acos, atan = map(_threaded, (np.arcsin, np.arccos, np.arctan))
+asinh, acosh, atanh = map(_threaded, (np.arcsinh, np.arccosh, np.arctanh))
+sqrt, atan2, hypot = np.sqrt, np.arctan2, np.hypot
 reciprocal, abs, isnan, isinf, isfinite, signbit = np.reciprocal, np.abs, np.isnan, np.isinf, np.isfinite, np.signbit
 logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
 maximum, minimum, fmax, fmin = np.maximum, np.minimum, np.fmax, np.fmin
@@ -46,17 +75,20 @@ def typed(value: Any, like: Any) -> Any:
     return like.dtype.type(value)
 
 
-_ones: dict[Any, Any] = {}
-
-
-def one(dtype: Any) -> Any:
+@cache
+def _one(dtype: Any) -> Any:
     """A 0-d one: small arrays combine twice as fast with an array as with a Python number."""
-    try:
-        return _ones[dtype]
-    except KeyError:
-        found = _ones[dtype] = np.ones((), dtype)
-        found.flags.writeable = False
-        return found
+    found = np.ones((), dtype)
+    found.flags.writeable = False
+    return found
+
+
+@cache
+def _zero(dtype: Any) -> Any:
+    """A 0-d zero."""
+    found = np.zeros((), dtype)
+    found.flags.writeable = False
+    return found
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
@@ -86,12 +118,13 @@ def rsqrt(x: Any) -> Any:
 # -- exponentials ------------------------------------------------------------------------------------------------------
 
 
-@widened
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e⁻ˣ)."""
-    e = np.exp(-x)
-    e += one(e.dtype)
-    return np.reciprocal(e)
+    if x.size >= SMALL:
+        return kernels.sigmoid(x)
+    if x.dtype.itemsize == 2:
+        return sigmoid(x.astype(float32)).astype(x.dtype)
+    return np.reciprocal(np.exp(-x) + _one(x.dtype))
 
 
 @widened
@@ -102,6 +135,10 @@ def logit(x: Any, eps: float | None) -> Any:
     return np.log(x / (1 - x))
 
 
+# What one or two products do better than a power.
+POWERS: dict[float, Callable] = {3: lambda x: x * x * x, -2: lambda x: np.reciprocal(x * x), -0.5: rsqrt}
+
+
 def power(x: Any, y: Any) -> Any:
     """x^y for an array or a number y; integers to negative powers are rounded towards zero."""
     if x.dtype.kind in "iu":
@@ -110,6 +147,8 @@ def power(x: Any, y: Any) -> Any:
         if (y < 0).any():
             return np.where(y >= 0, np.power(x, np.maximum(y, 0)), np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0))).astype(x.dtype)
         return np.power(x, y)
+    if isinstance(y, (int, float)) and y in POWERS:
+        return POWERS[y](x)
     out = x**y
     return out if out.dtype is x.dtype or x.dtype.kind != NEED_WIDENING else out.astype(x.dtype)
 
@@ -159,6 +198,8 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 def clamp(x: Any, low: Any, high: Any) -> Any:
     """min(max(x, low), high), of which low or high may be None; nan stays nan."""
+    if low is not None and high is not None and x.size > SMALL and x.dtype.kind != NEED_WIDENING:
+        return np.clip(x, low, high)
     if low is not None:
         x = np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
@@ -170,7 +211,15 @@ def clamp(x: Any, low: Any, high: Any) -> Any:
 def sign(x: Any) -> Any:
     """-1, 0 or 1; 0 for nan."""
     s = np.sign(x)
-    return s if x.dtype.kind in "biu" else np.where(np.isnan(s), typed(0, x), s)
+    if x.dtype.kind in "iu":
+        return s
+    if x.size > SMALL:
+        bad = np.isnan(s)
+        if bad.any():
+            s[bad] = 0
+        return s
+    zero = _zero(s.dtype)
+    return np.fmax(s, zero) + np.fmin(s, zero)
 
 
 def sgn(x: Any) -> Any:
@@ -198,8 +247,11 @@ def frac(x: Any) -> Any:
 
 def nan_to_num(x: Any, nan: float, posinf: float, neginf: float) -> Any:
     """x with nan and the infinities replaced."""
-    y = np.where(np.isnan(x), typed(nan, x), x)
-    return np.where(x == np.inf, typed(posinf, x), np.where(x == -np.inf, typed(neginf, x), y))
+    out = np.array(x, order="K")
+    if not np.isfinite(out).all():
+        for bad, value in ((np.isnan(x), nan), (x == np.inf, posinf), (x == -np.inf, neginf)):
+            np.copyto(out, typed(value, out), where=bad)
+    return out
 
 
 def heaviside(x: Any, at_zero: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.products import widened
+from ferro.cpu.products import matmul, widened
 from ferro.cpu.windows import taps
 
 __all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max", "max_pool",
@@ -35,7 +35,7 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
         candidate, held = x[(..., *elements)], best[(..., *windows)]
         better = candidate > held
         if x.dtype.kind == "f":
-            better |= candidate != candidate
+            better |= np.isnan(candidate)
         np.copyto(held, candidate, where=better)
         where = _flat([range(s, e, st) for s, e, st in ((e.start, e.stop, e.step) for e in elements)], shape)
         np.copyto(index[(..., *windows)], where, where=better)
@@ -93,7 +93,7 @@ def _max_last(window: Any) -> tuple[Any, Any]:
     at = window.argmax(axis=-1)
     best = np.take_along_axis(window, at[..., None], -1)[..., 0]
     if window.dtype.kind == "f":
-        bad = best != best
+        bad = np.isnan(best)
         if bad.any():
             last = window.shape[-1] - 1 - np.isnan(window[..., ::-1]).argmax(axis=-1)
             at = np.where(bad, last, at)
@@ -184,6 +184,10 @@ def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divi
     if wide is not None:
         return avg_pool(*wide, kernel, size, stride, pad, divisors).astype(x.dtype)
     n, y = len(kernel), x
+    if kernel == x.shape[x.ndim - n :] and math.prod(size) == 1 and not any(pad) and x.dtype.kind == "f":
+        area = math.prod(kernel)
+        total = matmul(x.reshape(*x.shape[: x.ndim - n], area), np.ones(area, x.dtype))
+        return total.reshape(*x.shape[: x.ndim - n], *size) / _divisor(divisors, x.dtype)
     for d in reversed(range(n)):
         y = _window_sum(y, y.ndim - n + d, kernel[d], size[d], stride[d], pad[d])
     divisor = _divisor(divisors, x.dtype)
@@ -213,12 +217,22 @@ def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, d
     x = g / _divisor(divisors, g.dtype)
     for d in range(n):
         axis = x.ndim - n + d
-        before = (slice(None),) * axis
-        wider = np.zeros((*x.shape[:axis], shape[d], *x.shape[axis + 1 :]), x.dtype)
-        for _, (windows,), (elements,) in taps((shape[d],), (kernel[d],), (x.shape[axis],), (stride[d],), (pad[d],), (1,)):
-            wider[(*before, elements)] += x[(*before, windows)]
-        x = wider
+        x = _window_spread(x, axis, shape[d], kernel[d], stride[d], pad[d])
     return x
+
+
+def _window_spread(x: Any, axis: int, n: int, kernel: int, stride: int, pad: int) -> Any:
+    """The adjoint of `_window_sum` on n elements along one axis."""
+    size = x.shape[axis]
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    if stride == kernel and pad == 0 and n == size * kernel:
+        spread = np.broadcast_to(x.reshape(*before, size, 1, *after), (*before, size, kernel, *after))
+        return spread.reshape(*before, n, *after)
+    wider = np.zeros((*before, n, *after), x.dtype)
+    every = (slice(None),) * axis
+    for _, (windows,), (elements,) in taps((n,), (kernel,), (size,), (stride,), (pad,), (1,)):
+        wider[(*every, elements)] += x[(*every, windows)]
+    return wider
 
 
 def adaptive_avg(x: Any, size: tuple) -> Any:

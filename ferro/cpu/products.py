@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,30 +88,39 @@ def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
 
 def contract(x: Any, y: Any, x_labels: tuple, y_labels: tuple, out_labels: tuple) -> Any:
     """The sum of x y over the labels that the result has not; every label is in two of the three at least."""
-    summed = [label for label in x_labels if label in y_labels and label not in out_labels]
-    if not summed:
+    orders, counts = _scheme(x_labels, y_labels, out_labels)
+    if counts is None:
         return _aligned(x, x_labels, out_labels) * _aligned(y, y_labels, out_labels)
-    batch = [label for label in out_labels if label in x_labels and label in y_labels]
-    left = [label for label in out_labels if label not in y_labels]
-    right = [label for label in out_labels if label not in x_labels]
-    size = dict(zip(x_labels, x.shape, strict=True)) | dict(zip(y_labels, y.shape, strict=True))
-    stack = tuple([size[label] for label in batch])
-    rows, inner, columns = [math.prod([size[label] for label in group]) for group in (left, summed, right)]
-    a = _permuted(x, x_labels, batch + left + summed).reshape(*stack, rows, inner)
-    b = _permuted(y, y_labels, batch + summed + right).reshape(*stack, inner, columns)
-    have = batch + left + right
-    out = matmul(a, b).reshape([size[label] for label in have])
-    return _permuted(out, tuple(have), list(out_labels))
+    stack, rows, inner, columns = counts
+    x, y = x.transpose(orders[0]), y.transpose(orders[1])
+    s, t, row_end = x.shape, y.shape, stack + rows
+    a = x.reshape(*s[:stack], math.prod(s[stack:row_end]), math.prod(s[row_end:]))
+    b = y.reshape(*t[:stack], math.prod(t[stack : stack + inner]), math.prod(t[stack + inner :]))
+    return matmul(a, b).reshape(s[:row_end] + t[stack + inner :]).transpose(orders[2])
 
 
-def _permuted(x: Any, have: tuple, want: list) -> Any:
-    order = [have.index(label) for label in want]
-    return x if order == list(range(len(order))) else x.transpose(order)
+@lru_cache(maxsize=512)
+def _scheme(x_labels: tuple, y_labels: tuple, out_labels: tuple) -> tuple[tuple, tuple | None]:
+    """How to permute x, y and a product of stacks of matrices, and how many stacked, row, inner and column labels it has.
+
+    The second is None where nothing is summed.
+    """
+    inner = [label for label in x_labels if label in y_labels and label not in out_labels]
+    if not inner:
+        return (), None
+    stack = [label for label in out_labels if label in x_labels and label in y_labels]
+    rows = [label for label in out_labels if label not in y_labels]
+    columns = [label for label in out_labels if label not in x_labels]
+    have = stack + rows + columns
+    orders = (tuple([x_labels.index(label) for label in stack + rows + inner]),
+              tuple([y_labels.index(label) for label in stack + inner + columns]),
+              tuple([have.index(label) for label in out_labels]))  # fmt: skip
+    return orders, (len(stack), len(rows), len(inner), len(columns))
 
 
 def _aligned(x: Any, have: tuple, want: tuple) -> Any:
     """x with its dimensions in the order of `want`, and of size 1 where `want` has a label more."""
-    x = _permuted(x, have, [label for label in want if label in have])
+    x = x.transpose([have.index(label) for label in want if label in have])
     return x[tuple([slice(None) if label in have else None for label in want])]
 
 
@@ -128,4 +138,5 @@ def inverse(x: Any) -> Any:
     try:
         return np.linalg.inv(x) if wide is None else np.linalg.inv(wide[0]).astype(x.dtype)
     except np.linalg.LinAlgError:
-        raise RuntimeError(f"linalg.inv: the inversion could not be completed because a matrix is singular (shape {list(x.shape)})") from None
+        raise RuntimeError("linalg.inv: the inversion could not be completed because a matrix is singular (shape "
+                           f"{list(x.shape)})") from None  # fmt: skip

@@ -13,6 +13,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ferro.cpu.kernels import softmax as _softmax
+from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.reduce import has_sum_kernel, total
+
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max_dim", "mean",
            "min_dim", "nansum", "prod", "prod_others", "std", "std_mean", "sum", "tie_weights", "value_gather",
            "value_scatter", "var", "var_mean"]  # fmt: skip
@@ -42,9 +46,16 @@ def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     d = x.dtype
     if d is FLOAT16 or d is BFLOAT16:
         return sum(x.astype(FLOAT32), dim, keepdim).astype(d)
-    if x.size <= SMALL or d.kind in "biu":
+    if x.size <= SMALL or d.kind in "biu" or not dim:
         return np.add.reduce(x, dim, d, None, keepdim)
+    if has_sum_kernel(x):
+        return _kept_or_not(total(x, dim), x.shape, dim, keepdim).astype(d, copy=False)
     return _long_sum(x, dim, keepdim)
+
+
+def _kept_or_not(out: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:
+    """`out`, which has the reduced dimensions, without them if they are not to be kept."""
+    return out if keepdim else out.reshape([s for d, s in enumerate(shape) if d not in dim])
 
 
 def _long_sum(x: Any, dim: tuple, keepdim: bool) -> Any:
@@ -59,7 +70,7 @@ def _long_sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     for d in sorted(dim, key=lambda d: -abs(x.strides[d])):
         if d != near or pairwise == 1:
             x = _blocked_sum(x, d)
-    return x if keepdim else x.reshape([s for d, s in enumerate(x.shape) if d not in dim])
+    return _kept_or_not(x, x.shape, dim, keepdim)
 
 
 def _blocked_sum(x: Any, d: int) -> Any:
@@ -139,18 +150,36 @@ def std(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
 def var_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
     """Variance and mean over the dimensions `dim`."""
     d = x.dtype
-    y = wide(x)
-    n = count(y.shape, dim)
-    m = mean(y, dim, True)
-    diff = y - m
-    squares = sum(diff.real**2 + diff.imag**2 if d.kind == "c" else diff * diff, dim, keepdim)
-    rest = max(n - correction, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        v = squares / rest if rest else np.asarray(squares / np.zeros_like(squares))
-    m = m if keepdim else m.reshape(np.shape(v))
-    if d is FLOAT16 or d is BFLOAT16:
-        return v.astype(d), m.astype(d)
-    return v, m
+    n = count(x.shape, dim)
+    if dim and has_sum_kernel(x):
+        m, squares = _moments(x, dim, n)
+        m, squares = _kept_or_not(m, x.shape, dim, keepdim), _kept_or_not(squares, x.shape, dim, keepdim)
+    elif x.size <= SMALL and d.kind == "f" and n:
+        y = wide(x)
+        m = np.add.reduce(y, dim, y.dtype, None, True) / n
+        diff = y - m
+        squares = np.add.reduce(diff * diff, dim, y.dtype, None, keepdim)
+        m = m if keepdim else m.reshape(squares.shape)
+    else:
+        y = wide(x)
+        m = mean(y, dim, True)
+        diff = y - m
+        squares = sum(diff.real**2 + diff.imag**2 if d.kind == "c" else diff * diff, dim, keepdim)
+        m = m if keepdim else m.reshape(np.shape(squares))
+    if n > correction:
+        v = squares / (n - correction)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            v = squares / np.zeros_like(squares)
+    return (v.astype(d.type(0).real.dtype, copy=False), m.astype(d, copy=False)) if v.dtype is not d else (v, m)
+
+
+def _moments(x: Any, dim: tuple, n: int) -> tuple:
+    """Mean and sum of squared distances from it, in float64, with the dimensions `dim` kept."""
+    m = total(x, dim) / n
+    near = m.astype(x.dtype)
+    with np.errstate(invalid="ignore"):
+        return m, total(x, dim, near) - n * (m - near) ** 2  # `near` is the mean only up to rounding
 
 
 def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
@@ -166,16 +195,46 @@ def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
 
 def amax(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Largest element over the dimensions `dim`; nan if one is nan."""
-    d = x.dtype
-    return np.maximum.reduce(x.astype(FLOAT32), dim, None, None, keepdim).astype(d) if d is BFLOAT16 else (
-        np.maximum.reduce(x, dim, None, None, keepdim))  # fmt: skip
+    return _extreme(np.maximum, x, dim, keepdim)
 
 
 def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Smallest element over the dimensions `dim`; nan if one is nan."""
+    return _extreme(np.minimum, x, dim, keepdim)
+
+
+def _extreme(ufunc: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
     d = x.dtype
-    return np.minimum.reduce(x.astype(FLOAT32), dim, None, None, keepdim).astype(d) if d is BFLOAT16 else (
-        np.minimum.reduce(x, dim, None, None, keepdim))  # fmt: skip
+    if d is BFLOAT16:
+        return _extreme(ufunc, x.astype(FLOAT32), dim, keepdim).astype(d)
+    if x.size > SMALL and x.flags.c_contiguous:
+        n = count(x.shape, dim)
+        out = None
+        if dim == tuple(range(len(dim))) and x.size < 64 * n:
+            out = _down_columns(ufunc, x.reshape(n, -1))
+        elif n <= 16 and dim == tuple(range(x.ndim - len(dim), x.ndim)):
+            out = _along_rows(ufunc, x.reshape(-1, n))
+        if out is not None:
+            return out.reshape([1 if k in dim else s for k, s in enumerate(x.shape) if keepdim or k not in dim])
+    return ufunc.reduce(x, dim, None, None, keepdim)
+
+
+# NumPy spends most of its time between rows where these are short; so they are taken together, or column by column.
+
+
+def _down_columns(ufunc: Any, x: Any) -> Any:
+    n, m = x.shape
+    rows = min(256 // m + 1, n)
+    whole = n // rows * rows
+    out = ufunc.reduce(ufunc.reduce(x[:whole].reshape(-1, rows * m), 0).reshape(rows, m), 0)
+    return ufunc(out, ufunc.reduce(x[whole:], 0)) if whole < n else out
+
+
+def _along_rows(ufunc: Any, x: Any) -> Any:
+    out = x[:, 0].copy()
+    for j in range(1, x.shape[1]):
+        ufunc(out, x[:, j], out)
+    return out
 
 
 def aminmax(x: Any, dim: tuple, keepdim: bool) -> tuple:
@@ -210,8 +269,10 @@ def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
 
 
 def _picked(x: Any, dim: int, keepdim: bool, find: Any) -> tuple:
-    index = find(x, dim, keepdim)
-    return value_gather(x, dim, index, keepdim), index
+    if x.ndim == 0:
+        return x.copy(), np.zeros((), np.int64)
+    over = amax if find is argmax else amin
+    return over(x, (dim,), keepdim), find(x, dim, keepdim)
 
 
 def tie_weights(x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
@@ -253,9 +314,11 @@ def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -
 def logsumexp(x: Any, dim: tuple, keepdim: bool) -> Any:
     """log of the sum of exp(x) over the dimensions `dim`, without overflow; -inf over nothing."""
     d = x.dtype
-    y = wide(x)
-    if 0 in [y.shape[k] for k in dim]:
+    if 0 in [x.shape[k] for k in dim]:
         return np.full_like(np.add.reduce(x, dim, None, None, keepdim), -np.inf)
+    if has_kernel(x):
+        return _softmax.logsumexp(x, dim, keepdim)
+    y = wide(x)
     top = amax(y.real, dim, True)
     top = np.where(np.isinf(top), np.zeros((), top.dtype), top)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -398,7 +398,7 @@ class Module:
                 param.grad = param.grad.detach().zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the data of all parameters, gradients and buffers by `fn` of them; the parameters stay the same objects."""
+        """Replace the data of parameters, gradients and buffers by `fn` of them; parameters stay the same objects."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -478,11 +478,11 @@ class Module:
         return _state.collect(self, destination, prefix, keep_vars)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        """Add this module's own state, without that of its children, to `destination`; classes may extend it."""
+        """Add this module's own state, without its children's, to `destination`; classes may extend it."""
         _state.save_own(self, destination, prefix, keep_vars)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Copy the state in (or, with `assign`, adopt the given tensors) and tell which keys were missing or unexpected.
+        """Copy the state in (or, with `assign`, adopt the given tensors) and tell which keys did not match.
 
         With `strict` a missing or unexpected key is an error; a size that does not match always is. The error comes
         after all that fits has been copied, and lists every problem.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from ferro.core.base import wrap
 from ferro.ops.creation import empty
@@ -12,11 +12,11 @@ from ferro.tensor import Tensor
 class Parameter(Tensor):
     """A tensor that is a module's to learn: a leaf that shares the data of the given one and asks for a gradient."""
 
-    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Parameter:
+    def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         param = _sharing(cls, data)
         return param.requires_grad_(requires_grad)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.data.clone(), self.requires_grad)
         return memo[id(self)]
@@ -33,12 +33,12 @@ class Buffer(Tensor):
 
     persistent: bool
 
-    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Buffer:
+    def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Self:
         buffer = _sharing(cls, data)
         buffer.persistent = persistent
         return buffer
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Buffer:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if id(self) not in memo:
             memo[id(self)] = type(self)(self.data.clone(), persistent=self.persistent)
         return memo[id(self)]

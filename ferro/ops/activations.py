@@ -88,7 +88,9 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
         raise ValueError(f"hardtanh: min_val cannot be greater than max_val, got {min_val} and {max_val}")
     dtype = need_tensor("hardtanh", "input", input)._data.dtype
     if dtype.kind in "bc" or (dtype.kind == "u" and min_val < 0):
-        raise RuntimeError(f"hardtanh: not supported for {input.dtype} with min_val={min_val}; expected a floating-point tensor")
+        raise RuntimeError(
+            f"hardtanh: not supported for {input.dtype} with min_val={min_val}; expected a floating-point tensor"
+        )
     return unary(HARDTANH, input, (min_val, max_val))
 
 
@@ -140,7 +142,9 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
         return rrelu_(input, lower, upper, training, generator=generator)
     floating("rrelu", input)
     if lower > upper:
-        raise RuntimeError(f"rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and {upper}")
+        raise RuntimeError(
+            f"rrelu: Lower bound should be less than or equal to the upper bound, got {lower} and {upper}"
+        )
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
     x = input._data
@@ -149,7 +153,10 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
     return input * wrap(slopes.astype(x.dtype))
 
 
-declare("nn.functional.rrelu", [Sample(Arg(3, 4)), Sample(Arg(5), 0.1, 0.5), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)])
+declare(
+    "nn.functional.rrelu",
+    [Sample(Arg(3, 4)), Sample(Arg(5), 0.1, 0.5), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)],
+)
 rrelu_ = in_place(rrelu)
 
 
@@ -261,7 +268,9 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     if inplace:
         return silu_(input)
     if need_tensor("silu", "input", input)._data.dtype not in INEXACT:
-        raise RuntimeError(f"silu: not implemented for dtype {input.dtype}; expected a floating-point tensor (cast with .float())")
+        raise RuntimeError(
+            f"silu: not implemented for dtype {input.dtype}; expected a floating-point tensor (cast with .float())"
+        )
     return unary(SILU, input)
 
 
@@ -409,7 +418,10 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return input.narrow(dim, 0, size // 2) * input.narrow(dim, size // 2, size // 2).sigmoid()
 
 
-declare("nn.functional.glu", [Sample(Arg(4)), Sample(Arg(3, 4)), Sample(Arg(4, 3), 0), Sample(Arg(2, 2, 3), 1), Sample(Arg(0, 2))])
+declare(
+    "nn.functional.glu",
+    [Sample(Arg(4)), Sample(Arg(3, 4)), Sample(Arg(4, 3), 0), Sample(Arg(2, 2, 3), 1), Sample(Arg(0, 2))],
+)
 
 
 class ActivationMethods:

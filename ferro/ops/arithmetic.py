@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, apply, binary, operands, promote, unary
+from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.inplace import in_place
@@ -23,7 +23,7 @@ __all__ = ["add", "addcdiv", "addcmul", "div", "divide", "lerp", "mul", "multipl
 
 
 def operator(op: Op, swapped: bool = False) -> Callable:
-    """The special method (``__add__``, or swapped ``__radd__``) of an operation of two tensors.
+    """The special method (``__truediv__``, or swapped ``__rtruediv__``) of an operation of two tensors.
 
     What is neither tensor, number nor array gets NotImplemented, so that the other operand may know better.
     """
@@ -37,17 +37,25 @@ def operator(op: Op, swapped: bool = False) -> Callable:
             return NotImplemented
 
     def reverse(self: Any, other: Any) -> Any:
+        if isinstance(other, NUMBERS):
+            other = number_beside(other, self)
         try:
             return binary(op, other, self)
         except TypeError:
-            if isinstance(other, (TensorBase, *NUMBERS)):
-                raise
             return NotImplemented
 
     method = reverse if swapped else forward
-    method.__name__ = method.__qualname__ = f"__{'r' * swapped}{op.name}__"
     method.__doc__ = f"The operator form of :func:`{op.name}`{', operands exchanged' * swapped}."
     return method
+
+
+def number_beside(number: Any, x: Any) -> Any:
+    """A number as a 0-d tensor of the dtype that it takes beside the tensor x."""
+    dtype = x._data.dtype
+    kind = type(number)
+    if dtype not in dtypes.INEXACT or (kind is not float and kind is not int):
+        dtype = dtypes.result_np([x._data, number])
+    return constant(number, dtype)
 
 
 def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
@@ -104,26 +112,31 @@ SUB = Op("sub", lambda xp, x, y: x - y, kind=LINEAR,
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """y - alpha x: `sub` with the operands exchanged."""
-    no_bools("rsub", input, other)
+    no_bools("rsub", need_tensor("rsub", "input", input), other)
     return binary(SUB, other, input if alpha == 1 and type(alpha) is int else scaled("rsub", other, input, alpha))
 
 
 declare("rsub", [*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2)], complex=True)
 
 
+BOOL = dtypes.bool_.np
+
+
 def no_bools(name: str, x: Any, y: Any) -> None:
-    """Refuses a difference of truth values, which has no meaning that everybody would guess."""
-    bools = [isinstance(v, bool) if isinstance(v, NUMBERS) else getattr(v, "dtype", None) is dtypes.bool_ for v in (x, y)]
-    both = all(bools)
-    if both or any(b and isinstance(v, TensorBase) and isinstance(w, NUMBERS) for b, v, w in ((bools[0], x, y), (bools[1], y, x))):
-        which = "two bool tensors" if both else "a bool tensor"
+    """Refuses a difference with a truth value, which has no meaning that everybody would guess."""
+    bools = [v._data.dtype is BOOL if isinstance(v, TensorBase) else isinstance(v, bool) for v in (x, y)]
+    if any(bools):
+        which = "two bool tensors" if all(bools) else "a bool tensor"
         raise RuntimeError(f"{name}: Subtraction, the `-` operator, with {which} is not supported. "
                            "Use the `^` operator or logical_xor() for bools, `~` or logical_not() to invert a mask.")  # fmt: skip
 
 
 def difference(self: Any, other: Any) -> Any:
     """self - other."""
-    if self._data.dtype.kind == "b":
+    try:
+        if self._data.dtype is BOOL or other._data.dtype is BOOL:
+            no_bools("sub", self, other)
+    except AttributeError:
         no_bools("sub", self, other)
     try:
         return binary(SUB, self, other)
@@ -135,8 +148,10 @@ def difference(self: Any, other: Any) -> Any:
 
 def swapped_difference(self: Any, other: Any) -> Any:
     """other - self."""
-    if self._data.dtype.kind == "b":
+    if self._data.dtype is BOOL or type(other) is bool:
         no_bools("rsub", self, other)
+    if isinstance(other, NUMBERS):
+        other = number_beside(other, self)
     try:
         return binary(SUB, other, self)
     except TypeError:
@@ -177,20 +192,27 @@ DIV = Op("div", lambda xp, x, y: x / y, floats=True, kind=ELEMENTWISE,
          complex=True)  # fmt: skip
 
 
+def some_tensor(name: str, x: Any, y: Any) -> None:
+    """Refuses two numbers: an operation on tensors needs at least one."""
+    if not isinstance(x, TensorBase) and not isinstance(y, TensorBase):
+        raise TypeError(f"{name}: one of the operands must be a Tensor, got {type(x).__name__} and {type(y).__name__}")
+
+
 def rounded_quotient(input: Any, other: Any, mode: str) -> Any:
     """The quotient rounded towards zero or down; RuntimeError for an integer division by zero."""
     if mode not in ("trunc", "floor"):
         raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {mode!r}")
+    some_tensor("div", input, other)
     x, y = promote(*operands("div", input, other))
     no_zero_division("div", x, y)
     return apply(DIV_TRUNC if mode == "trunc" else DIV_FLOOR, (x, y))
 
 
 def no_zero_division(name: str, x: Any, y: Any) -> None:
-    """Refuses dtypes without an order, and integer division by zero."""
+    """Refuses complex and bool operands, and integer division by zero."""
     kind = y._data.dtype.kind
-    if kind == "c":
-        raise NotImplementedError(f"{name}: not defined for complex numbers; the operands are {x.dtype} and {y.dtype}")
+    if kind in "bc":
+        raise NotImplementedError(f"{name}: not defined for {y.dtype} tensors")
     if kind in "iu" and not y._data.all():
         raise RuntimeError(f"ZeroDivisionError: {name}: integer division by zero")
 
@@ -317,15 +339,13 @@ class ArithmeticMethods:
 
     __slots__ = ()
     add = add
-    __add__ = operator(ADD)
-    __radd__ = operator(ADD, swapped=True)
+    __add__ = __radd__ = operator(ADD)
     add_ = __iadd__ = in_place(add)
     sub = subtract = sub
     __sub__, __rsub__ = difference, swapped_difference
     sub_ = subtract_ = __isub__ = in_place(sub)
     mul = multiply = mul
-    __mul__ = operator(MUL)
-    __rmul__ = operator(MUL, swapped=True)
+    __mul__ = __rmul__ = operator(MUL)
     mul_ = multiply_ = __imul__ = in_place(mul)
     div = divide = true_divide = div
     __truediv__ = operator(DIV)

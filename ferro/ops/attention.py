@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import worlds
+from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
-from ferro.core.dtypes import INEXACT
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.op import Op
+from ferro.core.samples import Arg, Sample
 from ferro.ops.dropout import dropout
-from ferro.ops.softmax import softmax
+from ferro.ops.softmax import softmax, softmax_vjp
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -35,64 +36,90 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
             raise RuntimeError(f"{name}: Expected query, key, and value to all be at least 2 dimensional, but got {label} of shape "
                                f"{list(t._data.shape)}")  # fmt: skip
         if t._data.dtype is not query._data.dtype:
-            raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but got query: {query.dtype} and {label}: {t.dtype}")
+            raise RuntimeError(
+                f"{name}: Expected query, key, and value to have the same dtype, but got query: {query.dtype} and {label}: {t.dtype}"
+            )
     if is_causal and attn_mask is not None:
         raise RuntimeError(f"{name}: Explicit attn_mask should not be set when is_causal=True")
     if enable_gqa:
         key, value = _repeat_heads(name, key, query), _repeat_heads(name, value, query)
-    length, source = query._data.shape[-2], key._data.shape[-2]
     if scale is None:
         scale = 1 / math.sqrt(query._data.shape[-1]) if query._data.shape[-1] else 1.0
-    root = math.sqrt(scale) if scale >= 0 else None  # half of the scale on each side keeps 16-bit products in range
-    if root is None:
-        scores = (query * scale) @ key.transpose(-2, -1)
-    else:
-        scores = (query * root) @ (key.transpose(-2, -1) * root)
-    blocked = None
-    if is_causal:
-        blocked = ~np.tri(length, source, dtype=bool)
-        scores = worlds.functional.where(wrap(blocked), -math.inf, scores)
-        blocked = None if source else blocked  # every row attends at least to the first position
-    elif attn_mask is not None:
-        mask = attn_mask._data
-        if mask.dtype.kind == "b":
-            scores = worlds.functional.where(attn_mask, scores, -math.inf)
-            blocked = ~mask
-        elif mask.dtype not in INEXACT or mask.dtype is not query._data.dtype:
-            raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or to match query dtype, but got attn_mask.dtype: {attn_mask.dtype} "
-                               f"and query.dtype: {query.dtype}")  # fmt: skip
-        else:
-            scores = scores + attn_mask
-            blocked = mask == -math.inf
-    weights = _safe_softmax(scores, blocked)
+    if attn_mask is not None:
+        _check_mask(name, attn_mask, query, key)
     if dropout_p:
-        weights = dropout(weights, dropout_p)
-    return weights @ value
+        return dropout(_weights(query, key, attn_mask, scale, is_causal), dropout_p) @ value
+    return apply(ATTENTION, (query, key, value, attn_mask), (float(scale), bool(is_causal)))
+
+
+def _check_mask(name: str, mask: Tensor, query: Tensor, key: Tensor) -> None:
+    dtype = need_tensor(name, "attn_mask", mask)._data.dtype
+    if dtype.kind != "b" and dtype is not query._data.dtype:
+        raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or to match query dtype, but got attn_mask.dtype: {mask.dtype} and "
+                           f"query.dtype: {query.dtype}")  # fmt: skip
+    scores = (
+        *np.broadcast_shapes(query._data.shape[:-2], key._data.shape[:-2]),
+        query._data.shape[-2],
+        key._data.shape[-2],
+    )
+    try:
+        np.broadcast_shapes(mask._data.shape, scores)
+    except ValueError:
+        raise RuntimeError(
+            f"{name}: attn_mask of shape {list(mask._data.shape)} cannot be broadcast to the scores, of shape {list(scores)}"
+        ) from None
+
+
+_three = (Arg(2, 3, 4), Arg(2, 3, 4), Arg(2, 3, 4))
+ATTENTION = Op("scaled_dot_product_attention", lambda xp, q, k, v, mask, /, scale, causal: xp.attention(q, k, v, mask, scale, causal),
+               aux=("p",), diff=("q", "k", "v", "mask"), weight=20.0, path="nn.functional.scaled_dot_product_attention",
+               vjp=lambda xp, g, q, k, v, mask, p, scale, causal, needs: xp.attention_vjp(g, q, k, v, mask, p, scale, causal, needs),
+               samples=[Sample(Arg(2, 3, 4), Arg(2, 5, 4), Arg(2, 5, 3)), Sample(*_three, is_causal=True), Sample(*_three, Arg(3, 3)),
+                        Sample(*_three, Arg(values=[[1, 0, 1], [0, 1, 1], [1, 1, 1]], dtype="bool"), scale=0.3),
+                        Sample(Arg(3, 4), Arg(5, 4), Arg(5, 4), Arg(3, 5, grad=False)),
+                        Sample(Arg(1, 4, 3, 2), Arg(1, 2, 3, 2), Arg(1, 2, 3, 2), enable_gqa=True)])  # fmt: skip
+
+
+def attention_vjp(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: Any, scale: float, causal: bool, needs: tuple
+) -> tuple:
+    """The backward of attention by q, k, v and an added mask, on Tensors (p is computed anew: it needs a history)."""
+    p = _weights(q, k, mask, scale, causal)
+    ds = softmax_vjp(g @ v.transpose(-2, -1), p, p._data.ndim - 1)
+    return ((ds @ k) * scale if needs[0] else None, (ds.transpose(-2, -1) @ q) * scale if needs[1] else None,
+            p.transpose(-2, -1) @ g if needs[2] else None, ds if needs[3] else None)  # fmt: skip
+
+
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
+    """softmax(scale Q Kᵀ + mask)."""
+    where = worlds.functional.where
+    scores = (query * scale) @ key.transpose(-2, -1)
+    if causal:
+        return softmax(where(wrap(np.tri(*scores._data.shape[-2:], dtype=bool)), scores, -math.inf), -1)
+    if mask is None:
+        return softmax(scores, -1)
+    if mask._data.dtype.kind == "b":
+        return _safe_softmax(where(mask, scores, -math.inf), ~mask._data)
+    return _safe_softmax(scores + mask, mask._data == -math.inf)
 
 
 def _safe_softmax(scores: Tensor, blocked: Any) -> Tensor:
     """softmax over the last dimension, 0 in rows that are blocked throughout."""
-    if blocked is not None and blocked.size:
-        rows = blocked.all(axis=-1, keepdims=True) if blocked.ndim else blocked
-        if rows.any():
-            where = worlds.functional.where
-            dead = wrap(np.asarray(rows))
-            return where(dead, 0, softmax(where(dead, 0, scores), -1))
-    return softmax(scores, -1)
+    dead = np.asarray(blocked.all(axis=-1, keepdims=True))
+    if not dead.any():
+        return softmax(scores, -1)
+    where = worlds.functional.where
+    return where(wrap(dead), 0, softmax(where(wrap(dead), 0, scores), -1))
 
 
 def _repeat_heads(name: str, t: Tensor, query: Tensor) -> Tensor:
     heads, wanted = (t._data.shape[-3], query._data.shape[-3]) if min(t._data.ndim, query._data.ndim) > 2 else (1, 1)
     if not heads or wanted % heads:
-        raise RuntimeError(f"{name}: Number of heads in key and value must divide the number of heads in query, got {heads} and {wanted}")
+        raise RuntimeError(
+            f"{name}: Number of heads in key and value must divide the number of heads in query, got {heads} and {wanted}"
+        )
     if heads == wanted:
         return t
     shape = t._data.shape
     spread = t.unsqueeze(-3).expand(*shape[:-2], wanted // heads, *shape[-2:])
     return spread.reshape(*shape[:-3], wanted, *shape[-2:])
-
-
-declare("nn.functional.scaled_dot_product_attention", [
-    Sample(Arg(2, 3, 4), Arg(2, 5, 4), Arg(2, 5, 3)), Sample(Arg(1, 2, 4, 3), Arg(1, 2, 4, 3), Arg(1, 2, 4, 3), is_causal=True),
-    Sample(Arg(3, 4), Arg(5, 4), Arg(5, 4), Arg(3, 5)), Sample(Arg(2, 3, 4), Arg(2, 3, 4), Arg(2, 3, 4), Arg(3, 3, dtype="bool"), scale=0.3),
-    Sample(Arg(1, 4, 3, 2), Arg(1, 2, 3, 2), Arg(1, 2, 3, 2), enable_gqa=True)])  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote
+from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
@@ -15,7 +15,7 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
-from ferro.ops.arithmetic import operator
+from ferro.ops.arithmetic import operator, some_tensor
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -184,7 +184,7 @@ def real_input(name: str, x: Any) -> Any:
     """The array of a tensor that must not be complex."""
     a = need_tensor(name, "input", x)._data
     if a.dtype.kind == "c":
-        raise RuntimeError(f"{name}: does not support complex inputs, got {x.dtype}")
+        raise (NotImplementedError if name == "signbit" else RuntimeError)(f"{name}: does not support complex inputs, got {x.dtype}")
     return a
 
 
@@ -269,12 +269,13 @@ def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """All bits inverted; for bools the logical not."""
     a = need_tensor("bitwise_not", "input", input)._data
     if a.dtype.kind not in "biu":
-        raise TypeError(f"bitwise_not: ~ is only defined for integer and bool tensors, got {input.dtype}")
+        raise NotImplementedError(f"bitwise_not: only defined for integer and bool tensors, got {input.dtype}")
     return into("bitwise_not", out, wrap(np.invert(a)))
 
 
 def on_bits(op: Op, x: Any, y: Any) -> Any:
     """An operation on integers (or bools, for the logical ones) after promotion."""
+    some_tensor(op.name, x, y)
     x, y = promote(*operands(op.name, x, y))
     kind = x._data.dtype.kind
     if kind not in "biu" or (kind == "b" and op in (LEFT_SHIFT, RIGHT_SHIFT)):
@@ -305,6 +306,13 @@ def bit_operator(function: Any, swapped: bool = False) -> Any:
         return function(other, self) if swapped else function(self, other)
 
     return method
+
+
+def inverted(self: Any) -> Any:
+    """~self: all bits, or the truth value, inverted."""
+    if self._data.dtype.kind not in "biu":
+        raise TypeError(f"~ (operator.invert) is only implemented on integer and bool tensors, got {self.dtype}")
+    return bitwise_not(self)
 
 
 def equals(self: Any, other: Any) -> Any:
@@ -383,7 +391,7 @@ EXTREMA = [*[Sample(Arg(*a), Arg(*b)) for a, b in [((), ()), ((4,), (4,)), ((3, 
 
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of x and y, nan if one is nan.  Its cotangent goes to the larger; at a tie one half to each."""
-    result = apply(MAXIMUM, extremum_operands("maximum", input, other))
+    result = binary(MAXIMUM, *extremum_operands("maximum", input, other))
     return result if out is None else into("maximum", out, result)
 
 
@@ -394,7 +402,7 @@ MAXIMUM = Op("maximum", lambda xp, x, y: xp.maximum(x, y), kind=ELEMENTWISE,
 
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of x and y, nan if one is nan.  Its cotangent goes to the smaller; at a tie one half to each."""
-    result = apply(MINIMUM, extremum_operands("minimum", input, other))
+    result = binary(MINIMUM, *extremum_operands("minimum", input, other))
     return result if out is None else into("minimum", out, result)
 
 
@@ -410,7 +418,7 @@ def _share(xp: Any, g: Any, tie: Any, lost: Any) -> Any:
 
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of x and y, or the one that is not nan.  At a tie the cotangent goes to x."""
-    result = apply(FMAX, extremum_operands("fmax", input, other))
+    result = binary(FMAX, *extremum_operands("fmax", input, other))
     return result if out is None else into("fmax", out, result)
 
 
@@ -421,7 +429,7 @@ FMAX = Op("fmax", lambda xp, x, y: xp.fmax(x, y), kind=ELEMENTWISE,
 
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of x and y, or the one that is not nan.  At a tie the cotangent goes to x."""
-    result = apply(FMIN, extremum_operands("fmin", input, other))
+    result = binary(FMIN, *extremum_operands("fmin", input, other))
     return result if out is None else into("fmin", out, result)
 
 
@@ -431,11 +439,11 @@ FMIN = Op("fmin", lambda xp, x, y: xp.fmin(x, y), kind=ELEMENTWISE,
 
 
 def extremum_operands(name: str, x: Any, y: Any) -> tuple:
-    """Two real tensors, promoted."""
-    found = promote(*both_tensors(name, x, y))
-    if found[0]._data.dtype.kind == "c":
-        raise RuntimeError(f"{name}: not implemented for complex tensors: complex numbers have no order")
-    return tuple(found)
+    """The two operands, which must be real tensors."""
+    for argument, t in (("input", x), ("other", y)):
+        if need_tensor(name, argument, t)._data.dtype.kind == "c":
+            raise RuntimeError(f"{name}: not implemented for complex tensors: complex numbers have no order")
+    return x, y
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
@@ -443,11 +451,15 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
 
     The cotangent passes where lower ≤ x ≤ upper, edges included; a tensor bound gets it where it was taken.
     """
-    need_tensor("clamp", "input", input)
+    dtype = need_tensor("clamp", "input", input)._data.dtype
+    if type(min) in PLAIN and type(max) in PLAIN and min is not max and dtype in REAL:  # the frequent case
+        result = unary(CLAMP, input, (None if min is None else constant(min, dtype)._data, None if max is None else constant(max, dtype)._data))
+        return result if out is None else into("clamp", out, result)
     if min is None and max is None:
         raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
-    if input._data.dtype.kind == "c":
-        raise NotImplementedError(f"clamp: not supported for complex types, got {input.dtype}; complex numbers have no order")
+    for v in (input, min, max):
+        if isinstance(v, complex) or (isinstance(v, TensorBase) and v._data.dtype.kind == "c"):
+            raise NotImplementedError("clamp: not supported for complex types: complex numbers have no order")
     tensors = [isinstance(b, TensorBase) for b in (min, max) if b is not None]
     if any(tensors):
         if not all(tensors):
@@ -457,16 +469,15 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
         low = bounds.pop(0) if min is not None else None
         result = apply(CLAMP_TENSOR, (x, low, bounds[0] if bounds else None))
     else:
-        result = apply(CLAMP, *clamp_numbers(input, min, max))
+        x, dtype = input, dtypes.result_np([input._data, *[b for b in (min, max) if b is not None]])
+        if dtype is not x._data.dtype:
+            x = apply(worlds.CAST, (x,), (dtype,))
+        result = unary(CLAMP, x, tuple([None if b is None else constant(b, dtype)._data for b in (min, max)]))
     return result if out is None else into("clamp", out, result)
 
 
-def clamp_numbers(x: Any, low: Any, high: Any) -> tuple:
-    """((x,), (low, high)) promoted; the numbers as scalars of x's dtype."""
-    dtype = dtypes.result_np([x._data, *[b for b in (low, high) if b is not None]])
-    if dtype is not x._data.dtype:
-        x = apply(worlds.CAST, (x,), (dtype,))
-    return (x,), tuple([None if b is None else np.asarray(b).astype(dtype) for b in (low, high)])
+PLAIN = (float, int, type(None))
+REAL = dtypes.INEXACT - dtypes.COMPLEX
 
 
 def _inside(x: Any, low: Any, high: Any) -> Any:
@@ -542,7 +553,7 @@ class ComparisonMethods:
     __lshift__, __rshift__ = bit_operator(bitwise_left_shift), bit_operator(bitwise_right_shift)
     __rlshift__, __rrshift__ = bit_operator(bitwise_left_shift, True), bit_operator(bitwise_right_shift, True)
     __ilshift__, __irshift__ = bitwise_left_shift_, bitwise_right_shift_
-    __invert__ = bitwise_not
+    __invert__ = inverted
     maximum, minimum, fmax, fmin = maximum, minimum, fmax, fmin
     clamp, clip, clamp_min, clamp_max = clamp, clamp, clamp_min, clamp_max
     clamp_ = clip_ = in_place(clamp)

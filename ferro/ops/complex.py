@@ -70,6 +70,8 @@ PAIRS_OF_SHAPES = [((), ()), ((3, 4), (3, 4)), ((3, 1), (4,)), ((0,), (1,))]
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """real + i imag, of two real floating tensors of one dtype."""
     result = apply(MAKE_COMPLEX, two_reals("complex", real, imag, ("real", "imag")))
+    if out is not None and out._data.dtype is not result._data.dtype:
+        raise RuntimeError(f"complex: the dtype of out must be {result.dtype}, got {out.dtype}")
     return result if out is None else into("complex", out, result)
 
 
@@ -92,8 +94,11 @@ POLAR = Op("polar", lambda xp, x, y: xp.polar(x, y), kind=ELEMENTWISE, weight=8.
 
 def two_reals(name: str, x: Any, y: Any, arguments: tuple) -> tuple:
     """Two real floating tensors of one dtype."""
-    for argument, t in zip(arguments, (x, y), strict=True):
-        if need_tensor(name, argument, t)._data.dtype not in PARTS:
+    given = tuple(zip(arguments, (x, y), strict=True))
+    for argument, t in given:
+        need_tensor(name, argument, t)
+    for argument, t in given:
+        if t._data.dtype not in PARTS:
             raise RuntimeError(f"{name}: expected both inputs to be Half, Float or Double tensors, but {argument} has dtype {t.dtype}")
     if x._data.dtype is not y._data.dtype:
         raise RuntimeError(f"{name}: both inputs must have the same dtype, got {x.dtype} and {y.dtype}")

@@ -100,7 +100,8 @@ def ints(name: str, argument: str, given: Any, n: int, least: int = 0) -> tuple[
     if len(found) == 1:
         found *= n
     if len(found) != n:
-        raise RuntimeError(f"{name}: expected {argument} to be a single integer or {n} integers, one per spatial dimension, got {given!r}")
+        raise RuntimeError(f"{name}: expected {argument} to be a single integer or {n} integers, one per spatial "
+                           f"dimension, got {given!r}")  # fmt: skip
     if min(found, default=least) < least:
         raise RuntimeError(f"{name}: {argument} must be {'positive' if least else 'non-negative'}, got {given!r}")
     return found
@@ -110,7 +111,8 @@ def _batched(name: str, x: Any, n: int) -> Any:
     """The input with a dimension of images: one is added to a single image."""
     ndim = need_tensor(name, "input", x)._data.ndim
     if ndim not in (n + 1, n + 2):
-        raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size {list(x._data.shape)}")
+        raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of "
+                           f"size {list(x._data.shape)}")  # fmt: skip
     return x if ndim == n + 2 else x.reshape(1, *x._data.shape)
 
 
@@ -118,7 +120,8 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
     """Refuses dtypes and numbers of channels that do not fit."""
     need_tensor(name, "weight", w)
     if w._data.ndim != n + 2:
-        raise RuntimeError(f"{name}: expected a weight of {n + 2} dimensions, (channels, channels / groups, kernel sizes), "
+        raise RuntimeError(f"{name}: expected a weight of {n + 2} dimensions, (channels, channels / groups, kernel "
+                           "sizes), "  # fmt: skip
                            f"got shape {list(w._data.shape)}")  # fmt: skip
     for argument, t in (("weight", w), ("bias", b)):
         if t is not None and need_tensor(name, argument, t)._data.dtype is not x._data.dtype:
@@ -131,11 +134,14 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
         raise RuntimeError(f"{name}: groups must be positive, got {groups}")
     shape, channels = list(w._data.shape), x._data.shape[1]
     if shape[0] % groups or shape[0] < groups:
-        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of size {shape} instead")
+        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but "
+                           f"got weight of size {shape} instead")  # fmt: skip
     wanted = shape[0] if transposed else shape[1] * groups
     if channels != wanted:
-        raise RuntimeError(f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {shape}, expected input"
-                           f"{list(x._data.shape)} to have {wanted} channels, but got {channels} channels instead")  # fmt: skip
+        raise RuntimeError(f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {shape}, "
+                           "expected input"  # fmt: skip
+                           f"{list(x._data.shape)} to have {wanted} channels, but got {channels} channels "
+                           "instead")  # fmt: skip
     outputs = shape[1] * groups if transposed else shape[0]
     if b is not None and b._data.shape != (outputs,):
         raise RuntimeError(f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "
@@ -147,7 +153,8 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
 # -- convolution -------------------------------------------------------------------------------------------------------
 
 
-def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
+def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any,
+              groups: int) -> Tensor:  # fmt: skip
     """The convolution in n dimensions."""
     batch = _batched(name, x, n)
     _check(name, batch, w, b, groups, n, False)
@@ -166,14 +173,17 @@ def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: A
         total = [2 * p for p in pad]
     padded = [s + t for s, t in zip(size, total, strict=True)]
     if any(r >= s for r, s in zip(reach, padded, strict=True)) or 0 in kernel:
-        raise RuntimeError(f"{name}: Calculated padded input size per channel: {tuple(padded)}. Kernel size (with dilation): "
-                           f"{tuple([r + 1 for r in reach])}. Kernel size can't be zero or greater than the padded input size")  # fmt: skip
+        raise RuntimeError(f"{name}: Calculated padded input size per channel: {tuple(padded)}. Kernel size (with "
+                           "dilation): "  # fmt: skip
+                           f"{tuple([r + 1 for r in reach])}. Kernel size can't be zero or greater than the padded "
+                           "input size")  # fmt: skip
     out = tuple([(s - r - 1) // step + 1 for s, r, step in zip(padded, reach, stride, strict=True)])
     y = conv(batch, w, b, out, stride, pad, dilation, groups)
     return y if batch is x else y.reshape(y._data.shape[1:])
 
 
-def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+           dilation: Any = 1,
            groups: int = 1) -> Tensor:  # fmt: skip
     """The cross-correlation of signals (N, C, L) with a weight (O, C / groups, K), plus a bias (O).
 
@@ -183,13 +193,15 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: An
     return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
-def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+           dilation: Any = 1,
            groups: int = 1) -> Tensor:  # fmt: skip
     """The cross-correlation of images (N, C, H, W) with a weight (O, C / groups, KH, KW): see :func:`conv1d`."""
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
+           dilation: Any = 1,
            groups: int = 1) -> Tensor:  # fmt: skip
     """The cross-correlation of volumes (N, C, D, H, W) with a weight (O, C / groups, KD, KH, KW): see :func:`conv1d`."""
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
@@ -203,11 +215,13 @@ declare("nn.functional.conv1d", [
 declare("nn.functional.conv2d", [
     Sample(Arg(2, 3, 5, 4), Arg(2, 3, 3, 2), Arg(2)), Sample(Arg(2, 5, 5), Arg(2, 2, 2, 2)),
     Sample(Arg(1, 4, 6, 5), Arg(4, 2, 3, 2), Arg(4), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
-    Sample(Arg(1, 2, 4, 4), Arg(2, 1, 3, 3), groups=2, padding=1), Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 3), Arg(2), padding="same"),
+    Sample(Arg(1, 2, 4, 4), Arg(2, 1, 3, 3), groups=2, padding=1),
+    Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 3), Arg(2), padding="same"),
     Sample(Arg(1, 2, 3, 3), Arg(3, 2, 1, 1)), Sample(Arg(1, 1, 2, 2), Arg(1, 1, 1, 1), padding=3, stride=4)],
     complex=True)  # fmt: skip
 declare("nn.functional.conv3d", [
-    Sample(Arg(1, 2, 3, 3, 3), Arg(2, 2, 2, 2, 2), Arg(2)), Sample(Arg(1, 2, 3, 4, 3), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), padding=1, groups=2)],
+    Sample(Arg(1, 2, 3, 3, 3), Arg(2, 2, 2, 2, 2), Arg(2)),
+    Sample(Arg(1, 2, 3, 4, 3), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), padding=1, groups=2)],
     complex=True)  # fmt: skip
 
 
@@ -222,7 +236,8 @@ def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding:
     stride, dilation = ints(name, "stride", stride, n, 1), ints(name, "dilation", dilation, n, 1)
     pad, more = ints(name, "padding", padding, n), ints(name, "output_padding", output_padding, n)
     if any(m >= s and m >= d for m, s, d in zip(more, stride, dilation, strict=True)):
-        raise RuntimeError(f"{name}: output padding must be smaller than either stride or dilation, but got output_padding {more}, "
+        raise RuntimeError(f"{name}: output padding must be smaller than either stride or dilation, but got "
+                           f"output_padding {more}, "  # fmt: skip
                            f"stride {stride}, dilation {dilation}")  # fmt: skip
     geometry = zip(batch._data.shape[2:], w._data.shape[2:], stride, pad, dilation, more, strict=True)
     size = tuple([(o - 1) * s - 2 * p + d * (k - 1) + m + 1 for o, k, s, p, d, m in geometry])
@@ -252,18 +267,21 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 
 
 declare("nn.functional.conv_transpose1d", [
-    Sample(Arg(2, 3, 4), Arg(3, 2, 3), Arg(2)), Sample(Arg(4, 4), Arg(4, 2, 3), Arg(4), stride=2, padding=1, output_padding=1, groups=2),
+    Sample(Arg(2, 3, 4), Arg(3, 2, 3), Arg(2)),
+    Sample(Arg(4, 4), Arg(4, 2, 3), Arg(4), stride=2, padding=1, output_padding=1, groups=2),
     Sample(Arg(1, 2, 4), Arg(2, 2, 2), dilation=3, output_padding=2)], complex=True)  # fmt: skip
 declare("nn.functional.conv_transpose2d", [
     Sample(Arg(2, 3, 3, 2), Arg(3, 2, 2, 3), Arg(2)),
     Sample(Arg(1, 4, 3, 3), Arg(4, 1, 3, 2), stride=(2, 3), padding=(1, 0), output_padding=(0, 1), groups=2, dilation=(1, 2))],
     complex=True)  # fmt: skip
 declare("nn.functional.conv_transpose3d", [
-    Sample(Arg(1, 2, 2, 2, 2), Arg(2, 2, 2, 2, 2), Arg(2)), Sample(Arg(1, 2, 2, 3, 2), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), groups=2)],
+    Sample(Arg(1, 2, 2, 2, 2), Arg(2, 2, 2, 2, 2), Arg(2)),
+    Sample(Arg(1, 2, 2, 3, 2), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), groups=2)],
     complex=True)  # fmt: skip
 
 
-def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool,
+def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
+                transposed: bool,
                 output_padding: Any, groups: int) -> Tensor:  # fmt: skip
     """A convolution or transposed convolution in as many dimensions as the weight has after the first two."""
     n = need_tensor("convolution", "weight", weight)._data.ndim - 2
@@ -304,8 +322,10 @@ def _sliding(name: str, size: tuple, kernel_size: Any, dilation: Any, padding: A
     pad, stride = ints(name, "padding", padding, 2), ints(name, "stride", stride, 2, 1)
     out = tuple([(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(size, kernel, stride, pad, dilation, strict=True)])
     if min(out) < 1:
-        raise RuntimeError(f"{name}: Given input with spatial size {tuple(size)}, kernel_size={kernel}, dilation={dilation}, padding={pad}, "
-                           f"calculated shape of the array of sliding blocks as {out}, but its components must be at least one.")  # fmt: skip
+        raise RuntimeError(f"{name}: Given input with spatial size {tuple(size)}, kernel_size={kernel}, "
+                           f"dilation={dilation}, padding={pad}, "  # fmt: skip
+                           f"calculated shape of the array of sliding blocks as {out}, but its components must be at "
+                           "least one.")  # fmt: skip
     return kernel, out, stride, pad, dilation
 
 
@@ -313,7 +333,8 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     """The windows of images (N, C, H, W) as columns (N, C KH KW, windows)."""
     batch = _batched("unfold", input, 2)
     if 0 in batch._data.shape[1:]:
-        raise RuntimeError(f"unfold: expected non-empty channel and spatial dimensions, got input of shape {list(input._data.shape)}")
+        raise RuntimeError("unfold: expected non-empty channel and spatial dimensions, got input of shape "
+                           f"{list(input._data.shape)}")  # fmt: skip
     columns = im2col(batch, *_sliding("unfold", batch._data.shape[2:], kernel_size, dilation, padding, stride))
     return columns if batch is input else columns.reshape(columns._data.shape[1:])
 
@@ -322,24 +343,31 @@ declare("nn.functional.unfold", [Sample(Arg(2, 2, 4, 3), 2), Sample(Arg(2, 4, 4)
                                  Sample(Arg(1, 2, 5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))], complex=True)  # fmt: skip
 
 
-def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
+         stride: Any = 1) -> Tensor:  # fmt: skip
     """The sum of the columns of :func:`unfold` at their places in images of size `output_size`: its adjoint."""
     shape = need_tensor("fold", "input", input)._data.shape
     if len(shape) not in (2, 3) or 0 in shape[-2:]:
-        raise RuntimeError("fold: Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, "
+        raise RuntimeError("fold: Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+                           "non-zero dimensions for input, "  # fmt: skip
                            f"but got: {list(shape)}")  # fmt: skip
     size = ints("fold", "output_size", output_size, 2, 1)
     kernel, out, *rest = _sliding("fold", size, kernel_size, dilation, padding, stride)
     if shape[-2] % (kernel[0] * kernel[1]):
-        raise RuntimeError(f"fold: Expected size of input's dimension {len(shape) - 2} to be divisible by the product of kernel_size, "
+        raise RuntimeError(f"fold: Expected size of input's dimension {len(shape) - 2} to be divisible by the product "
+                           "of kernel_size, "  # fmt: skip
                            f"but got input.size({len(shape) - 2})={shape[-2]} and kernel_size={kernel}.")  # fmt: skip
     if shape[-1] != out[0] * out[1]:
-        raise RuntimeError(f"fold: Given output_size={size}, kernel_size={kernel}, dilation={rest[2]}, padding={rest[1]}, stride={rest[0]}, "
-                           f"expected size of input's dimension {len(shape) - 1} to match the calculated number of sliding blocks "
-                           f"{out[0]} * {out[1]} = {out[0] * out[1]}, but got input.size({len(shape) - 1})={shape[-1]}.")  # fmt: skip
+        raise RuntimeError(f"fold: Given output_size={size}, kernel_size={kernel}, dilation={rest[2]}, "
+                           f"padding={rest[1]}, stride={rest[0]}, "  # fmt: skip
+                           f"expected size of input's dimension {len(shape) - 1} to match the calculated number of "
+                           "sliding blocks "
+                           f"{out[0]} * {out[1]} = {out[0] * out[1]}, but got "
+                           f"input.size({len(shape) - 1})={shape[-1]}.")  # fmt: skip
     images = col2im(input if len(shape) == 3 else input.reshape(1, *shape), size, kernel, out, *rest)
     return images if len(shape) == 3 else images.reshape(images._data.shape[1:])
 
 
-declare("nn.functional.fold", [Sample(Arg(2, 8, 6), (4, 3), 2), Sample(Arg(8, 4), 4, 2, stride=2), Sample(Arg(0, 4, 9), 4, 2),
+declare("nn.functional.fold", [Sample(Arg(2, 8, 6), (4, 3), 2), Sample(Arg(8, 4), 4, 2, stride=2),
+                               Sample(Arg(0, 4, 9), 4, 2),
                                Sample(Arg(1, 12, 10), (5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))], complex=True)  # fmt: skip

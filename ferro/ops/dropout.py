@@ -41,7 +41,9 @@ def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, ge
     if not training or p == 0 or x.size == 0:
         return input
     if x.dtype not in INEXACT:
-        raise RuntimeError(f"{name}: result type Float can't be cast to the desired output type {input.dtype}; expected a floating-point tensor")
+        raise RuntimeError(
+            f"{name}: result type Float can't be cast to the desired output type {input.dtype}; expected a floating-point tensor"
+        )
     shape = x.shape if features is None else x.shape[:features] + (1,) * (x.ndim - features)
     kept = _kept(shape, p, generator)
     scale, shift = (1 / (1 - p) if p < 1 else 0.0), None
@@ -65,12 +67,17 @@ def _alpha(kept: Any, p: float, dtype: Any) -> tuple:
     return kept, scale, wrap(shift.astype(dtype))
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None) -> Tensor:
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
+) -> Tensor:
     """Zeros each element with probability p and divides the others by 1 - p; without `training` the input itself."""
     return _apply("dropout", input, p, training, inplace, generator)
 
 
-declare("nn.functional.dropout", [Sample(Arg(3, 4), training=False), Sample(Arg(3, 4), 0.0), Sample(Arg(3, 4), 1.0), Sample(Arg(0, 2))])
+declare(
+    "nn.functional.dropout",
+    [Sample(Arg(3, 4), training=False), Sample(Arg(3, 4), 0.0), Sample(Arg(3, 4), 1.0), Sample(Arg(0, 2))],
+)
 
 
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
@@ -87,30 +94,44 @@ def _features(input: Tensor, spatial: int, name: str, batched: bool = False) -> 
     return min(2 if ndim != spatial + 1 or batched else 1, ndim)
 
 
-def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None) -> Tensor:
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
+) -> Tensor:
     """dropout of whole channels of an input of shape (N, C, L) or (C, L)."""
     if need_tensor("dropout1d", "input", input)._data.ndim not in (2, 3):
         raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input._data.ndim}D input.")
     return _apply("dropout1d", input, p, training, inplace, generator, _features(input, 1, "dropout1d"))
 
 
-declare("nn.functional.dropout1d", [Sample(Arg(2, 3, 4), training=False), Sample(Arg(3, 4), 0.0), Sample(Arg(2, 3, 4), 1.0)])
+declare(
+    "nn.functional.dropout1d", [Sample(Arg(2, 3, 4), training=False), Sample(Arg(3, 4), 0.0), Sample(Arg(2, 3, 4), 1.0)]
+)
 
 
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None) -> Tensor:
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
+) -> Tensor:
     """dropout of whole channels of an input of shape (N, C, H, W); of the first two dimensions for any other number of them."""
     return _apply("dropout2d", input, p, training, inplace, generator, _features(input, 2, "dropout2d", batched=True))
 
 
-declare("nn.functional.dropout2d", [Sample(Arg(2, 3, 2, 2), training=False), Sample(Arg(2, 3, 2, 2), 0.0), Sample(Arg(2, 3, 2, 2), 1.0)])
+declare(
+    "nn.functional.dropout2d",
+    [Sample(Arg(2, 3, 2, 2), training=False), Sample(Arg(2, 3, 2, 2), 0.0), Sample(Arg(2, 3, 2, 2), 1.0)],
+)
 
 
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None) -> Tensor:
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
+) -> Tensor:
     """dropout of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W)."""
     return _apply("dropout3d", input, p, training, inplace, generator, _features(input, 3, "dropout3d"))
 
 
-declare("nn.functional.dropout3d", [Sample(Arg(1, 2, 1, 2, 2), training=False), Sample(Arg(2, 1, 2, 2), 0.0), Sample(Arg(1, 2, 1, 2, 2), 1.0)])
+declare(
+    "nn.functional.dropout3d",
+    [Sample(Arg(1, 2, 1, 2, 2), training=False), Sample(Arg(2, 1, 2, 2), 0.0), Sample(Arg(1, 2, 1, 2, 2), 1.0)],
+)
 
 
 def feature_dropout(input: Tensor, p: float, train: bool, *, generator: Any = None) -> Tensor:
@@ -130,7 +151,9 @@ def _two(input: Tensor, p: float, train: bool) -> int:
     return min(2, ndim)
 
 
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None) -> Tensor:
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None
+) -> Tensor:
     """Dropout that keeps mean and variance of selu activations (Klambauer et al. 2017, Self-Normalizing Neural Networks)."""
     return _apply("alpha_dropout", input, p, training, inplace, generator, alpha=True)
 
@@ -143,12 +166,17 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
     return _apply("alpha_dropout", input, p, train, True, None, alpha=True)
 
 
-def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None) -> Tensor:
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None
+) -> Tensor:
     """alpha_dropout of whole features: the elements that share their first two indices."""
     return _apply("feature_alpha_dropout", input, p, training, inplace, generator, _two(input, p, training), alpha=True)
 
 
-declare("nn.functional.feature_alpha_dropout", [Sample(Arg(2, 3, 4)), Sample(Arg(2, 3), 0.0, True), Sample(Arg(2, 3, 4), 1.0, True)])
+declare(
+    "nn.functional.feature_alpha_dropout",
+    [Sample(Arg(2, 3, 4)), Sample(Arg(2, 3), 0.0, True), Sample(Arg(2, 3, 4), 1.0, True)],
+)
 
 
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply, promote
@@ -34,11 +35,16 @@ def contract(x: Tensor, y: Tensor, x_labels: tuple, y_labels: tuple, out_labels:
 EINSUM = Op("einsum", lambda xp, x, y, /, a, b, c: xp.contract(x, y, a, b, c), kind=MULTILINEAR, weight=20.0,
             x=lambda xp, g, y, a, b, c: xp.contract(g, y.conj(), c, b, a),
             y=lambda xp, g, x, a, b, c: xp.contract(x.conj(), g, a, c, b),
-            samples=[Sample("ij,jk->ik", Arg(2, 3), Arg(3, 2)), Sample("ij", Arg(2, 3)), Sample("ba", Arg(2, 3)), Sample("ii", Arg(3, 3)),
-                     Sample("bii->bi", Arg(2, 3, 3)), Sample("i,j->ij", Arg(2), Arg(3)), Sample("bij,bjk->bki", Arg(2, 2, 3), Arg(2, 3, 2)),
-                     Sample("...ij,jk->...ik", Arg(2, 2, 3), Arg(3, 2)), Sample("bn,anm,bm->ba", Arg(2, 3), Arg(2, 3, 4), Arg(2, 4)),
-                     Sample("ij,jk", Arg(2, 1), Arg(3, 2)), Sample("ij,kl->k", Arg(2, 3), Arg(2, 2)), Sample("i,i", Arg(3), Arg(3)),
-                     Sample("...,...", Arg(2, 1, 3), Arg(4, 1)), Sample("iij,jk->ik", Arg(2, 2, 3), Arg(3, 2)), Sample(",", Arg(), Arg()),
+            samples=[Sample("ij,jk->ik", Arg(2, 3), Arg(3, 2)), Sample("ij", Arg(2, 3)), Sample("ba", Arg(2, 3)),
+                     Sample("ii", Arg(3, 3)),
+                     Sample("bii->bi", Arg(2, 3, 3)), Sample("i,j->ij", Arg(2), Arg(3)),
+                     Sample("bij,bjk->bki", Arg(2, 2, 3), Arg(2, 3, 2)),
+                     Sample("...ij,jk->...ik", Arg(2, 2, 3), Arg(3, 2)),
+                     Sample("bn,anm,bm->ba", Arg(2, 3), Arg(2, 3, 4), Arg(2, 4)),
+                     Sample("ij,jk", Arg(2, 1), Arg(3, 2)), Sample("ij,kl->k", Arg(2, 3), Arg(2, 2)),
+                     Sample("i,i", Arg(3), Arg(3)),
+                     Sample("...,...", Arg(2, 1, 3), Arg(4, 1)), Sample("iij,jk->ik", Arg(2, 2, 3), Arg(3, 2)),
+                     Sample(",", Arg(), Arg()),
                      Sample(Arg(2, 3), [0, 1], Arg(3, 2), [1, 2], [0, 2]), Sample("ij,jk->ik", Arg(0, 3), Arg(3, 2))],
             complex=True)  # fmt: skip
 
@@ -54,11 +60,11 @@ def einsum(*args: Any) -> Tensor:
     that occur once, in alphabetical order. Also ``einsum(operand, [0, 1], ..., [0, 2])`` with numbers below 52 (and
     Ellipsis) for subscripts. More than two operands are contracted in the order that costs least at each step.
     """
-    tensors, inputs, result = _parse(args)
+    tensors, subscripts = _arguments(args)
     for i, t in enumerate(tensors):
         if not isinstance(t, TensorBase):
             raise TypeError(f"einsum(): expected Tensor as operand {i}, but got {type(t).__name__}")
-    inputs, result = _spell_out(tensors, inputs, result)
+    inputs, result = _labels(subscripts, tuple([t._data.ndim for t in tensors]))
     sizes = _sizes(tensors, inputs)
     terms = [_simplify(t, labels, sizes) for t, labels in zip(tensors, inputs, strict=True)]
     while len(terms) > 1:
@@ -84,26 +90,36 @@ def _pair(x: Any, y: Any, a: tuple, b: tuple, c: tuple) -> Any:
     return contract(x, y, a, b, c)
 
 
-def _parse(args: tuple) -> tuple[list, list[list[int]], list[int] | None]:
-    """The operands, the labels of each, and those of the result (None: not given)."""
+def _arguments(args: tuple) -> tuple[list, Any]:
+    """The operands, and the equation or lists of labels (those of the result last, None if not given)."""
     if len(args) < 2:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list")
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one "
+                         "operand and its subscripts list")  # fmt: skip
     if not isinstance(args[0], str):
         inputs = [_from_list(s) for s in args[1::2]]
         result = _from_list(args[-1]) if len(args) % 2 else None
-        return list(args[0 : len(inputs) * 2 : 2]), inputs, result
-    equation, tensors = args[0], args[1:]
+        return list(args[0 : len(inputs) * 2 : 2]), (*inputs, result)
+    tensors = args[1:]
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         tensors = tensors[0]
-    left, arrow, right = equation.partition("->")
+    return list(tensors), args[0]
+
+
+@lru_cache(maxsize=512)
+def _labels(subscripts: Any, ndims: tuple) -> tuple[list[tuple], tuple]:
+    """The labels of every operand, of so many dimensions each, and of the result."""
+    if not isinstance(subscripts, str):
+        return _spell_out(ndims, subscripts[:-1], subscripts[-1])
+    left, arrow, right = subscripts.partition("->")
     inputs = [_from_text(part, f"operand {i}") for i, part in enumerate(left.split(","))]
-    if len(inputs) != len(tensors):
-        raise RuntimeError(f"einsum(): {'fewer' if len(tensors) < len(inputs) else 'more'} operands were provided than specified in the "
-                           f"equation: {len(tensors)} for {len(inputs)} in {equation!r}")  # fmt: skip
-    return list(tensors), inputs, _from_text(right, "the output") if arrow else None
+    if len(inputs) != len(ndims):
+        few = "fewer" if len(ndims) < len(inputs) else "more"
+        raise RuntimeError(f"einsum(): {few} operands were provided than specified in the equation: {len(ndims)} for "
+                           f"{len(inputs)} in {subscripts!r}")  # fmt: skip
+    return _spell_out(ndims, inputs, _from_text(right, "the output") if arrow else None)
 
 
-def _from_text(text: str, where: str) -> list[int]:
+def _from_text(text: str, where: str) -> tuple[int, ...]:
     """Labels of one part of an equation."""
     labels: list[int] = []
     text = text.replace(" ", "")
@@ -121,10 +137,10 @@ def _from_text(text: str, where: str) -> list[int]:
             raise RuntimeError(f"einsum(): found {text[i]!r} for {where} {why}")
         labels.append(label)
         i += 1
-    return labels
+    return tuple(labels)
 
 
-def _from_list(subscripts: Any) -> list[int]:
+def _from_list(subscripts: Any) -> tuple[int, ...]:
     """Labels of a list of numbers."""
     if not isinstance(subscripts, (list, tuple)):
         raise ValueError(f"einsum(): expected a list of subscripts after each operand, got {type(subscripts).__name__}")
@@ -136,36 +152,39 @@ def _from_list(subscripts: Any) -> list[int]:
         labels.append(label)
     if labels.count(DOTS) > 1:
         raise RuntimeError("einsum(): found more than one ellipsis in a subscript list")
-    return labels
+    return tuple(labels)
 
 
-def _spell_out(tensors: list, inputs: list, result: list | None) -> tuple[list[tuple], tuple]:
+def _spell_out(ndims: tuple, inputs: Any, result: tuple | None) -> tuple[list[tuple], tuple]:
     """The labels with the ellipsis replaced by the labels 52, 53, ... of the dimensions it stands for."""
     width = 0
-    for i, (t, labels) in enumerate(zip(tensors, inputs, strict=True)):
-        named, ndim = len(labels) - labels.count(DOTS), t._data.ndim
+    for i, (ndim, labels) in enumerate(zip(ndims, inputs, strict=True)):
+        named = len(labels) - labels.count(DOTS)
         if named > ndim or (named < ndim and DOTS not in labels):
-            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({named}) {'is more than' if DOTS in labels else 'does not match'} "
-                               f"the number of dimensions ({ndim}) for operand {i}{'' if DOTS in labels else ' and no ellipsis was given'}")  # fmt: skip
+            wrong, why = ("is more than", "") if DOTS in labels else ("does not match", " and no ellipsis was given")
+            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({named}) {wrong} the number of "
+                               f"dimensions ({ndim}) for operand {i}{why}")  # fmt: skip
         if DOTS in labels:
             width = max(width, ndim - named)
     dots = tuple(range(52, 52 + width))
 
-    def spelt(labels: list, count: int) -> tuple:
+    def spelt(labels: tuple, count: int) -> tuple:
         if DOTS not in labels:
-            return tuple(labels)
+            return labels
         i = labels.index(DOTS)
         return (*labels[:i], *dots[width - count :], *labels[i + 1 :])
 
-    spelled = [spelt(labels, t._data.ndim - len(labels) + 1) for t, labels in zip(tensors, inputs, strict=True)]
+    spelled = [spelt(labels, ndim - len(labels) + 1) for ndim, labels in zip(ndims, inputs, strict=True)]
     given = [label for labels in inputs for label in labels if label != DOTS]
     if result is None:
         return spelled, (*dots, *sorted([label for label in given if given.count(label) == 1]))
     for label in result:
         if label != DOTS and label not in given:
-            raise RuntimeError(f"einsum(): output subscript {LETTERS[label]} does not appear in the equation for any input operand")
+            raise RuntimeError(f"einsum(): output subscript {LETTERS[label]} does not appear in the equation for any "
+                               "input operand")  # fmt: skip
         if result.count(label) > 1:
-            raise RuntimeError(f"einsum(): output subscript {'...' if label == DOTS else LETTERS[label]} appears more than once in the output")
+            raise RuntimeError(f"einsum(): output subscript {'...' if label == DOTS else LETTERS[label]} appears more "
+                               "than once in the output")  # fmt: skip
     return spelled, spelt(result, width)
 
 
@@ -177,13 +196,16 @@ def _sizes(tensors: list, inputs: list[tuple]) -> dict[int, int]:
         for label, s in zip(labels, t._data.shape, strict=True):
             name = LETTERS[label] if label < 52 else "..."
             if seen.setdefault(label, s) != s:
-                raise RuntimeError(f"einsum(): subscript {name} is repeated for operand {i} but the sizes don't match, {s} != {seen[label]}")
+                raise RuntimeError(f"einsum(): subscript {name} is repeated for operand {i} but the sizes don't "
+                                   f"match, {s} != {seen[label]}")  # fmt: skip
             have = sizes.setdefault(label, s)
             if have == 1:
                 sizes[label] = s
             elif s not in (1, have):
-                raise RuntimeError(f"einsum(): subscript {name} has size {s} for operand {i}, which does not broadcast with the size {have} "
-                                   f"it had before (shapes {', '.join(str(list(t._data.shape)) for t in tensors)})")  # fmt: skip
+                raise RuntimeError(f"einsum(): subscript {name} has size {s} for operand {i}, which does not "
+                                   f"broadcast with the size {have} "  # fmt: skip
+                                   "it had before (shapes "
+                                   f"{', '.join(str(list(t._data.shape)) for t in tensors)})")  # fmt: skip
     return sizes
 
 
@@ -234,7 +256,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
         if count < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={count}")
         if count > min(n, b._data.ndim):
-            raise RuntimeError(f"tensordot expects dims <= {min(n, b._data.ndim)} for shapes {list(a._data.shape)} and {list(b._data.shape)}, "
+            raise RuntimeError(f"tensordot expects dims <= {min(n, b._data.ndim)} for shapes {list(a._data.shape)} "
+                               f"and {list(b._data.shape)}, "  # fmt: skip
                                f"but got dims={count}")  # fmt: skip
         first, second = list(range(n - count, n)), list(range(count))
     if len(first) != len(second):
@@ -253,8 +276,10 @@ def _dot(a: Any, b: Any, first: list, second: list, out: Any) -> Any:
     shape, shape2 = a._data.shape, b._data.shape
     for i, j in zip(first, second, strict=True):
         if shape[i] != shape2[j] and shape[i] != 1 and shape2[j] != 1:
-            raise RuntimeError(f"tensordot: contracted dimensions need to match, but the first tensor, shape {list(shape)}, has size "
-                               f"{shape[i]} in dim {i} and the second, shape {list(shape2)}, has size {shape2[j]} in dim {j}")  # fmt: skip
+            raise RuntimeError("tensordot: contracted dimensions need to match, but the first tensor, shape "
+                               f"{list(shape)}, has size "  # fmt: skip
+                               f"{shape[i]} in dim {i} and the second, shape {list(shape2)}, has size {shape2[j]} in "
+                               f"dim {j}")  # fmt: skip
     n = len(shape)
     x_labels = tuple(range(n))
     y_labels = tuple([first[second.index(j)] if j in second else n + j for j in range(len(shape2))])
@@ -283,7 +308,8 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _dot(input, other, [input._data.ndim - 1], [other._data.ndim - 1], out)
 
 
-declare("inner", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(4, 2, 3)), Sample(Arg(), Arg(2, 3)), Sample(Arg(0), Arg(2, 0))],
+declare("inner", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(4, 2, 3)), Sample(Arg(), Arg(2, 3)),
+                  Sample(Arg(0), Arg(2, 0))],
         complex=True)  # fmt: skip
 
 
@@ -298,7 +324,8 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("kron", out, result)
 
 
-declare("kron", [Sample(Arg(2, 3), Arg(2, 2)), Sample(Arg(3), Arg(2, 2)), Sample(Arg(), Arg(2)), Sample(Arg(0, 2), Arg(2, 2))],
+declare("kron", [Sample(Arg(2, 3), Arg(2, 2)), Sample(Arg(3), Arg(2, 2)), Sample(Arg(), Arg(2)),
+                 Sample(Arg(0, 2), Arg(2, 2))],
         complex=True)  # fmt: skip
 
 
@@ -307,22 +334,28 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     same_dtype("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
     s1, s2, w = input1._data.shape, input2._data.shape, weight._data.shape
     if len(w) != 3:
-        raise RuntimeError(f"bilinear(): weight must have shape (out_features, in1_features, in2_features), got {list(w)}")
+        raise RuntimeError("bilinear(): weight must have shape (out_features, in1_features, in2_features), got "
+                           f"{list(w)}")  # fmt: skip
     if s1[:-1] != s2[:-1] or not s1 or not s2:
-        raise RuntimeError(f"bilinear(): input batch dimensions do not match: got input1 of shape {list(s1)} and input2 of shape {list(s2)}")
+        raise RuntimeError(f"bilinear(): input batch dimensions do not match: got input1 of shape {list(s1)} and "
+                           f"input2 of shape {list(s2)}")  # fmt: skip
     for argument, size, wanted in (("input1", s1[-1], w[1]), ("input2", s2[-1], w[2])):
         if size != wanted:
-            raise RuntimeError(f"bilinear(): {argument} size does not match weight size: got {size} but expected {wanted}")
+            raise RuntimeError(f"bilinear(): {argument} size does not match weight size: got {size} but expected "
+                               f"{wanted}")  # fmt: skip
     if bias is not None and bias._data.shape != w[:1]:
-        raise RuntimeError(f"bilinear(): bias must have shape {list(w[:1])}, the number of output features, got {list(bias._data.shape)}")
+        raise RuntimeError(f"bilinear(): bias must have shape {list(w[:1])}, the number of output features, got "
+                           f"{list(bias._data.shape)}")  # fmt: skip
     stack = tuple(range(3, 2 + len(s1)))
     half = contract(input1, weight, (*stack, 1), (0, 1, 2), (*stack, 0, 2))
     result: Any = contract(half, input2, (*stack, 0, 2), (*stack, 2), (*stack, 0))
     return result if bias is None else result + bias
 
 
-declare("nn.functional.bilinear", [Sample(Arg(4, 2), Arg(4, 3), Arg(2, 2, 3), Arg(2)), Sample(Arg(2, 2, 2), Arg(2, 2, 3), Arg(2, 2, 3)),
-                                   Sample(Arg(2), Arg(3), Arg(2, 2, 3), Arg(2)), Sample(Arg(0, 2), Arg(0, 3), Arg(2, 2, 3))])  # fmt: skip
+declare("nn.functional.bilinear", [Sample(Arg(4, 2), Arg(4, 3), Arg(2, 2, 3), Arg(2)),
+                                   Sample(Arg(2, 2, 2), Arg(2, 2, 3), Arg(2, 2, 3)),
+                                   Sample(Arg(2), Arg(3), Arg(2, 2, 3), Arg(2)),
+                                   Sample(Arg(0, 2), Arg(0, 3), Arg(2, 2, 3))])  # fmt: skip
 
 
 class EinsumMethods:

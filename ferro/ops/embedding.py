@@ -52,7 +52,9 @@ def _padding(name: str, padding_idx: int | None, rows: int) -> int | None:
     if padding_idx is None:
         return None
     if not -rows <= padding_idx < rows:
-        raise ValueError(f"{name}: padding_idx must be within num_embeddings, got {padding_idx} for a table of {rows} rows")
+        raise ValueError(
+            f"{name}: padding_idx must be within num_embeddings, got {padding_idx} for a table of {rows} rows"
+        )
     return padding_idx % rows
 
 
@@ -76,7 +78,9 @@ def add_rows(g: Tensor, indices: Tensor, count: int, padding: int | None, by_fre
 def _add_rows_g(xp: Any, g: Any, indices: Any, padding: int | None, by_frequency: bool) -> Any:
     rows = xp.take_rows(g, indices)
     recorded = xp is worlds.functional
-    scale = cpu.row_scale(indices._data if recorded else indices, padding, by_frequency, (g._data if recorded else g).dtype)
+    scale = cpu.row_scale(
+        indices._data if recorded else indices, padding, by_frequency, (g._data if recorded else g).dtype
+    )
     if scale is None:
         return rows
     return rows * (wrap(scale[..., None]) if recorded else scale[..., None])
@@ -114,7 +118,9 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"{name}: mode has to be one of sum, mean or max, got {mode!r}")
     if mode == "max" and (scale_grad_by_freq or sparse):
-        raise ValueError(f"{name}: max mode does not support {'scaling the gradient by the frequency' if scale_grad_by_freq else 'sparse weights'}")
+        raise ValueError(
+            f"{name}: max mode does not support {'scaling the gradient by the frequency' if scale_grad_by_freq else 'sparse weights'}"
+        )
     if per_sample_weights is not None:
         if per_sample_weights._data.shape != input._data.shape:
             raise ValueError(f"{name}: If per_sample_weights ({list(per_sample_weights._data.shape)}) is not None, then it must have the same shape "
@@ -154,12 +160,18 @@ def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) 
     if indices.ndim != 1:
         raise ValueError(f"{name}: input has to be 1D or 2D Tensor, but got Tensor of dimension {indices.ndim}")
     if offsets is None or offsets._data.ndim != 1:
-        raise ValueError(f"{name}: offsets has to be a 1D Tensor but got {None if offsets is None else list(offsets._data.shape)}")
+        raise ValueError(
+            f"{name}: offsets has to be a 1D Tensor but got {None if offsets is None else list(offsets._data.shape)}"
+        )
     starts = offsets._data
     if starts.size and starts[0] != 0:
-        raise RuntimeError(f"{name}: offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}")
+        raise RuntimeError(
+            f"{name}: offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}"
+        )
     if starts.size and starts[-1] > indices.size:
-        raise RuntimeError(f"{name}: offsets[-1] can not be greater than input's length {indices.size} but got offsets[-1] of {starts[-1]}")
+        raise RuntimeError(
+            f"{name}: offsets[-1] can not be greater than input's length {indices.size} but got offsets[-1] of {starts[-1]}"
+        )
     if include_last:
         if not starts.size:
             raise RuntimeError(f"{name}: include_last_offset: number of offsets should be at least 1")
@@ -211,4 +223,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return wrap((x[..., None] == np.arange(num_classes)).astype(np.int64))
 
 
-declare("nn.functional.one_hot", [Sample(Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(2, 3, dtype="int64", low=0, high=4), 5)], differentiable=False)
+declare(
+    "nn.functional.one_hot",
+    [Sample(Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(2, 3, dtype="int64", low=0, high=4), 5)],
+    differentiable=False,
+)

@@ -32,11 +32,16 @@ def reduction_of(name: str, reduction: Any, size_average: bool | None = None, re
             reduction = "none"
         else:
             reduction = "sum" if size_average is False else "mean"
-        warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.", stacklevel=3)
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
+            stacklevel=3,
+        )
     if isinstance(reduction, int) and 0 <= reduction < 3:
         return _BY_NUMBER[reduction]
     if reduction not in _BY_NUMBER:
-        raise ValueError(f"{name}: {reduction} is not a valid value for reduction; allowed are 'none', 'mean' and 'sum'")
+        raise ValueError(
+            f"{name}: {reduction} is not a valid value for reduction; allowed are 'none', 'mean' and 'sum'"
+        )
     return reduction
 
 
@@ -64,7 +69,9 @@ def _class_shapes(name: str, input: Tensor, target: Tensor, weight: Tensor | Non
             raise RuntimeError(f"{name}: size mismatch (got input: {list(want)} , target: {list(have)}); class indices for an input of "
                                f"shape (N, C, ...) have shape (N, ...), here {list(want[:1] + want[2:] if len(want) > 1 else ())}")  # fmt: skip
     if target._data.dtype not in (np.int64, np.uint8):
-        raise RuntimeError(f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()")
+        raise RuntimeError(
+            f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()"
+        )
     classes = want[min(1, len(want) - 1)]
     if weight is not None and weight._data.shape != (classes,):
         raise RuntimeError(f"{name}: weight tensor should be defined either for all {classes} classes or no classes but got weight "
@@ -135,7 +142,9 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     return apply(CROSS_ENTROPY, (input, target, weight), params)
 
 
-def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float, ignore_index: int) -> Tensor:
+def _soft_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float, ignore_index: int
+) -> Tensor:
     """cross_entropy with a target of probabilities."""
     floating("cross_entropy", input, weight)
     if target._data.dtype not in dtypes.INEXACT:
@@ -177,7 +186,9 @@ def cross_entropy_vjp(g: Tensor, x: Tensor, target: Tensor, w: Tensor | None, ig
                       kept: Any) -> Tensor:  # fmt: skip
     """The backward of cross_entropy by the logits, on Tensors (`kept` is not used: it has no history)."""
     weight = None if w is None else w._data
-    share = cpu.cross_entropy_share(target._data, weight, x._data.shape, x._data.dtype, ignore_index, reduction, smoothing)
+    share = cpu.cross_entropy_share(
+        target._data, weight, x._data.shape, x._data.dtype, ignore_index, reduction, smoothing
+    )
     dx = softmax(x, 1) * wrap(share.sum(1, keepdims=True, dtype=share.dtype)) - wrap(share)
     return dx * (g.unsqueeze(1) if g._data.ndim else g)
 
@@ -206,7 +217,9 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     floating("binary_cross_entropy", input, target, weight)
     _same_shape("binary_cross_entropy", input, target)
     if input._data.dtype is not target._data.dtype:
-        raise RuntimeError(f"binary_cross_entropy: Found dtype {target.dtype} but expected {input.dtype} (the target's dtype must be the input's)")
+        raise RuntimeError(
+            f"binary_cross_entropy: Found dtype {target.dtype} but expected {input.dtype} (the target's dtype must be the input's)"
+        )
     x = input._data
     if x.size and not (x.min() >= 0 and x.max() <= 1):
         raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1 (for logits use "
@@ -241,7 +254,9 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     """
     reduction = reduction_of("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     floating("binary_cross_entropy_with_logits", input, weight, pos_weight)
-    _same_shape("binary_cross_entropy_with_logits", input, need_tensor("binary_cross_entropy_with_logits", "target", target))
+    _same_shape(
+        "binary_cross_entropy_with_logits", input, need_tensor("binary_cross_entropy_with_logits", "target", target)
+    )
     target = target.to(input.dtype) if target._data.dtype not in dtypes.INEXACT else target
     loss = apply(BCE_LOGITS, (input, target, pos_weight))
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -280,7 +295,9 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     "batchmean" is the sum over the number of rows: the mean in the sense of probability theory.
     """
     batch = reduction == "batchmean" and size_average is None and reduce is None
-    if isinstance(size_average, (int, str)) and not isinstance(size_average, bool):  # torch.kl_div(input, target, reduction)
+    if isinstance(size_average, (int, str)) and not isinstance(
+        size_average, bool
+    ):  # torch.kl_div(input, target, reduction)
         reduction, size_average = size_average, None
     if reduction == "mean" and size_average is None and reduce is None:
         warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides only by the "

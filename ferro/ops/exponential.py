@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ferro.core import dtypes, worlds
 from ferro.core.apply import NUMBERS, apply, binary, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
-from ferro.core.base import TensorBase
+from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.return_types import return_type
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
+from ferro.ops.arithmetic import some_tensor
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -133,7 +134,8 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
 
     d = dx / (x (1 - x)); with eps it is 0 outside of the interval, without it nan outside of [0, 1].
     """
-    result = unary(LOGIT, input, (eps,))
+    real_operands("logit", input, eps)
+    result = unary(LOGIT, need_tensor("logit", "input", input), (eps,))
     return result if out is None else into("logit", out, result)
 
 
@@ -257,6 +259,7 @@ LOGADDEXP = Op("logaddexp", lambda xp, x, y: xp.logaddexp(x, y), kind=ELEMENTWIS
 
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log₂(2ˣ + 2ʸ) without overflow.  d = (2ˣ dx + 2ʸ dy) / (2ˣ + 2ʸ)."""
+    real_operands("logaddexp2", input, other)
     result = apply(LOGADDEXP2, tuple(two_tensors("logaddexp2", input, other)))
     return result if out is None else into("logaddexp2", out, result)
 
@@ -275,8 +278,17 @@ def two_tensors(name: str, x: Any, y: Any) -> list:
     return found
 
 
+def real_operands(name: str, x: Any, y: Any) -> None:
+    """Refuses complex operands."""
+    for v in (x, y):
+        if isinstance(v, complex) or (isinstance(v, TensorBase) and v._data.dtype.kind == "c"):
+            raise NotImplementedError(f"{name}: not defined for complex operands, got {v.dtype if isinstance(v, TensorBase) else v}")
+
+
 def xlogy(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """x ln y, and 0 where x = 0 unless y is nan.  d = ln y dx + x / y dy; by x it is 0 where x = 0 and y ≤ 0."""
+    some_tensor("xlogy", input, other)
+    real_operands("xlogy", input, other)
     result = binary(XLOGY, input, other)
     return result if out is None else into("xlogy", out, result)
 
@@ -290,14 +302,18 @@ XLOGY = Op("xlogy", lambda xp, x, y: xp.xlogy(x, y), floats=True, kind=ELEMENTWI
 
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """x 2ʸ."""
-    need_tensor("ldexp", "input", input)
-    need_tensor("ldexp", "other", other)
-    result = input * pow(2.0, other)
+    x, n = need_tensor("ldexp", "input", input), need_tensor("ldexp", "other", other)._data
+    if x._data.dtype in dtypes.INEXACT and x._data.dtype.kind != "c" and n.dtype.kind in "iu":
+        result = apply(LDEXP, (x, wrap(n)))
+    else:
+        result = x * pow(2.0, other)
     return result if out is None else into("ldexp", out, result)
 
 
-declare("ldexp", [Sample(Arg(3, 4), Arg(3, 4, dtype="int64", low=0, high=4)), Sample(Arg(3, 4), Arg(4)), Sample(Arg(), Arg(2))],
-        complex=True)  # fmt: skip
+# The derivative by x, which PyTorch gets wrong for negative integers y (it computes an integer power of 2).
+LDEXP = Op("ldexp", lambda xp, x, n: xp.ldexp(x, n), kind=ELEMENTWISE, x=lambda xp, g, n: xp.ldexp(g, n),
+           samples=[Sample(Arg(3, 4), Arg(3, 4, dtype="int64", low=0, high=4)), Sample(Arg(3, 4), Arg(4)), Sample(Arg(), Arg(2))],
+           complex=True)  # fmt: skip
 
 
 def frexp(input: Tensor, *, out: tuple | None = None) -> Any:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 __all__ = ["argwhere", "fill", "index_add", "index_copy", "index_fill", "index_put", "index_put_", "index_select",
-           "nonzero", "put", "take"]  # fmt: skip
+           "nonzero", "nonzero_static", "put", "take"]  # fmt: skip
 
 ALL = slice(None)
 INT32, INT64 = dtypes.int32.np, dtypes.int64.np
@@ -212,6 +212,23 @@ def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False
         raise error(f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}")
 
 
+def apart(name: str, out: Any, *inputs: Any) -> None:
+    """Refuses an `out=` that shares memory with an input."""
+    if any(out is x or np.may_share_memory(need_tensor(name, "out", out)._data, x._data) for x in inputs):
+        raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+                           "location. Please clone() the tensor before performing the operation.")  # fmt: skip
+
+
+def written(name: str, out: Any, result: Any, *inputs: Any) -> Any:
+    """The result, written into `out=` (if given), which must not share memory with the inputs and must have its dtype."""
+    if out is None:
+        return result
+    apart(name, out, *inputs)
+    if out._data.dtype is not result._data.dtype:
+        raise RuntimeError(f"{name}: Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
+    return into(name, out, result)
+
+
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """x[key] = value: writes, recorded, into the memory of x; the value is broadcast and cast."""
     x, index, dims = locate(self, key)
@@ -331,7 +348,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         result = apply(RESHAPE, (index_select(apply(RESHAPE, (input,), ((1,),)), 0, index),), ((),))
     else:
         result = apply(INDEX_SELECT, (input, index), (d,))
-    return result if out is None else into("index_select", out, result)
+    return written("index_select", out, result, input, index)
 
 
 INDEX_SELECT = Op("index_select", lambda xp, x, index, /, dim: xp.index_select(x, dim, index), kind=LINEAR,
@@ -368,7 +385,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     """A copy with alpha times the slices of `source` along `dim` added, in order, to the slices that `index` names."""
     others, d = source_arguments("index_add", input, dim, index, source)
     result = apply(INDEX_ADD, (input, others[0], _scaled("index_add", input, others[1], alpha)), (d,))
-    return result if out is None else into("index_add", out, result)
+    return into("index_add", out, result)
 
 
 def _scaled(name: str, x: Any, source: Any, alpha: Any) -> Any:
@@ -395,7 +412,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
     """A copy with the slices of `source` along `dim` in the places that `index` names."""
     others, d = source_arguments("index_copy", input, dim, index, source, (INT64,))
     result = apply(INDEX_COPY, (input, *others), (d,))
-    return result if out is None else into("index_copy", out, result)
+    return into("index_copy", out, result)
 
 
 INDEX_COPY = Op("index_copy", lambda xp, x, index, source, /, dim: xp.index_copy(x, dim, index, source), kind=LINEAR,
@@ -435,7 +452,7 @@ def filler(name: str, x: Any, value: Any) -> Any:
 
 INDEX_FILL = Op("index_fill", lambda xp, x, index, value, /, dim: xp.index_fill(x, dim, index, value), kind=LINEAR,
                 x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
-                value=lambda xp, g, index, dim: xp.index_select(g, dim, index % (g.shape[dim] if len(g.shape) else 1)), complex=True,
+                value=lambda xp, g, index, dim: g - xp.index_fill(g, dim, index, 0.0), complex=True,
                 samples=[Sample(Arg(3, 2), 0, Arg(values=[2, 0], dtype="int64"), 1.5), Sample(Arg(2, 3), 1, Arg(values=[2], dtype="int64"), Arg()),
                          Sample(Arg(), 0, Arg(values=[0], dtype="int64"), 2.0)])  # fmt: skip
 
@@ -443,12 +460,12 @@ INDEX_FILL = Op("index_fill", lambda xp, x, index, value, /, dim: xp.index_fill(
 # -- flat positions ----------------------------------------------------------------------------------------------------
 
 
-def take(input: Tensor, index: Tensor) -> Tensor:
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements, counted in C order, that `index` names, in the shape of the index."""
     if need_tensor("take", "index", index)._data.dtype != INT64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
     in_bounds("take()", index._data, input._data.size, 0, negative=True)
-    return apply(TAKE, (input, index))
+    return written("take", out, apply(TAKE, (input, index)), input, index)
 
 
 TAKE = Op("take", lambda xp, x, index: xp.take(x, index), kind=LINEAR,
@@ -491,6 +508,16 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     return into("nonzero", out, wrap(cpu.nonzero(x)))
 
 
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
+    """The first `size` rows of nonzero(), filled up with rows of `fill_value`."""
+    if size < 0:
+        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
+    found = cpu.nonzero(input._data)[:size]
+    result = np.full((size, input._data.ndim), fill_value, np.int64)
+    result[: len(found)] = found
+    return into("nonzero_static", out, wrap(result))
+
+
 def argwhere(input: Tensor) -> Tensor:
     """The positions of the elements that are not 0, a row for each."""
     return wrap(cpu.nonzero(input._data))
@@ -511,7 +538,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     have, want = src._data.shape, self._data.shape  # type: ignore[attr-defined]
     if len(have) > len(want) or any(h not in (1, s) for h, s in zip(have[::-1], want[::-1], strict=False)):
         raise RuntimeError(f"copy_: the size {list(have)} of src cannot be broadcast to the size {list(want)} of the tensor")
-    return self if src is self else overwrite(self, "copy_", COPY, src)
+    return overwrite(self, "copy_", COPY, src)
 
 
 COPY = Op("copy", lambda xp, x, src: xp.expand(xp.cast(src, x.dtype) if src.dtype != x.dtype else src, x.shape), kind=LINEAR,
@@ -577,7 +604,7 @@ class IndexingMethods:
     __slots__ = ()
     __getitem__, __setitem__ = getitem, setitem
     argwhere, index_add, index_copy, index_fill, index_put = argwhere, index_add, index_copy, index_fill, index_put
-    index_select, nonzero, put, take = index_select, nonzero, put, take
+    index_select, nonzero, nonzero_static, put, take = index_select, nonzero, nonzero_static, put, take
     copy_, fill_, zero_, index_put_ = copy_, fill_, zero_, index_put_
     index_add_ = _written(index_add, INDEX_ADD, _add_arguments, lambda x, i, s, d: cpu.index_add_(x, d, i, s))
     index_copy_ = _written(index_copy, INDEX_COPY, _copy_arguments, lambda x, i, s, d: cpu.index_copy_(x, d, i, s))

@@ -13,6 +13,7 @@ from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.indexing import apart
 from ferro.ops.shape import EXPAND, RESHAPE, atleast_1d, atleast_2d, atleast_3d, reshape
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | No
         if any(a != b and k != d for k, (a, b) in enumerate(zip(s, shape, strict=True))):
             raise RuntimeError(f"cat: Sizes of tensors must match except in dimension {d}. Expected shape like {list(shape)} but got "
                                f"{list(s)} for tensor number {i} in the list.")  # fmt: skip
-    result = apply(CAT, tuple(real), (d,))
-    return result if out is None else into("cat", out, result)
+    if out is not None:
+        apart("cat", out, *xs)
+    return into("cat", out, apply(CAT, tuple(real), (d,)))
 
 
 def _cat_vjp(xp: Any, g: Any, xs_shape: tuple, dim: int, needs: tuple) -> tuple:
@@ -334,8 +336,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         return reshape(apply(ROLL, (reshape(input, (input._data.size,)),), (by, (0,))), input._data.shape)
     if len(by) != len(along):
         raise RuntimeError(f"roll: shifts and dimensions must align. shifts: {len(by)}, dims: {len(along)}")
-    where = tuple([one_dim("roll", input._data.ndim, d) for d in along])
-    return apply(ROLL, (input,), (by, where)) if input._data.ndim else reshape(input, ()).clone()
+    if not input._data.ndim:
+        raise IndexError(f"roll: Dimension specified as {along[0]} but tensor has no dimensions")
+    return apply(ROLL, (input,), (by, tuple([one_dim("roll", input._data.ndim, d) for d in along])))
 
 
 ROLL = Op("roll", lambda xp, x, /, shifts, dims: xp.roll(x, shifts, dims), kind=LINEAR,

@@ -15,7 +15,7 @@ from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.activations import floating, logsigmoid, softplus
+from ferro.ops.activations import floating, logsigmoid, once, softplus
 from ferro.ops.entropy import reduced, reduction_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def _pair(name: str, input: Tensor, target: Tensor) -> list:
         try:
             shape = np.broadcast_shapes(want, have)
         except ValueError:
-            raise RuntimeError(f"{name}: the target of shape {list(have)} cannot be broadcast with the input of shape {list(want)}: {hint}") from None
+            raise RuntimeError(
+                f"{name}: the target of shape {list(have)} cannot be broadcast with the input of shape {list(want)}: {hint}"
+            ) from None
         x, y = x.expand(shape), y.expand(shape)
     return [x, y] if x._data.dtype is y._data.dtype else promote(x, y)
 
@@ -65,6 +67,7 @@ def _each(g: Any, shape: tuple, reduction: str, factor: float = 1.0) -> Any:
 
 def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, complex: bool = False) -> Op:
     """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y, parameter)``."""
+    loss = once(loss)
     return Op(name, lambda xp, x, y, /, reduction, parameter: _total(xp, loss(xp, x - y, parameter), reduction),
               x=lambda xp, g, x, y, x_shape, reduction, parameter: slope(xp, _each(g, x_shape, reduction), x - y, parameter),
               y=lambda xp, g, x, y, x_shape, reduction, parameter: -slope(xp, _each(g, x_shape, reduction), x - y, parameter),
@@ -74,7 +77,9 @@ def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: 
 def _weighted(name: str, input: Tensor, weight: Tensor, loss: Tensor, reduction: str) -> Tensor:
     """The reduction with a weight for each element: the mean divides by the sum of the weights."""
     if weight._data.shape != input._data.shape:
-        raise ValueError(f"{name}: Weights and input must have the same size, got {list(weight._data.shape)} and {list(input._data.shape)}")
+        raise ValueError(
+            f"{name}: Weights and input must have the same size, got {list(weight._data.shape)} and {list(input._data.shape)}"
+        )
     loss = loss * weight
     return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
 
@@ -109,7 +114,9 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
     x, y = _pair("l1_loss", input, target)
     if x._data.dtype not in dtypes.INEXACT:
         if reduction == "mean":
-            raise RuntimeError(f"l1_loss: the mean needs a floating-point or complex dtype, got {x.dtype}; cast with .float()")
+            raise RuntimeError(
+                f"l1_loss: the mean needs a floating-point or complex dtype, got {x.dtype}; cast with .float()"
+            )
         return reduced((x - y).abs(), reduction)
     if weight is not None:
         return _weighted("l1_loss", input, weight, apply(L1, (x, y), ("none", 0)), reduction)
@@ -144,7 +151,9 @@ SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth
                                  Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]), smooth=False)])  # fmt: skip
 
 
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
+def huber_loss(
+    input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
+) -> Tensor:
     """d^2 / 2 where |d| = |x - y| <= delta, else delta (|d| - delta / 2).  The derivative is d clamped to [-delta, delta]."""
     reduction = reduction_of("huber_loss", reduction)
     if delta <= 0:
@@ -224,7 +233,10 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = 
     return reduced(softplus(-target * input, 1.0, math.inf), reduction)
 
 
-declare("nn.functional.soft_margin_loss", [Sample(Arg(3, 4), Arg(3, 4, grad=False), reduction=r) for r in ("none", "mean", "sum")])
+declare(
+    "nn.functional.soft_margin_loss",
+    [Sample(Arg(3, 4), Arg(3, 4, grad=False), reduction=r) for r in ("none", "mean", "sum")],
+)
 
 
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
@@ -264,7 +276,9 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     reduction = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     shape = target._data.shape
     if target._data.ndim not in (0, 1):
-        raise RuntimeError(f"cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not supported, got shape {list(shape)}")
+        raise RuntimeError(
+            f"cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not supported, got shape {list(shape)}"
+        )
     want = target._data.ndim + 1
     if input1._data.ndim != want or input2._data.ndim != want:
         raise RuntimeError(f"cosine_embedding_loss: a {want - 1}D target tensor expects {want}D input tensors, but found inputs with sizes "
@@ -305,7 +319,16 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     return _triplet("triplet_margin_with_distance_loss", anchor, positive, negative, distance, margin, swap, reduction)
 
 
-def _triplet(name: str, anchor: Tensor, positive: Tensor, negative: Tensor, distance: Callable, margin: float, swap: bool, reduction: str) -> Tensor:
+def _triplet(
+    name: str,
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    distance: Callable,
+    margin: float,
+    swap: bool,
+    reduction: str,
+) -> Tensor:
     dims = [t._data.ndim for t in (anchor, positive, negative)]
     if len(set(dims)) > 1:
         raise RuntimeError(f"{name}: The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
@@ -319,7 +342,10 @@ def _triplet(name: str, anchor: Tensor, positive: Tensor, negative: Tensor, dist
 _three = (Arg(4, 3), Arg(4, 3), Arg(4, 3))
 declare("nn.functional.triplet_margin_loss", [Sample(*_three), Sample(*_three, margin=0.5, p=1), Sample(*_three, swap=True, reduction="none"),
                                               Sample(Arg(3), Arg(3), Arg(3))])  # fmt: skip
-declare("nn.functional.triplet_margin_with_distance_loss", [Sample(*_three), Sample(*_three, margin=0.5, swap=True, reduction="sum")])
+declare(
+    "nn.functional.triplet_margin_with_distance_loss",
+    [Sample(*_three), Sample(*_three, margin=0.5, swap=True, reduction="sum")],
+)
 
 
 # -- several labels ----------------------------------------------------------------------------------------------------
@@ -349,13 +375,17 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
         raise ValueError(f"{name}: only p == 1 and p == 2 supported, got {p}")
     shape = input._data.shape
     if len(shape) > 2 or 0 in shape[-1:] or (len(shape) == 2 and shape[1] == 0):
-        raise RuntimeError(f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}")
+        raise RuntimeError(
+            f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}"
+        )
     x = input if len(shape) == 2 else input.reshape(1, -1)
     n, classes = x._data.shape
     if target._data.size != n or target._data.ndim > 1:
         raise RuntimeError(f"{name}: inconsistent target size, expected {n} but got {list(target._data.shape)}")
     if target._data.dtype != np.int64:
-        raise RuntimeError(f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()")
+        raise RuntimeError(
+            f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()"
+        )
     if weight is not None and weight._data.shape != (classes,):
         raise RuntimeError(f"{name}: inconsistent weight size, expected {classes} but got {list(weight._data.shape)}")
     t = target._data.reshape(n)
@@ -384,11 +414,17 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | N
     floating(name, input)
     shape = input._data.shape
     if len(shape) > 2 or 0 in shape[1:] or (len(shape) == 1 and shape[0] == 0):
-        raise RuntimeError(f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}")
+        raise RuntimeError(
+            f"{name}: Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(shape)}"
+        )
     if target._data.shape != shape:
-        raise RuntimeError(f"{name}: inconsistent target size: {list(target._data.shape)} for input of size: {list(shape)}")
+        raise RuntimeError(
+            f"{name}: inconsistent target size: {list(target._data.shape)} for input of size: {list(shape)}"
+        )
     if target._data.dtype != np.int64:
-        raise RuntimeError(f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()")
+        raise RuntimeError(
+            f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()"
+        )
     x = input if len(shape) == 2 else input.reshape(1, -1)
     n, classes = x._data.shape
     labels = target._data.reshape(n, classes)

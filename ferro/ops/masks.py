@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ferro import cpu
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.inplace import record_write
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
-from ferro.ops.indexing import filler
+from ferro.ops.indexing import filler, written
 from ferro.ops.shape import EXPAND, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     """The elements where the mask is true (both broadcast), in C order, in one dimension."""
     shape = _common("masked_select", input, _boolean("masked_select", mask))
     result = apply(MASKED_SELECT, (_expanded("masked_select", input, shape), _expanded("masked_select", mask, shape)))
-    return result if out is None else into("masked_select", out, result)
+    return written("masked_select", out, result, input, mask)
 
 
 MASKED_SELECT = Op("masked_select", lambda xp, x, mask: xp.masked_select(x, mask), kind=LINEAR,

@@ -62,7 +62,9 @@ LAYER_NORM = Op("layer_norm", lambda xp, x, weight, bias, /, n, eps: xp.layer_no
                          Sample(Arg(0, 3), (3,), Arg(3), Arg(3))])  # fmt: skip
 
 
-def layer_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
+def layer_norm_vjp(
+    g: Tensor, x: Tensor, weight: Tensor | None, mean: Any, rstd: Any, n: int, eps: float, needs: tuple
+) -> tuple:
     """The backward of layer_norm by x, weight and bias, on Tensors (mean and rstd are computed anew: they need a history)."""
     ndim = x._data.ndim
     dims, lead = tuple(range(ndim - n, ndim)), tuple(range(ndim - n))
@@ -87,7 +89,9 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     n = _trailing("rms_norm", input, normalized_shape, weight)
     dtype = input._data.dtype
     if dtype not in dtypes.INEXACT:
-        raise RuntimeError(f"rms_norm: not implemented for dtype {input.dtype}; expected a floating-point tensor (cast with .float())")
+        raise RuntimeError(
+            f"rms_norm: not implemented for dtype {input.dtype}; expected a floating-point tensor (cast with .float())"
+        )
     if eps is None:
         eps = dtypes.finfo(input.dtype if dtype not in dtypes.HALF else dtypes.float32).eps
     if dtype in dtypes.COMPLEX:
@@ -147,7 +151,9 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     if training:
         shape = need_tensor("batch_norm", "input", input)._data.shape
         if len(shape) > 1 and shape[0] * math.prod(shape[2:]) == 1:
-            raise ValueError(f"batch_norm: Expected more than 1 value per channel when training, got input size {list(shape)}")
+            raise ValueError(
+                f"batch_norm: Expected more than 1 value per channel when training, got input size {list(shape)}"
+            )
         if eps <= 0:
             raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     elif eps < 0:
@@ -187,7 +193,9 @@ BATCH_NORM = Op("batch_norm", outputs=("out", "mean", "var"), nondiff=("mean", "
                          Sample(Arg(2, 3, 2, 2), None, None, Arg(3), None, True), Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))])  # fmt: skip
 
 
-def batch_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, training: bool, eps: float, needs: tuple) -> tuple:
+def batch_norm_vjp(
+    g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, training: bool, eps: float, needs: tuple
+) -> tuple:
     """The backward of batch_norm by x, weight and bias, on Tensors (in training the statistics are computed anew)."""
     ndim = x._data.ndim
     dims = (0, *range(2, ndim))
@@ -208,15 +216,21 @@ def batch_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, va
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
                   bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
     """batch_norm of each sample alone (Ulyanov et al. 2016); the running statistics take the mean over the samples."""
-    _check_channels("instance_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    _check_channels(
+        "instance_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
+    )
     shape = input._data.shape
     if not use_input_stats:
         if running_mean is None or running_var is None:
-            raise RuntimeError("instance_norm: Expected running_mean and running_var to be defined when use_input_stats=False")
+            raise RuntimeError(
+                "instance_norm: Expected running_mean and running_var to be defined when use_input_stats=False"
+            )
         return _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)[0]
     count = math.prod(shape[2:])
     if count == 1:
-        raise ValueError(f"instance_norm: Expected more than 1 spatial element when training, got input size {list(shape)}")
+        raise ValueError(
+            f"instance_norm: Expected more than 1 spatial element when training, got input size {list(shape)}"
+        )
     if running_mean is not None or running_var is not None:
         _, mean, var = cpu.batch_norm(input._data.reshape(1, -1, count), None, None, None, None, True, eps)
         _update(running_mean, mean.reshape(shape[:2]).mean(0), momentum)
@@ -259,7 +273,10 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     return _groups(input, num_groups, weight, bias, eps)
 
 
-declare("nn.functional.group_norm", [Sample(Arg(2, 4, 3), 2), Sample(Arg(2, 4, 2, 2), 4, Arg(4), Arg(4)), Sample(Arg(3, 4), 1, Arg(4), None, 1e-3)])
+declare(
+    "nn.functional.group_norm",
+    [Sample(Arg(2, 4, 3), 2), Sample(Arg(2, 4, 2, 2), 4, Arg(4), Arg(4)), Sample(Arg(3, 4), 1, Arg(4), None, 1e-3)],
+)
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
@@ -267,7 +284,9 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     floating("local_response_norm", input)
     shape = input._data.shape
     if len(shape) < 3:
-        raise ValueError(f"local_response_norm: Expected 3D or higher dimensionality input (got {len(shape)} dimensions)")
+        raise ValueError(
+            f"local_response_norm: Expected 3D or higher dimensionality input (got {len(shape)} dimensions)"
+        )
     if input._data.size == 0:
         return input
     square, total = input * input, None
@@ -288,13 +307,18 @@ def _pad_channels(t: Tensor, before: int, after: int) -> Tensor:
     return worlds.functional.cat([p for p in (parts[0], t, parts[1]) if p._data.shape[1]], 1) if before or after else t
 
 
-declare("nn.functional.local_response_norm", [Sample(Arg(2, 5, 3), 3), Sample(Arg(1, 4, 2, 2), 2, 0.5, 0.5, 2.0), Sample(Arg(2, 2, 3), 5, 1.0)])
+declare(
+    "nn.functional.local_response_norm",
+    [Sample(Arg(2, 5, 3), 3), Sample(Arg(1, 4, 2, 2), 2, 0.5, 0.5, 2.0), Sample(Arg(2, 2, 3), 5, 1.0)],
+)
 
 
 # -- PyTorch's older names, which also return the statistics -----------------------------------------------------------
 
 
-def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple:
+def native_layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple:
     """layer_norm, and the mean and 1 / sqrt(var + eps) (not differentiable)."""
     out = layer_norm(input, normalized_shape, weight, bias, eps)
     n = len(tuple(normalized_shape))
@@ -303,7 +327,9 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | Non
     return out, wrap(mean.reshape(lead)), wrap(rstd.reshape(lead))
 
 
-def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float) -> tuple:
+def native_group_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
+) -> tuple:
     """group_norm, and the mean and 1 / sqrt(var + eps) of each group (these too are differentiable)."""
     out = group_norm(input, group, weight, bias, eps)
     if input._data.size == 0:

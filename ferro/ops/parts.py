@@ -130,6 +130,14 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     return apply(DIAGONAL, (input,), (int(offset), d1, d2))
 
 
+def matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of the matrices in the last two dimensions (linalg.diagonal)."""
+    return diagonal(A, offset, dim1, dim2)
+
+
+declare("linalg.diagonal", [Sample(Arg(3, 3)), Sample(Arg(2, 3, 4), offset=1), Sample(Arg(2, 3, 4), dim1=0, dim2=1)], complex=True)
+
+
 def _two_dims(name: str, x: Any, dim1: int, dim2: int) -> tuple[int, int]:
     n = x._data.ndim
     if n < 2:

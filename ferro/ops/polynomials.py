@@ -13,6 +13,7 @@ from ferro.core.apply import apply, operands, promote
 from ferro.core.arguments import into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.arithmetic import some_tensor
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -33,6 +34,7 @@ HERMITE_HE = Op("hermite_polynomial_he", lambda xp, x, n: xp.hermite_polynomial_
 
 def argument_and_degree(name: str, x: Any, n: Any) -> tuple:
     """The two operands as tensors of one floating dtype; the degree is rounded towards zero."""
+    some_tensor(name, x, n)
     x, n = promote(*operands(name, x, n))
     dtype = x._data.dtype
     if dtype in dtypes.HALF or dtype.kind == "c":

@@ -46,27 +46,31 @@ def _image(name: str, x: Any, n: int) -> tuple:
     """The spatial shape of the input, which has n dimensions behind channels and maybe images."""
     shape = need_tensor(name, "input", x)._data.shape
     if len(shape) not in (n + 1, n + 2) or 0 in shape[len(shape) - n - 1 :]:
-        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor for input with possibly 0 batch size and "
+        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor for input with possibly 0 "
+                           "batch size and "  # fmt: skip
                            f"non-zero other dimensions, but got: {list(shape)}")  # fmt: skip
     if x._data.dtype.kind in "bc":
         raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a real dtype")
     return shape[len(shape) - n :]
 
 
-def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple:
+def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+             ceil_mode: bool) -> tuple:  # fmt: skip
     """(kernel, number of windows, stride, pad, dilation), one number per dimension each."""
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
     step = kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else ints(name, "stride", stride, n, 1)
     pad, dilation = ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
     if any(p > (d * (k - 1) + 1) // 2 for p, k, d in zip(pad, kernel, dilation, strict=True)):
-        raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={kernel} "
+        raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, but got pad={pad}, "
+                           f"kernel_size={kernel} "  # fmt: skip
                            f"and dilation={dilation}")  # fmt: skip
     size = []
     for s, k, st, p, d in zip(shape, kernel, step, pad, dilation, strict=True):
         count = -(-(s + 2 * p - d * (k - 1) - 1) // st) + 1 if ceil_mode else (s + 2 * p - d * (k - 1) - 1) // st + 1
         size.append(count - 1 if ceil_mode and (count - 1) * st >= s + p else count)  # the last window begins inside
     if min(size) < 1:
-        raise RuntimeError(f"{name}: Given spatial input size: {tuple(shape)}. Calculated output size: {tuple(size)}. Output size is too small "
+        raise RuntimeError(f"{name}: Given spatial input size: {tuple(shape)}. Calculated output size: {tuple(size)}. "
+                           "Output size is too small "  # fmt: skip
                            f"for kernel_size={kernel}, stride={step}, padding={pad}, dilation={dilation}")  # fmt: skip
     return kernel, tuple(size), step, pad, dilation
 
@@ -78,13 +82,15 @@ MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: 
               x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(g, indices, x_shape[len(x_shape) - len(kernel) :]))  # fmt: skip
 
 
-def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> tuple:
+def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+              ceil_mode: bool) -> tuple:  # fmt: skip
     """Max pooling in n dimensions: values and indices."""
     shape = _image(name, x, n)
     return apply(MAX_POOL, (x,), _windows(name, n, shape, kernel_size, stride, padding, dilation, ceil_mode))
 
 
-def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False,
                return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of a signal (N, C, L) or (C, L); with `return_indices` also its position.
 
@@ -94,14 +100,16 @@ def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
     return found if return_indices else found[0]
 
 
-def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False,
                return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of images (N, C, H, W) or (C, H, W): see :func:`max_pool1d`; indices are in the flattened image."""
     found = _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
 
-def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False,
                return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of volumes (N, C, D, H, W) or (C, D, H, W): see :func:`max_pool1d`."""
     found = _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -132,14 +140,17 @@ def _distinct(*shape: int) -> Arg:
 
 
 declare("nn.functional.max_pool1d", [
-    Sample(_distinct(2, 3, 8), 2), Sample(_distinct(3, 9), 3, 2, 1, return_indices=True), Sample(_distinct(1, 2, 9), 3, 2, 1, 2, True),
+    Sample(_distinct(2, 3, 8), 2), Sample(_distinct(3, 9), 3, 2, 1, return_indices=True),
+    Sample(_distinct(1, 2, 9), 3, 2, 1, 2, True),
     Sample(_distinct(1, 1, 20), 15), Sample(_distinct(0, 2, 4), 2),
     Sample(Arg(1, 1, 6, values=[1.0, 1.0, 0.0, 2.0, 2.0, 2.0]), 3, 1, smooth=False)])  # fmt: skip
 declare("nn.functional.max_pool2d", [
     Sample(_distinct(2, 2, 4, 6), 2), Sample(_distinct(2, 5, 5), (2, 3), (1, 2), (1, 0), return_indices=True),
-    Sample(_distinct(1, 2, 7, 6), 3, 2, 1, (1, 2), True), Sample(_distinct(1, 1, 5, 5), 5), Sample(_distinct(0, 2, 4, 4), 2)])  # fmt: skip
+    Sample(_distinct(1, 2, 7, 6), 3, 2, 1, (1, 2), True), Sample(_distinct(1, 1, 5, 5), 5),
+    Sample(_distinct(0, 2, 4, 4), 2)])  # fmt: skip
 declare("nn.functional.max_pool3d", [
-    Sample(_distinct(1, 2, 4, 2, 4), 2), Sample(_distinct(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, return_indices=True)])  # fmt: skip
+    Sample(_distinct(1, 2, 4, 2, 4), 2),
+    Sample(_distinct(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, return_indices=True)])  # fmt: skip
 
 
 # -- average pooling ---------------------------------------------------------------------------------------------------
@@ -163,7 +174,8 @@ AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divis
                     g, kernel, x_shape[len(x_shape) - len(kernel) :], stride, pad, divisors))  # fmt: skip
 
 
-def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool,
+def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
+              count_include_pad: bool,
               divisor_override: Any = None) -> Tensor:  # fmt: skip
     """Average pooling in n dimensions."""
     shape = _image(name, x, n)
@@ -198,13 +210,16 @@ def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 
 declare("nn.functional.avg_pool1d", [
-    Sample(Arg(2, 3, 8), 2), Sample(Arg(3, 9), 3, 2, 1), Sample(Arg(1, 2, 9), 4, 3, 2, True, False), Sample(Arg(1, 1, 24), 8),
+    Sample(Arg(2, 3, 8), 2), Sample(Arg(3, 9), 3, 2, 1), Sample(Arg(1, 2, 9), 4, 3, 2, True, False),
+    Sample(Arg(1, 1, 24), 8),
     Sample(Arg(0, 2, 4), 2)])  # fmt: skip
 declare("nn.functional.avg_pool2d", [
-    Sample(Arg(2, 2, 4, 6), 2), Sample(Arg(2, 5, 5), (2, 3), (1, 2), (1, 0)), Sample(Arg(1, 2, 6, 6), 3, 2, 1, True, False),
+    Sample(Arg(2, 2, 4, 6), 2), Sample(Arg(2, 5, 5), (2, 3), (1, 2), (1, 0)),
+    Sample(Arg(1, 2, 6, 6), 3, 2, 1, True, False),
     Sample(Arg(1, 2, 6, 5), 3, 2, 1, True, True, 5), Sample(Arg(0, 2, 4, 4), 2)])  # fmt: skip
 declare("nn.functional.avg_pool3d", [
-    Sample(Arg(1, 2, 4, 2, 4), 2), Sample(Arg(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, count_include_pad=False)])  # fmt: skip
+    Sample(Arg(1, 2, 4, 2, 4), 2),
+    Sample(Arg(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, count_include_pad=False)])  # fmt: skip
 
 
 # -- adaptive pooling --------------------------------------------------------------------------------------------------
@@ -214,7 +229,8 @@ def _target(name: str, n: int, shape: tuple, output_size: Any) -> tuple:
     """The output sizes; None keeps the size of the input."""
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
     if len(given) != n:
-        raise RuntimeError(f"{name}: output_size must be one integer or {n} (or None for the size of the input), got {output_size!r}")
+        raise RuntimeError(f"{name}: output_size must be one integer or {n} (or None for the size of the input), got "
+                           f"{output_size!r}")  # fmt: skip
     size = tuple([s if o is None else operator.index(o) for s, o in zip(shape, given, strict=True)])
     if min(size) < 0:
         raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {size}")
@@ -268,7 +284,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 declare("nn.functional.adaptive_avg_pool1d", [Sample(Arg(2, 2, 7), 3), Sample(Arg(2, 6), 2), Sample(Arg(0, 2, 4), 2)])
-declare("nn.functional.adaptive_avg_pool2d", [Sample(Arg(2, 2, 5, 4), (3, None)), Sample(Arg(2, 4, 6), 2), Sample(Arg(1, 2, 3, 3), 1),
+declare("nn.functional.adaptive_avg_pool2d", [Sample(Arg(2, 2, 5, 4), (3, None)), Sample(Arg(2, 4, 6), 2),
+                                              Sample(Arg(1, 2, 3, 3), 1),
                                               Sample(Arg(1, 2, 2, 2), 3)])  # fmt: skip
 declare("nn.functional.adaptive_avg_pool3d", [Sample(Arg(1, 2, 5, 4, 3), (3, None, 2)), Sample(Arg(2, 4, 2, 2), 2)])
 
@@ -322,9 +339,12 @@ def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_ind
     return adaptive_max_pool3d(input, output_size, True)
 
 
-declare("nn.functional.adaptive_max_pool1d", [Sample(_distinct(2, 2, 7), 3, return_indices=True), Sample(_distinct(2, 6), 2)])
-declare("nn.functional.adaptive_max_pool2d", [Sample(_distinct(2, 2, 5, 4), (3, None), True), Sample(_distinct(2, 4, 6), 2)])
-declare("nn.functional.adaptive_max_pool3d", [Sample(_distinct(1, 2, 5, 4, 3), (3, None, 2), True), Sample(_distinct(2, 4, 2, 2), 2)])
+declare("nn.functional.adaptive_max_pool1d", [Sample(_distinct(2, 2, 7), 3, return_indices=True),
+                                              Sample(_distinct(2, 6), 2)])
+declare("nn.functional.adaptive_max_pool2d", [Sample(_distinct(2, 2, 5, 4), (3, None), True),
+                                              Sample(_distinct(2, 4, 6), 2)])
+declare("nn.functional.adaptive_max_pool3d", [Sample(_distinct(1, 2, 5, 4, 3), (3, None, 2), True),
+                                              Sample(_distinct(2, 4, 2, 2), 2)])
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------
@@ -359,7 +379,8 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 
 declare("nn.functional.lp_pool1d", [Sample(Arg(2, 2, 7, low=0.5), 2.0, 3), Sample(Arg(2, 8, low=0.5), 1.5, 3, 2, True)])
-declare("nn.functional.lp_pool2d", [Sample(Arg(2, 2, 4, 5, low=0.5), 2.0, 2), Sample(Arg(2, 5, 5, low=0.5), 3.0, (2, 3), 2, True)])
+declare("nn.functional.lp_pool2d", [Sample(Arg(2, 2, 4, 5, low=0.5), 2.0, 2),
+                                    Sample(Arg(2, 5, 5, low=0.5), 3.0, (2, 3), 2, True)])
 declare("nn.functional.lp_pool3d", [Sample(Arg(1, 2, 4, 2, 2, low=0.5), 2.0, 2)])
 
 
@@ -369,7 +390,8 @@ UNPOOL = Op("max_unpool", lambda xp, x, index, /, size: xp.unpool(x, index, size
             x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)))  # fmt: skip
 
 
-def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> Tensor:
+def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any,
+                output_size: Any) -> Tensor:  # fmt: skip
     """The inverse of max pooling in n dimensions."""
     shape = _image(name, x, n)
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
@@ -380,7 +402,8 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
         wanted = tuple([operator.index(s) for s in output_size])
         wanted = wanted[2:] if len(wanted) == n + 2 else wanted
         if len(wanted) != n:
-            raise ValueError(f"{name}: output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of {len(output_size)}")
+            raise ValueError(f"{name}: output_size should be a sequence containing {n} or {n + 2} elements, but it "
+                             f"has a length of {len(output_size)}")  # fmt: skip
         for d, (w, s, st) in enumerate(zip(wanted, size, step, strict=True)):
             if not s - st < w < s + st:
                 raise ValueError(f'{name}: invalid output_size "{tuple(output_size)}" (dim {d} must be between {s - st} and {s + st})')
@@ -392,28 +415,33 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
     if index.dtype != "int64":
         raise RuntimeError(f"{name}: elements in indices should be type int64 but got: {FROM_NUMPY[index.dtype]}")
     if index.shape != x._data.shape:
-        raise RuntimeError(f"{name}: Expected shape of indices to be same as that of the input tensor ({list(x._data.shape)}) "
+        raise RuntimeError(f"{name}: Expected shape of indices to be same as that of the input tensor "
+                           f"({list(x._data.shape)}) "  # fmt: skip
                            f"but got indices tensor with shape: {list(index.shape)}")  # fmt: skip
     area = 1
     for s in size:
         area *= s
-    if index.size and not (0 <= index.min() and index.max() < area):
+    if index.size and (index.min() < 0 or index.max() >= area):
         wrong = int(index.max()) if index.max() >= area else int(index.min())
-        raise RuntimeError(f"{name}: Found an invalid max index: {wrong} (output volumes are of size {'x'.join(map(str, size))})")
+        raise RuntimeError(f"{name}: Found an invalid max index: {wrong} (output volumes are of size "
+                           f"{'x'.join(map(str, size))})")  # fmt: skip
     return apply(UNPOOL, (x, indices), (size,))
 
 
-def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 output_size: Any = None) -> Tensor:  # fmt: skip
     """Signals that are zero but for the elements of `input` at the `indices` that :func:`max_pool1d` returned."""
     return _max_unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
 
 
-def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 output_size: Any = None) -> Tensor:  # fmt: skip
     """Images that are zero but for the elements of `input` at the `indices` that :func:`max_pool2d` returned."""
     return _max_unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
 
 
-def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
+                 output_size: Any = None) -> Tensor:  # fmt: skip
     """Volumes that are zero but for the elements of `input` at the `indices` that :func:`max_pool3d` returned."""
     return _max_unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
 
@@ -431,7 +459,8 @@ FRACTIONAL_MAX = Op("fractional_max_pool", lambda xp, x, samples, /, kernel, siz
                     x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, x_shape[len(x_shape) - len(size) :]))  # fmt: skip
 
 
-def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any) -> tuple:
+def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, output_ratio: Any,
+                samples: Any) -> tuple:  # fmt: skip
     """Fractional max pooling in n dimensions: values and indices."""
     shape = _image(name, x, n)
     if x._data.dtype not in INEXACT:
@@ -442,43 +471,51 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
     if output_size is None:
         ratio = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * n
         if len(ratio) != n or not all(0 < r < 1 for r in ratio):
-            raise ValueError(f"{name}: output_ratio must be a number or {n} numbers between 0 and 1, got {output_ratio!r}")
+            raise ValueError(f"{name}: output_ratio must be a number or {n} numbers between 0 and 1, got "
+                             f"{output_ratio!r}")  # fmt: skip
         output_size = [int(s * r) for s, r in zip(shape, ratio, strict=True)]
     size = ints(name, "output_size", output_size, n, 1)
     if any(o + k - 1 > s - (n == 3) for o, k, s in zip(size, kernel, shape, strict=True)):  # PyTorch's limits
-        raise RuntimeError(f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the input of spatial size "
-                           f"{tuple(shape)}: output_size + kernel_size - 1 must {'be less' if n == 3 else 'not be more'}")  # fmt: skip
+        raise RuntimeError(f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the "
+                           "input of spatial size "  # fmt: skip
+                           f"{tuple(shape)}: output_size + kernel_size - 1 must "
+                           f"{'be less' if n == 3 else 'not be more'}")  # fmt: skip
     lead = x._data.shape[: x._data.ndim - n]
     if samples is None:
         samples = rand(*(lead if len(lead) == 2 else (1, *lead)), n, dtype=FROM_NUMPY[x._data.dtype])
     elif samples._data.ndim != 3 or samples._data.shape[-2:] != (lead[-1], n) or samples._data.shape[0] < (lead[0] if len(lead) == 2 else 1):
-        raise RuntimeError(f"{name}: Expect _random_samples of shape (images, {lead[-1]}, {n}), got {list(samples._data.shape)}")
+        raise RuntimeError(f"{name}: Expect _random_samples of shape (images, {lead[-1]}, {n}), got "
+                           f"{list(samples._data.shape)}")  # fmt: skip
     elif samples._data.dtype is not x._data.dtype:
         raise RuntimeError(f"{name}: Expect _random_samples to have the same dtype as input")
     return apply(FRACTIONAL_MAX, (x, samples), (kernel, size))
 
 
-def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+                          return_indices: bool = False,
                           _random_samples: Tensor | None = None) -> Any:  # fmt: skip
     """The maxima of `output_size` windows of images, placed pseudo-randomly at steps of the mean width (B. Graham, Fractional max-pooling)."""
     found = _fractional("fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
 
 
-def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+                          return_indices: bool = False,
                           _random_samples: Tensor | None = None) -> Any:  # fmt: skip
     """The maxima of `output_size` windows of volumes: see :func:`fractional_max_pool2d`."""
     found = _fractional("fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
 
 
-def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
+                                       output_ratio: Any = None,
                                        return_indices: bool = False, _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
     """:func:`fractional_max_pool2d` with the positions of the maxima."""
     return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
-def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
+def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
+                                       output_ratio: Any = None,
                                        return_indices: bool = False, _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
     """:func:`fractional_max_pool3d` with the positions of the maxima."""
     return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)

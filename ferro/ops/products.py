@@ -20,20 +20,31 @@ __all__ = ["addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul",
            "matmul", "matrix_power", "mm", "mv", "outer", "vdot"]  # fmt: skip
 
 
+NUMBERS = (int, float)
+
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
 def same_dtype(name: str, **operands: Any) -> None:
     """Refuses operands of different dtypes, and bool ones."""
-    tensors = {argument: t for argument, t in operands.items() if t is not None}
-    for argument, t in tensors.items():
-        need_tensor(name, argument, t)
-    found = {argument: FROM_NUMPY[t._data.dtype] for argument, t in tensors.items()}
-    if len(set(found.values())) > 1:
-        given = ", ".join(f"{argument} is {dtype}" for argument, dtype in found.items())
-        raise RuntimeError(f"{name}: expected all operands to have the same dtype, but {given}; convert one with .to(dtype)")
-    if next(iter(tensors.values()))._data.dtype.kind == "b":
+    dtype = None
+    for argument, t in operands.items():
+        if t is not None:
+            found = need_tensor(name, argument, t)._data.dtype
+            if dtype is None:
+                dtype = found
+            elif found is not dtype:
+                raise _mixed_dtypes(name, operands)
+    if dtype is not None and dtype.kind == "b":
         raise RuntimeError(f"{name}: products of bool tensors are not implemented; convert them to an integer dtype")
+
+
+def _mixed_dtypes(name: str, operands: dict) -> Exception:
+    tensors = {argument: need_tensor(name, argument, t) for argument, t in operands.items() if t is not None}
+    given = ", ".join(f"{argument} is {FROM_NUMPY[t._data.dtype]}" for argument, t in tensors.items())
+    return RuntimeError(
+        f"{name}: expected all operands to have the same dtype, but {given}; convert one with .to(dtype)"
+    )
 
 
 def need_ndim(name: str, **wanted: Any) -> None:
@@ -41,7 +52,8 @@ def need_ndim(name: str, **wanted: Any) -> None:
     for argument, (t, ndim) in wanted.items():
         if t._data.ndim != ndim:
             kind = {1: "vector", 2: "matrix", 3: "batch of matrices"}[ndim]
-            raise RuntimeError(f"{name}: {argument} must be a {kind} ({ndim} dimensions), got shape {list(t._data.shape)}")
+            raise RuntimeError(f"{name}: {argument} must be a {kind} ({ndim} dimensions), got shape "
+                               f"{list(t._data.shape)}")  # fmt: skip
 
 
 def misfit(name: str, x: Any, y: Any, first: str = "mat1", second: str = "mat2") -> RuntimeError:
@@ -49,15 +61,18 @@ def misfit(name: str, x: Any, y: Any, first: str = "mat1", second: str = "mat2")
     a, b = x._data.shape, y._data.shape
     text = "x".join(map(str, a[-2:])) + " and " + "x".join(map(str, b[-2:]))
     if len(a) > 1 and len(b) > 1 and a[:-2] != b[:-2] and a[-1] == b[-2]:
-        return RuntimeError(f"{name}: the leading dimensions of {first}, shape {list(a)}, and {second}, shape {list(b)}, do not fit; "
+        return RuntimeError(f"{name}: the leading dimensions of {first}, shape {list(a)}, and {second}, shape "
+                            f"{list(b)}, do not fit; "  # fmt: skip
                             "each pair of sizes must be equal" + (", or one of them 1" if name == "matmul" else ""))  # fmt: skip
     hint = ""
     if len(b) > 1 and a[-1] == b[-1]:
         hint = f"; they fit with {second} transposed ({second}.mT)"
     elif len(a) > 1 and a[-2] == b[-2 if len(b) > 1 else 0]:
         hint = f"; they fit with {first} transposed ({first}.mT)"
-    return RuntimeError(f"{name}: {first} and {second} shapes cannot be multiplied ({text}): the last size of {first}, {a[-1]}, must equal "
-                        f"the {'second to last' if len(b) > 1 else 'only'} size of {second}, {b[-2 if len(b) > 1 else 0]} "
+    return RuntimeError(f"{name}: {first} and {second} shapes cannot be multiplied ({text}): the last size of "
+                        f"{first}, {a[-1]}, must equal "  # fmt: skip
+                        f"the {'second to last' if len(b) > 1 else 'only'} size of {second}, "
+                        f"{b[-2 if len(b) > 1 else 0]} "
                         f"(shapes {list(a)} and {list(b)}){hint}")  # fmt: skip
 
 
@@ -82,7 +97,8 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 MM = Op("mm", lambda xp, x, y: xp.mm(x, y), kind=MULTILINEAR, weight=20.0,
         x=lambda xp, g, y: xp.mm(g, y.conj().T),
         y=lambda xp, g, x: xp.mm(x.conj().T, g),
-        samples=[Sample(Arg(3, 4), Arg(4, 2)), Sample(Arg(1, 1), Arg(1, 1)), Sample(Arg(2, 0), Arg(0, 3)), Sample(Arg(0, 2), Arg(2, 3))],
+        samples=[Sample(Arg(3, 4), Arg(4, 2)), Sample(Arg(1, 1), Arg(1, 1)), Sample(Arg(2, 0), Arg(0, 3)),
+                 Sample(Arg(0, 2), Arg(2, 3))],
         complex=True)  # fmt: skip
 
 
@@ -99,7 +115,8 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
 BMM = Op("bmm", lambda xp, x, y: xp.matmul(x, y), kind=MULTILINEAR, weight=20.0,
          x=lambda xp, g, y: xp.matmul(g, adjoint(y)),
          y=lambda xp, g, x: xp.matmul(adjoint(x), g),
-         samples=[Sample(Arg(2, 3, 4), Arg(2, 4, 2)), Sample(Arg(0, 2, 2), Arg(0, 2, 3)), Sample(Arg(2, 2, 0), Arg(2, 0, 3))],
+         samples=[Sample(Arg(2, 3, 4), Arg(2, 4, 2)), Sample(Arg(0, 2, 2), Arg(0, 2, 3)),
+                  Sample(Arg(2, 2, 0), Arg(2, 0, 3))],
          complex=True)  # fmt: skip
 
 
@@ -116,7 +133,8 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
 MV = Op("mv", lambda xp, x, y: xp.mv(x, y), kind=MULTILINEAR, weight=2.0,
         x=lambda xp, g, y: xp.outer(g, y.conj()),
         y=lambda xp, g, x: xp.mv(x.conj().T, g),
-        samples=[Sample(Arg(3, 4), Arg(4)), Sample(Arg(2, 0), Arg(0)), Sample(Arg(0, 2), Arg(2))], complex=True)  # fmt: skip
+        samples=[Sample(Arg(3, 4), Arg(4)), Sample(Arg(2, 0), Arg(0)),
+                 Sample(Arg(0, 2), Arg(2))], complex=True)  # fmt: skip
 
 
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -124,7 +142,8 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     same_dtype("dot", input=input, tensor=tensor)
     need_ndim("dot", input=(input, 1), tensor=(tensor, 1))
     if input._data.shape != tensor._data.shape:
-        raise RuntimeError(f"dot: the vectors must have the same number of elements, got {input._data.size} and {tensor._data.size}")
+        raise RuntimeError(f"dot: the vectors must have the same number of elements, got {input._data.size} and "
+                           f"{tensor._data.size}")  # fmt: skip
     result = binary(DOT, input, tensor)
     return result if out is None else into("dot", out, result)
 
@@ -180,7 +199,8 @@ def _matmul(x: Any, y: Any) -> Any:
     same_dtype("matmul", input=x, other=y)
     a, b = x._data, y._data
     if a.ndim == 0 or b.ndim == 0:
-        raise RuntimeError(f"matmul: both arguments need to be at least 1D, but they are {a.ndim}D and {b.ndim}D; use * for scalars")
+        raise RuntimeError(f"matmul: both arguments need to be at least 1D, but they are {a.ndim}D and {b.ndim}D; use "
+                           "* for scalars")  # fmt: skip
     if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
         raise misfit("matmul", x, y, "input", "other")
     if a.ndim == 1 and b.ndim == 1:
@@ -193,7 +213,7 @@ def _matmul(x: Any, y: Any) -> Any:
         return binary(MM, x, y)
     if a.ndim == b.ndim and a.shape[:-2] == b.shape[:-2]:
         return binary(BMM, x, y)
-    if any(s != t and s != 1 and t != 1 for s, t in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
+    if any(1 not in (s, t) and s != t for s, t in zip(a.shape[-3::-1], b.shape[-3::-1], strict=False)):
         raise misfit("matmul", x, y, "input", "other")
     return binary(MATMUL, x, y)
 
@@ -215,10 +235,13 @@ def _matmul_y(xp: Any, g: Any, x: Any, y_shape: tuple) -> Any:
 
 
 MATMUL = Op("matmul", lambda xp, x, y: xp.matmul(x, y), kind=MULTILINEAR, weight=20.0, x=_matmul_x, y=_matmul_y,
-            samples=[Sample(Arg(2, 3), Arg(3, 2)), Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)), Sample(Arg(3), Arg(3, 2)),
-                     Sample(Arg(2, 2, 3), Arg(3, 2)), Sample(Arg(2, 3), Arg(2, 3, 2)), Sample(Arg(2, 1, 2, 3), Arg(3, 3, 2)),
+            samples=[Sample(Arg(2, 3), Arg(3, 2)), Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)),
+                     Sample(Arg(3), Arg(3, 2)),
+                     Sample(Arg(2, 2, 3), Arg(3, 2)), Sample(Arg(2, 3), Arg(2, 3, 2)),
+                     Sample(Arg(2, 1, 2, 3), Arg(3, 3, 2)),
                      Sample(Arg(2, 2, 3), Arg(3)), Sample(Arg(3), Arg(2, 3, 2)), Sample(Arg(2, 0, 3), Arg(3, 2)),
-                     Sample(Arg(2, 2, 0), Arg(0, 3)), Sample(Arg(2, 2, 3), Arg(2, 3, 2)), Sample(Arg(1, 2, 3), Arg(2, 3, 2))],
+                     Sample(Arg(2, 2, 0), Arg(0, 3)), Sample(Arg(2, 2, 3), Arg(2, 3, 2)),
+                     Sample(Arg(1, 2, 3), Arg(2, 3, 2))],
             complex=True)  # fmt: skip
 
 
@@ -232,24 +255,35 @@ def scaled(g: Any, factor: Any) -> Any:
 
 def _coefficients(name: str, input: Any, beta: Any, alpha: Any) -> tuple:
     """`beta` and `alpha` as Python numbers; an integer tensor takes integers only."""
+    if type(beta) in NUMBERS and type(alpha) in NUMBERS and input._data.dtype in INEXACT:
+        return beta, alpha
     found = [c.item() if isinstance(c, TensorBase) else c for c in (beta, alpha)]
     if input._data.dtype not in INEXACT and any(isinstance(c, (float, complex)) for c in found):
-        raise RuntimeError(f"{name}: for integer tensors, beta and alpha must be integers, got beta={found[0]} and alpha={found[1]}")
+        raise RuntimeError(f"{name}: for integer tensors, beta and alpha must be integers, got beta={found[0]} and "
+                           f"alpha={found[1]}")  # fmt: skip
     if input._data.dtype.kind != "c" and any(isinstance(c, complex) for c in found):
-        raise RuntimeError(f"{name}: for real tensors, beta and alpha must be real, got beta={found[0]} and alpha={found[1]}")
+        raise RuntimeError(f"{name}: for real tensors, beta and alpha must be real, got beta={found[0]} and "
+                           f"alpha={found[1]}")  # fmt: skip
     return tuple([int(c) if isinstance(c, bool) else c for c in found])
+
+
+def _fits(have: tuple, shape: tuple) -> bool:
+    """Whether a tensor of shape `have` can be broadcast to `shape`."""
+    return len(have) <= len(shape) and all(s in (1, t) for s, t in zip(have[::-1], shape[::-1], strict=False))
 
 
 def _add_product(op: Op, input: Any, x: Any, y: Any, beta: Any, alpha: Any, shape: tuple, out: Any) -> Any:
     """beta input + alpha x y with `input` broadcast to the `shape` of the product."""
     have = input._data.shape
-    if len(have) > len(shape) or any(s != 1 and s != t for s, t in zip(have[::-1], shape[::-1], strict=False)):
-        raise RuntimeError(f"{op.name}: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of the product")
+    if have != shape and have != shape[1:] and not _fits(have, shape):
+        raise RuntimeError(f"{op.name}: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of "
+                           "the product")  # fmt: skip
     result = apply(op, (input, x, y), _coefficients(op.name, input, beta, alpha))
     return result if out is None else into(op.name, out, result)
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+          out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta C + alpha X Y for matrices X, Y and C broadcast to their product; C is not read when beta is 0."""
     same_dtype("addmm", input=input, mat1=mat1, mat2=mat2)
     need_ndim("addmm", mat1=(mat1, 2), mat2=(mat2, 2))
@@ -264,10 +298,12 @@ ADDMM = Op("addmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, 
            x=lambda xp, g, y, alpha: scaled(xp.mm(g, y.conj().T), alpha),
            y=lambda xp, g, x, alpha: scaled(xp.mm(x.conj().T, g), alpha),
            samples=[Sample(Arg(3, 2), Arg(3, 4), Arg(4, 2)), Sample(Arg(2), Arg(3, 4), Arg(4, 2), beta=0.5, alpha=-2.0),
-                    Sample(Arg(), Arg(3, 0), Arg(0, 2)), Sample(Arg(3, 1), Arg(3, 4), Arg(4, 2), beta=0)], complex=True)  # fmt: skip
+                    Sample(Arg(), Arg(3, 0), Arg(0, 2)),
+                    Sample(Arg(3, 1), Arg(3, 4), Arg(4, 2), beta=0)], complex=True)  # fmt: skip
 
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1,
+          out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta c + alpha X v for a matrix X, a vector v, and c broadcast to their product."""
     same_dtype("addmv", input=input, mat=mat, vec=vec)
     need_ndim("addmv", mat=(mat, 2), vec=(vec, 1))
@@ -284,7 +320,8 @@ ADDMV = Op("addmv", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, 
                     Sample(Arg(3), Arg(3, 0), Arg(0))], complex=True)  # fmt: skip
 
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta C + alpha X Y for batches of matrices X and Y, and C broadcast to their product."""
     same_dtype("baddbmm", input=input, batch1=batch1, batch2=batch2)
     need_ndim("baddbmm", batch1=(batch1, 3), batch2=(batch2, 3))
@@ -298,11 +335,13 @@ BADDBMM = Op("baddbmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, be
              c=lambda xp, g, beta: scaled(g, beta),
              x=lambda xp, g, y, alpha: scaled(xp.matmul(g, adjoint(y)), alpha),
              y=lambda xp, g, x, alpha: scaled(xp.matmul(adjoint(x), g), alpha),
-             samples=[Sample(Arg(2, 3, 2), Arg(2, 3, 4), Arg(2, 4, 2)), Sample(Arg(3, 1), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
+             samples=[Sample(Arg(2, 3, 2), Arg(2, 3, 4), Arg(2, 4, 2)),
+                      Sample(Arg(3, 1), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
                       Sample(Arg(), Arg(2, 3, 0), Arg(2, 0, 2))], complex=True)  # fmt: skip
 
 
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+           out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta C + alpha Σ XᵢYᵢ over two batches of matrices, with C broadcast to the sum."""
     same_dtype("addbmm", input=input, batch1=batch1, batch2=batch2)
     need_ndim("addbmm", batch1=(batch1, 3), batch2=(batch2, 3))
@@ -313,16 +352,19 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return _add_product(ADDMM, input, x, batch2.reshape(n * inner, columns), beta, alpha, (rows, columns), out)
 
 
-declare("addbmm", [Sample(Arg(3, 2), Arg(2, 3, 4), Arg(2, 4, 2)), Sample(Arg(2), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
+declare("addbmm", [Sample(Arg(3, 2), Arg(2, 3, 4), Arg(2, 4, 2)),
+                   Sample(Arg(2), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
                    Sample(Arg(2), Arg(0, 3, 4), Arg(0, 4, 2))], complex=True)  # fmt: skip
 
 
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+         out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta C + alpha x yᵀ for vectors x and y, and C broadcast to their outer product; dtypes are promoted."""
     product = outer(vec1, vec2)
     have, shape = need_tensor("addr", "input", input)._data.shape, product._data.shape
-    if len(have) > 2 or any(s != 1 and s != t for s, t in zip(have[::-1], shape[::-1], strict=False)):
-        raise RuntimeError(f"addr: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of the outer product")
+    if not _fits(have, shape):
+        raise RuntimeError(f"addr: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of the "
+                           "outer product")  # fmt: skip
     beta, alpha = _coefficients("addr", input, beta, alpha)
     if alpha != 1:
         product = product * alpha
@@ -354,7 +396,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if w.ndim != 2 or a.ndim == 0:
         return _linear_vector(input, weight, bias)
     if a.shape[-1] != w.shape[1]:
-        raise RuntimeError(f"linear: the last size of input, {a.shape[-1]}, must equal the number of input features of weight, {w.shape[1]} "
+        raise RuntimeError(f"linear: the last size of input, {a.shape[-1]}, must equal the number of input features "
+                           f"of weight, {w.shape[1]} "  # fmt: skip
                            f"(input and weight shapes cannot be multiplied: {list(a.shape)} and {list(w.shape)})"
                            + ("; weight is (out_features, in_features): pass it transposed" if a.shape[-1] == w.shape[0] else ""))  # fmt: skip
     if bias is None:
@@ -387,9 +430,11 @@ LINEAR = Op("linear", lambda xp, x, w, b: xp.linear(x, w, b), weight=20.0,
             x=lambda xp, g, w: xp.matmul(g, w.conj()),
             w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
             b=lambda xp, g: xp.sum(g, tuple(range(g.ndim - 1)), False) if g.ndim > 1 else g, path="nn.functional.linear",
-            samples=[Sample(Arg(3, 4), Arg(2, 4), Arg(2)), Sample(Arg(4), Arg(2, 4), Arg(2)), Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),
+            samples=[Sample(Arg(3, 4), Arg(2, 4), Arg(2)), Sample(Arg(4), Arg(2, 4), Arg(2)),
+                     Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),
                      Sample(Arg(3, 4), Arg(2, 4)), Sample(Arg(3, 4), Arg(4)), Sample(Arg(0, 4), Arg(2, 4), Arg(2)),
-                     Sample(Arg(2, 0), Arg(3, 0), Arg(3)), Sample(Arg(2, 1, 2, 3), Arg(2, 3))], complex=True)  # fmt: skip
+                     Sample(Arg(2, 0), Arg(3, 0), Arg(3)),
+                     Sample(Arg(2, 1, 2, 3), Arg(2, 3))], complex=True)  # fmt: skip
 
 MAP = Op("linear_map", lambda xp, x, w: xp.linear(x, w), kind=MULTILINEAR, weight=20.0,
          x=lambda xp, g, w: xp.matmul(g, w.conj()),
@@ -443,7 +488,8 @@ def _multiply(chain: list, splits: dict[tuple, int], i: int, j: int) -> Any:
     return mm(_multiply(chain, splits, i, k), _multiply(chain, splits, k + 1, j))
 
 
-declare("linalg.multi_dot", [Sample([Arg(2, 3), Arg(3, 4), Arg(4, 1)]), Sample([Arg(3), Arg(3, 2), Arg(2)]), Sample([Arg(2, 3), Arg(3)]),
+declare("linalg.multi_dot", [Sample([Arg(2, 3), Arg(3, 4), Arg(4, 1)]), Sample([Arg(3), Arg(3, 2), Arg(2)]),
+                             Sample([Arg(2, 3), Arg(3)]),
                              Sample([Arg(0, 2), Arg(2, 3), Arg(3, 2)])], complex=True)  # fmt: skip
 
 
@@ -481,7 +527,8 @@ def _need_square(name: str, a: Any) -> None:
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but got shape {list(shape)}")
     if a._data.dtype not in INEXACT and name == "linalg.inv":
-        raise RuntimeError(f"{name}: expected a floating point or complex tensor as input, got {FROM_NUMPY[a._data.dtype]}")
+        raise RuntimeError(f"{name}: expected a floating point or complex tensor as input, got "
+                           f"{FROM_NUMPY[a._data.dtype]}")  # fmt: skip
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
@@ -521,7 +568,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     return result if out is None else into("linalg.vecdot", out, result)
 
 
-declare("linalg.vecdot", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)), Sample(Arg(2, 3), Arg(2, 1), dim=0), Sample(Arg(2, 0), Arg(2, 0))],
+declare("linalg.vecdot", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)), Sample(Arg(2, 3), Arg(2, 1), dim=0),
+                          Sample(Arg(2, 0), Arg(2, 0))],
         complex=True)  # fmt: skip
 
 
@@ -540,10 +588,12 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
     """x × y along `dim`, the other dimensions broadcast.  d(x × y) = dx × y + x × dy."""
     a, b = need_tensor("linalg.cross", "input", input)._data.shape, need_tensor("linalg.cross", "other", other)._data.shape
     if len(a) != len(b):
-        raise RuntimeError(f"linalg.cross: inputs must have the same number of dimensions, got shapes {list(a)} and {list(b)}")
+        raise RuntimeError(f"linalg.cross: inputs must have the same number of dimensions, got shapes {list(a)} and "
+                           f"{list(b)}")  # fmt: skip
     dim = one_dim("linalg.cross", len(a), dim)
     if not a or a[dim] != 3 or b[dim] != 3:
-        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3, got shapes {list(a)} and {list(b)}")
+        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3, got shapes {list(a)} and "
+                           f"{list(b)}")  # fmt: skip
     result = apply(CROSS, tuple(promote(input, other)), (dim,))
     return result if out is None else into("linalg.cross", out, result)
 
@@ -551,7 +601,8 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
 CROSS = Op("linalg.cross", lambda xp, x, y, /, dim: xp.cross(x, y, dim), kind=MULTILINEAR,
            x=lambda xp, g, y, dim: xp.cross(y.conj(), g, dim),
            y=lambda xp, g, x, dim: xp.cross(g, x.conj(), dim),
-           samples=[Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(1, 3)), Sample(Arg(3, 2), Arg(3, 2), dim=0), Sample(Arg(0, 3), Arg(0, 3))],
+           samples=[Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(1, 3)), Sample(Arg(3, 2), Arg(3, 2), dim=0),
+                    Sample(Arg(0, 3), Arg(0, 3))],
            complex=True)  # fmt: skip
 declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2, 1), 0)], complex=True)
 

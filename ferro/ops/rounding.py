@@ -15,7 +15,7 @@ from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
-from ferro.ops.arithmetic import no_zero_division, rounded_quotient
+from ferro.ops.arithmetic import no_zero_division, rounded_quotient, some_tensor
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -194,6 +194,7 @@ FMOD = Op("fmod", lambda xp, x, y: xp.fmod(x, y), kind=ELEMENTWISE,
 
 def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """x - y ⌊x / y⌋, with the sign of y, as Python's %.  d = dx - ⌊x / y⌋ dy."""
+    some_tensor("remainder", input, other)
     x, y = promote(*operands("remainder", input, other))
     no_zero_division("remainder", x, y)
     result = apply(REMAINDER, (x, y))
@@ -211,8 +212,8 @@ REMAINDER = Op("remainder", lambda xp, x, y: xp.remainder(x, y), kind=ELEMENTWIS
 
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The next floating number after x in the direction of y.  The derivative by x is 1, and 0 where x = y; by y it is 0."""
-    x, y = promote(floating_only("nextafter", input), floating_only("nextafter", other))
-    result = apply(NEXTAFTER, (x, y))
+    x, y = promote(need_tensor("nextafter", "input", input), need_tensor("nextafter", "other", other))
+    result = apply(NEXTAFTER, (floating_only("nextafter", x), y))
     return result if out is None else into("nextafter", out, result)
 
 

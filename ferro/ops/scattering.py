@@ -17,7 +17,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place, record_write
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.indexing import INT64, in_bounds, number, source_arguments
+from ferro.ops.indexing import INT32, INT64, in_bounds, number, source_arguments, written
 from ferro.ops.parts import SLICE
 from ferro.ops.shape import EXPAND, RESHAPE, broadcast_shapes, flatten
 
@@ -34,10 +34,10 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
     """The dimension, after checking an index against the shapes it must fit; empty indices fit everything."""
     d = one_dim(name, x._data.ndim, dim)
     data = need_tensor(name, "index", index)._data
-    if data.dtype.kind != "i" or data.dtype.itemsize < 4:
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {index.dtype}")
     if not data.size:
         return d
+    if data.dtype not in (INT32, INT64):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {index.dtype}")
     shape, have = x._data.shape or (1,), data.shape or (1,)
     if len(have) != len(shape):
         raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as input tensor, got {list(data.shape)} for "
@@ -59,8 +59,7 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """out[i][j][k] = input[index[i][j][k]][j][k] for dim 0, and so on: along `dim` the position comes from the index."""
     d = _index("gather", input, dim, index)
-    result = apply(GATHER, (input, index), (d,))
-    return result if out is None else into("gather", out, result)
+    return written("gather", out, apply(GATHER, (input, index), (d,)), input, index)
 
 
 GATHER = Op("gather", lambda xp, x, index, /, dim: xp.gather(x, dim, index), kind=LINEAR,
@@ -82,6 +81,9 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, but got {n} dimensions for "
                            f"input, and {data.ndim} dimensions for indices")  # fmt: skip
     d = one_dim("take_along_dim", n, dim)
+    in_bounds("take_along_dim()", data, input._data.shape[d] if n else 1, d, negative=True)
+    if data.size and data.min() < 0:
+        indices = wrap(np.where(data < 0, data + input._data.shape[d], data))
     a, b = input._data.shape, data.shape
     common = broadcast_shapes((*a[:d], 1, *a[d + 1 :]), (*b[:d], 1, *b[d + 1 :]))
     x = apply(EXPAND, (input,), ((*common[:d], a[d], *common[d + 1 :]),))

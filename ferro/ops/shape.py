@@ -317,6 +317,19 @@ declare("broadcast_to", [Sample(Arg(3), (2, 3)), Sample(Arg(2, 1), (2, 3)), Samp
                          Sample(Arg(1, 2), (0, 2))], complex=True)  # fmt: skip
 
 
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """The sum over the dimensions that expanding `size` to the tensor's shape would repeat."""
+    wanted, have = _sizes("sum_to_size", size), self._data.shape
+    lead = len(have) - len(wanted)
+    if lead < 0 or any(w not in (1, h) for w, h in zip(wanted, have[lead:], strict=True)):
+        raise RuntimeError(f"sum_to_size: size {list(wanted)} is not expandable to size {list(have)}.")
+    dims = tuple(range(lead)) + tuple([lead + i for i, w in enumerate(wanted) if w == 1 and have[lead + i] != 1])
+    return reshape(self.sum(dims) if dims else self, wanted)  # type: ignore[attr-defined]
+
+
+declare("Tensor.sum_to_size", [Sample(Arg(2, 3), 3), Sample(Arg(2, 3), (2, 1)), Sample(Arg(2, 3), 2, 3), Sample(Arg(2, 3), ())], method=True, complex=True)
+
+
 def broadcast_shapes(*shapes: Any) -> Size:
     """The shape that tensors of these shapes (or ints, for one dimension) have after broadcasting."""
     given = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
@@ -416,6 +429,7 @@ class ShapeMethods:
     contiguous, is_contiguous, stride, storage_offset = contiguous, is_contiguous, stride, storage_offset
     expand, expand_as, ravel, reshape, reshape_as, squeeze = expand, expand_as, ravel, reshape, reshape_as, squeeze
     swapaxes, swapdims, t, transpose, unsqueeze, view, view_as = swapaxes, swapdims, t, transpose, unsqueeze, view, view_as
+    sum_to_size = sum_to_size
     squeeze_, unsqueeze_, t_, transpose_ = restride(squeeze), restride(unsqueeze), restride(t), restride(transpose)
     swapaxes_, swapdims_ = restride(swapaxes), restride(swapdims)
 

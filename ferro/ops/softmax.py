@@ -29,18 +29,26 @@ _SAMPLES = [Sample(Arg(5), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), 0), Sampl
 def _prepare(name: str, input: Tensor, dim: Any, third: Any, dtype: Any) -> tuple:
     """The input cast to `dtype`, and `dim` as a non-negative number."""
     ndim = need_tensor(name, "input", input)._data.ndim
-    if dtype is None and isinstance(third, dtypes.dtype):  # torch.softmax takes the dtype where nn.functional's has _stacklevel
+    if dtype is None and isinstance(
+        third, dtypes.dtype
+    ):  # torch.softmax takes the dtype where nn.functional's has _stacklevel
         dtype = third
     if dtype is not None:
         input = input.to(dtype)
     floating(name, input)
     if dim is None:
         dim = 0 if ndim in (0, 1, 3) else 1
-        warnings.warn(f"Implicit dimension choice for {name} has been deprecated; here it is dim={dim}. Pass dim.", UserWarning, stacklevel=3)
+        warnings.warn(
+            f"Implicit dimension choice for {name} has been deprecated; here it is dim={dim}. Pass dim.",
+            UserWarning,
+            stacklevel=3,
+        )
     return input, one_dim(name, ndim, dim)
 
 
-def softmax(input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None
+) -> Tensor:
     """p = exp(x) / sum exp(x) along `dim`, without overflow.  dp = p (dx - sum p dx).
 
     A slice that is -inf throughout gives nan, as in PyTorch.
@@ -61,7 +69,9 @@ def softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:
     return product - out * product.sum((dim,), True)
 
 
-def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None) -> Tensor:
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None
+) -> Tensor:
     """x - log sum exp(x) along `dim`, without overflow.  The derivative is dx - sum p dx with p = softmax(x)."""
     input, dim = _prepare("log_softmax", input, dim, _stacklevel, dtype)
     result = unary(LOG_SOFTMAX, input, (dim,))

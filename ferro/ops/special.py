@@ -13,6 +13,8 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
+from ferro.ops.arithmetic import some_tensor
+from ferro.ops.exponential import real_operands
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -111,6 +113,8 @@ ENTR = Op("entr", lambda xp, x: xp.entr(x), floats=True, kind=ELEMENTWISE, x=lam
 
 def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """x ln(1 + y), and 0 where x = 0 unless y is nan.  d = ln(1 + y) dx + x / (1 + y) dy; by x 0 where x = 0 and y ≤ -1."""
+    some_tensor("xlog1py", input, other)
+    real_operands("xlog1py", input, other)
     result = binary(XLOG1PY, input, other)
     return result if out is None else into("xlog1py", out, result)
 
@@ -225,6 +229,8 @@ IGAMMAC = Op("igammac", lambda xp, a, x: xp.igammac(a, x), kind=ELEMENTWISE, a=l
 
 def zeta(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """ζ(x, y) = Σ 1 / (k + y)^x over k ≥ 0, Hurwitz' zeta function.  d = -x ζ(x + 1, y) dy; by x there is none."""
+    some_tensor("zeta", input, other)
+    real_operands("zeta", input, other)
     result = binary(ZETA, input, other)
     return result if out is None else into("zeta", out, result)
 

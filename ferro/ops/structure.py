@@ -42,6 +42,11 @@ def clone(input: Any, *, memory_format: Any = None) -> Any:
     return apply(CLONE, (input,))
 
 
+def cast(x: Any, dtype: Any) -> Any:
+    """x as a NumPy dtype, recorded: the `xp.cast` of Tensors."""
+    return apply(CAST, (x,), (dtype,))
+
+
 def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False,
        memory_format: Any = None) -> Any:  # fmt: skip
     """The tensor with another dtype or device, or those of another tensor: ``to(dtype)``, ``to(device)``, ``to(other)``.

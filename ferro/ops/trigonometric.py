@@ -13,6 +13,7 @@ from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.samples import Arg, Sample
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
+from ferro.ops.exponential import real_operands
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -150,6 +151,7 @@ ATANH = Op("atanh", lambda xp, x: xp.atanh(x), floats=True, kind=ELEMENTWISE, x=
 
 def atan2(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The angle of the point (x = other, y = input), in [-π, π].  d = (x dy - y dx) / (x² + y²): 0 at (0, 0)."""
+    real_operands("atan2", input, other)
     x, y = promote(need_tensor("atan2", "input", input), need_tensor("atan2", "other", other))
     result = binary(ATAN2, x, y)
     return result if out is None else into("atan2", out, result)

@@ -182,10 +182,11 @@ class Optimizer:
             )
         ours = [group["params"] for group in self.param_groups]
         theirs = [group["params"] for group in saved_groups]
-        if [len(params) for params in ours] != [len(params) for params in theirs]:
+        sizes = [[len(params) for params in groups] for groups in (ours, theirs)]
+        if sizes[0] != sizes[1]:
             raise ValueError(
                 "loaded state dict contains a parameter group that doesn't match the size of optimizer's group: "
-                f"{[len(params) for params in theirs]} parameters in the state dict, {[len(params) for params in ours]} here"
+                f"the groups have {sizes[1]} parameters in the state dict and {sizes[0]} here"
             )
         owner = dict(zip(chain.from_iterable(theirs), chain.from_iterable(ours), strict=True))
         self.state = defaultdict(dict)
@@ -248,8 +249,8 @@ def _params_and_names(params: Any) -> dict[str, Any]:
         return {"params": [params]}
     if isinstance(params, (set, frozenset)):
         raise TypeError(
-            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will "
-            "change between runs. Please use a list instead."
+            "optimizer parameters need to be organized in ordered collections, but the order of tensors in sets "
+            "changes between runs. Please use a list instead."
         )
     listed = list(params)
     named = [isinstance(param, tuple) and len(param) == 2 for param in listed]

@@ -57,7 +57,9 @@ def twins(make: Callable[[Any], Any]) -> tuple[Any, Any]:
     return ours, theirs
 
 
-def compare_modules(make: Callable[[Any], Any], inputs: tuple[Any, ...], train: bool = True, **kwargs: Any) -> None:
+def compare_modules(
+    make: Callable[[Any], Any], inputs: tuple[Any, ...], train: bool = True, rtol: float = 1e-10, **kwargs: Any
+) -> None:
     """Outputs, gradients of inputs and parameters, buffers, keys and repr of the twins agree."""
     ours, theirs = twins(make)
     ours.train(train)
@@ -71,13 +73,13 @@ def compare_modules(make: Callable[[Any], Any], inputs: tuple[Any, ...], train: 
     our_out, their_out = flat(ours(*our_inputs, **to_ferro(kwargs))), flat(theirs(*inputs, **kwargs))
     assert len(our_out) == len(their_out)
     for i, (a, b) in enumerate(zip(our_out, their_out, strict=True)):
-        assert_same(a, b, f"output {i}")
-    compare_gradients(ours, theirs, flat(our_inputs), flat(inputs), our_out, their_out)
+        assert_same(a, b, f"output {i}", rtol=rtol)
+    compare_gradients(ours, theirs, flat(our_inputs), flat(inputs), our_out, their_out, rtol)
     compare_state(ours, theirs)
 
 
 def compare_gradients(
-    ours: Any, theirs: Any, our_inputs: list, their_inputs: list, our_out: list, their_out: list
+    ours: Any, theirs: Any, our_inputs: list, their_inputs: list, our_out: list, their_out: list, rtol: float
 ) -> None:
     """The gradients of one random linear function of all outputs."""
     total_ours, total_theirs = 0.0, 0.0
@@ -97,7 +99,7 @@ def compare_gradients(
     for name, a, b in pairs:
         if torch.is_tensor(b) and b.grad is not None:
             assert a.grad is not None, f"no gradient of {name}"
-            assert_same(a.grad, b.grad, f"gradient of {name}")
+            assert_same(a.grad, b.grad, f"gradient of {name}", rtol=rtol)
 
 
 def compare_state(ours: Any, theirs: Any) -> None:

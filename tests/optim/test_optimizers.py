@@ -116,7 +116,9 @@ def test_twenty_steps_are_those_of_torch(case: tuple[str, dict], problems: tuple
         compare_states(our_optimizer.state_dict(), their_optimizer.state_dict())
 
 
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS"])
+@pytest.mark.parametrize(
+    "name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "LBFGS"]
+)
 def test_defaults_are_those_of_torch(name: str) -> None:
     ours = getattr(optim, name)([ferro.zeros(1, requires_grad=True)])
     theirs = getattr(torch.optim, name)([torch.zeros(1, requires_grad=True)])
@@ -240,7 +242,9 @@ def test_state_dict_hooks_may_replace_the_dictionary() -> None:
     optimizer = optim.SGD([a], lr=1.0)
     optimizer.register_state_dict_post_hook(lambda opt, state: {**state, "note": 1})
     assert optimizer.state_dict()["note"] == 1
-    optimizer.register_load_state_dict_pre_hook(lambda opt, state: {**state, "param_groups": [{"params": [0], "lr": 7}]})
+    optimizer.register_load_state_dict_pre_hook(
+        lambda opt, state: {**state, "param_groups": [{"params": [0], "lr": 7}]}
+    )
     optimizer.load_state_dict(optimizer.state_dict())
     assert optimizer.param_groups[0]["lr"] == 7
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections import Counter, OrderedDict, namedtuple
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,7 +16,12 @@ import ferro
 from ferro.utils import data
 from ferro.utils.data import DataLoader, TensorDataset, default_collate
 
-Point = namedtuple("Point", "x y")
+
+class Point(NamedTuple):
+    """A sample with named parts."""
+
+    x: Any
+    y: Any
 
 
 class Squares(data.Dataset):
@@ -263,11 +268,11 @@ def test_streams(workers: int) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_names_the_sample(workers: int) -> None:
     loader = DataLoader(Squares(20, bad=13), batch_size=4, num_workers=workers)
-    seen = 0
+    iterator = iter(loader)
+    for _ in range(3):  # the batches before the bad one come first
+        next(iterator)
     with pytest.raises(KeyError, match="no such picture") as caught:
-        for _ in loader:
-            seen += 1
-    assert seen == 3, "the batches before the bad one must come first"
+        next(iterator)
     assert any("sample 13 of Squares" in note for note in caught.value.__notes__)
 
 

@@ -12,21 +12,24 @@ from typing import Any
 
 _MODULES = {
     "jit_math": (
-        "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp softplus softplus_vjp "
+        "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
+        "softplus softplus_vjp "
         "softmax softmax_vjp log_softmax log_softmax_vjp logsumexp "
         "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),
+    "jit_conv": "im2col col2im depthwise depthwise_dx depthwise_dw",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
         "channel_sums channel_squares channel_products channel_affine channel_norm_vjp "
         "column_sums column_squares column_products column_affine column_norm_vjp"
     ),
+    "jit_reduce": "sum_rows sum_columns square_rows square_columns",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 @cache
 def get(name: str) -> Any:
-    """The compiled function of that name, ready to be called with arrays; machine code is made or loaded at the call."""
+    """The compiled function of that name. Its machine code is made, or loaded from disk, when it is first called."""
     return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

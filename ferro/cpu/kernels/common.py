@@ -1,4 +1,4 @@
-"""What the functions around kernels share: which arrays get one, how arrays are prepared, how work is cut into chunks."""
+"""What the functions around kernels share: which arrays get one, how they are prepared, how work is cut into chunks."""
 
 from __future__ import annotations
 

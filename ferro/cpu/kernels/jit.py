@@ -39,7 +39,7 @@ def reduction(fn: Callable[..., Any]) -> Any:
 
 
 def kernel(fn: Callable[..., Any]) -> Any:
-    """A function that Python calls. It runs without the interpreter's lock, and is kept on disk where that is possible."""
+    """A function that Python calls. It runs without the interpreter's lock, and is kept on disk where possible."""
     try:
         return numba.njit(cache=True, **_KERNEL)(fn)
     except RuntimeError:  # Numba found no folder that it may write to
@@ -51,9 +51,8 @@ def whole_registers(_context):
     """Stands first in a kernel that computes much for each number: see Note [Whole registers]."""
 
     def generate(context, builder, _signature, _args):
-        set.add(
-            builder.function.attributes, '"prefer-vector-width"="512"'
-        )  # its own add() refuses what it does not know
+        # Their own add() takes only the attributes that llvmlite knows.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
         return context.get_dummy_value()
 
     return numba.types.none(), generate

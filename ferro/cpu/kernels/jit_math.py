@@ -93,7 +93,7 @@ def _exp32(x):
     k = i32(n)
     half = k >> i32(1)
     y = y * float32_of(i32((half + i32(127)) << i32(23))) * float32_of(i32((k - half + i32(127)) << i32(23)))
-    return y if x == x else x
+    return x if math.isnan(x) else y
 
 
 @device
@@ -116,7 +116,7 @@ def _exp64(x):
     k = i64(n)
     half = k >> i64(1)
     y = y * float64_of((half + i64(1023)) << i64(52)) * float64_of((k - half + i64(1023)) << i64(52))
-    return y if x == x else x
+    return x if math.isnan(x) else y
 
 
 @device
@@ -174,7 +174,7 @@ def _erf32(x):
     q = q * c + f32(-1.12767563)
     q = q * c + f32(-0.000195674446)
     far = math.copysign(f32(1) - _exp32(q), x)
-    return near if a < f32(0.93) or x != x else far
+    return near if a < f32(0.93) or math.isnan(x) else far
 
 
 @device
@@ -215,7 +215,7 @@ def _erf64(x):
     q = q * u + f64(-0.6652489708564336)
     q = q * u + f64(-1.8624374021790953)
     far = math.copysign(f64(1) - _exp64(q - c * c), x)
-    return near if a < f64(1) or x != x else far
+    return near if a < f64(1) or math.isnan(x) else far
 
 
 @device
@@ -477,9 +477,10 @@ def logsumexp(x, out):
         out[i] = top + T(math.log(_sum_of_exp(x[i], top)))
 
 
-# --- the same along a dimension that is not the last -----------------------------------------------------------------
+# --- softmax along a dimension that is not the last ------------------------------------------------------------------
 
-# Arrays are (before, along, after); a tile is up to `width` neighbours in the last dimension, and all of `along`.
+# Arrays are (before, along, after); a tile is up to `width` neighbours in the last dimension, and all of `along`. Inner
+# loops run over slices from 0: an index that might be negative, for all Numba knows, is not vectorised.
 
 
 @device
@@ -492,12 +493,12 @@ def _tile(tile, width, after):
 
 @device
 def _largest_of_columns(x, first, stop, top):
-    for k in range(first, stop):
-        top[k - first] = x[0, k]
+    top[: stop - first] = x[0, first:stop]
     for j in range(1, x.shape[0]):
-        for k in range(first, stop):
-            v, t = x[j, k], top[k - first]
-            top[k - first] = t if t >= v or t != t else v  # nan wins
+        row = x[j, first:stop]
+        for k in range(row.size):
+            v, t = row[k], top[k]
+            top[k] = t if t >= v or math.isnan(t) else v  # nan wins
 
 
 @kernel
@@ -510,15 +511,17 @@ def softmax_columns(x, width, first_tile, last_tile, out):
         _largest_of_columns(x[a], first, stop, top)
         total[:] = 0
         for j in range(x.shape[1]):
-            for k in range(first, stop):
-                e = exp(x[a, j, k] - top[k - first])
-                out[a, j, k] = e
-                total[k - first] += e
-        for k in range(stop - first):
+            row, result = x[a, j, first:stop], out[a, j, first:stop]
+            for k in range(row.size):
+                e = exp(row[k] - top[k])
+                result[k] = e
+                total[k] += e
+        for k in range(width):
             total[k] = T(1) / total[k]
         for j in range(x.shape[1]):
-            for k in range(first, stop):
-                out[a, j, k] *= total[k - first]
+            result = out[a, j, first:stop]
+            for k in range(result.size):
+                result[k] *= total[k]
 
 
 @kernel
@@ -531,13 +534,15 @@ def log_softmax_columns(x, width, first_tile, last_tile, out):
         _largest_of_columns(x[a], first, stop, top)
         shift[:] = 0
         for j in range(x.shape[1]):
-            for k in range(first, stop):
-                shift[k - first] += exp(x[a, j, k] - top[k - first])
+            row = x[a, j, first:stop]
+            for k in range(row.size):
+                shift[k] += exp(row[k] - top[k])
         for k in range(stop - first):
             shift[k] = T(math.log(shift[k]))
         for j in range(x.shape[1]):
-            for k in range(first, stop):
-                out[a, j, k] = (x[a, j, k] - top[k - first]) - shift[k - first]
+            row, result = x[a, j, first:stop], out[a, j, first:stop]
+            for k in range(row.size):
+                result[k] = (row[k] - top[k]) - shift[k]
 
 
 @kernel
@@ -547,11 +552,13 @@ def softmax_vjp_columns(g, y, width, first_tile, last_tile, out):
         a, first, stop = _tile(tile, width, y.shape[2])
         total[:] = 0
         for j in range(y.shape[1]):
-            for k in range(first, stop):
-                total[k - first] += g[a, j, k] * y[a, j, k]
+            g_row, row = g[a, j, first:stop], y[a, j, first:stop]
+            for k in range(row.size):
+                total[k] += g_row[k] * row[k]
         for j in range(y.shape[1]):
-            for k in range(first, stop):
-                out[a, j, k] = (g[a, j, k] - total[k - first]) * y[a, j, k]
+            g_row, row, result = g[a, j, first:stop], y[a, j, first:stop], out[a, j, first:stop]
+            for k in range(row.size):
+                result[k] = (g_row[k] - total[k]) * row[k]
 
 
 @kernel
@@ -562,11 +569,13 @@ def log_softmax_vjp_columns(g, y, width, first_tile, last_tile, out):
         a, first, stop = _tile(tile, width, y.shape[2])
         total[:] = 0
         for j in range(y.shape[1]):
-            for k in range(first, stop):
-                total[k - first] += g[a, j, k]
+            g_row = g[a, j, first:stop]
+            for k in range(g_row.size):
+                total[k] += g_row[k]
         for j in range(y.shape[1]):
-            for k in range(first, stop):
-                out[a, j, k] = g[a, j, k] - exp(y[a, j, k]) * total[k - first]
+            g_row, row, result = g[a, j, first:stop], y[a, j, first:stop], out[a, j, first:stop]
+            for k in range(row.size):
+                result[k] = g_row[k] - exp(row[k]) * total[k]
 
 
 # --- cross-entropy ---------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def layer_norm(x, weight, bias, eps, out, mean, rstd):
 
 @kernel
 def layer_norm_vjp(g, x, mean, rstd, weight, out, sums):
-    """The gradient for x into `out`, and those for weight and bias added to the rows of `sums`; each if it has elements."""
+    """The gradient for x goes into `out`, those for weight and bias are added to the rows of `sums`, if not empty."""
     T = x.dtype.type
     n = x.shape[1]
     g_weight = np.zeros(n, x.dtype)
@@ -168,43 +168,52 @@ def channel_norm_vjp(g, x, mean, scale, plain, product, out):
 # --- channels: a channel has one place, and is a column of a matrix ---------------------------------------------------
 
 
+# Inner loops run over slices from 0: an index that might be negative, for all Numba knows, is not vectorised.
+
+
 @kernel
 def column_sums(x, first, last, totals):
-    partial = np.zeros(x.shape[1], x.dtype)
+    partial = np.zeros(last - first, x.dtype)
+    total = totals[first:last]
     for a in range(x.shape[0]):
-        for k in range(first, last):
-            partial[k] += x[a, k]
+        row = x[a, first:last]
+        for k in range(partial.size):
+            partial[k] += row[k]
         if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
-            for k in range(first, last):
-                totals[k] += f64(partial[k])
+            for k in range(partial.size):
+                total[k] += f64(partial[k])
             partial[:] = 0
 
 
 @kernel
 def column_squares(x, mean, first, last, totals):
-    partial = np.zeros(x.shape[1], x.dtype)
+    partial = np.zeros(last - first, x.dtype)
+    total, middle = totals[first:last], mean[first:last]
     for a in range(x.shape[0]):
-        for k in range(first, last):
-            d = x[a, k] - mean[k]
+        row = x[a, first:last]
+        for k in range(partial.size):
+            d = row[k] - middle[k]
             partial[k] += d * d
         if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
-            for k in range(first, last):
-                totals[k] += f64(partial[k])
+            for k in range(partial.size):
+                total[k] += f64(partial[k])
             partial[:] = 0
 
 
 @kernel
 def column_products(g, x, mean, first, last, plain, product):
-    ones = np.zeros(x.shape[1], x.dtype)
-    twos = np.zeros(x.shape[1], x.dtype)
+    ones = np.zeros(last - first, x.dtype)
+    twos = np.zeros(last - first, x.dtype)
+    one, two, middle = plain[first:last], product[first:last], mean[first:last]
     for a in range(x.shape[0]):
-        for k in range(first, last):
-            ones[k] += g[a, k]
-            twos[k] += g[a, k] * (x[a, k] - mean[k])
+        row, g_row = x[a, first:last], g[a, first:last]
+        for k in range(ones.size):
+            ones[k] += g_row[k]
+            twos[k] += g_row[k] * (row[k] - middle[k])
         if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
-            for k in range(first, last):
-                plain[k] += f64(ones[k])
-                product[k] += f64(twos[k])
+            for k in range(ones.size):
+                one[k] += f64(ones[k])
+                two[k] += f64(twos[k])
             ones[:] = 0
             twos[:] = 0
 

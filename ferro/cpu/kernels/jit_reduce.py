@@ -16,17 +16,17 @@ _ROWS = 32
 
 
 @reduction
-def _sum(x, start, stop):
+def _sum(x):
     total = x.dtype.type(0)
-    for j in range(start, stop):
+    for j in range(x.size):
         total += x[j]
     return total
 
 
 @reduction
-def _squares(x, mean, start, stop):
+def _squares(x, mean):
     total = x.dtype.type(0)
-    for j in range(start, stop):
+    for j in range(x.size):
         d = x[j] - mean
         total += d * d
     return total
@@ -39,7 +39,7 @@ def sum_rows(x, out):
     for i in range(x.shape[0]):
         total = f64(0)
         for start in range(0, n, _BLOCK):
-            total += f64(_sum(x[i], start, min(start + _BLOCK, n)))
+            total += f64(_sum(x[i, start : start + _BLOCK]))
         out[i] = total
 
 
@@ -50,7 +50,7 @@ def square_rows(x, mean, out):
     for i in range(x.shape[0]):
         total = f64(0)
         for start in range(0, n, _BLOCK):
-            total += f64(_squares(x[i], mean[i], start, min(start + _BLOCK, n)))
+            total += f64(_squares(x[i, start : start + _BLOCK], mean[i]))
         out[i] = total
 
 

@@ -114,9 +114,9 @@ def _layer_norm_vjp(
 
 
 def _as_channels(x: np.ndarray, dims: tuple[int, ...]) -> tuple[str, np.ndarray]:
-    """`x` as (batch, channel, place), the dimensions not in `dims` together being the channel; without place if it is 1.
+    """`x` as (batch, channel, place), the dimensions not in `dims` together being the channel.
 
-    The name of the kernels for such an array begins with the word that comes first.
+    One place is left out. The name of the kernels for such an array begins with the word that comes first.
     """
     kept = [dim for dim in range(x.ndim) if dim not in dims]
     first, last = (kept[0], kept[-1] + 1) if kept else (0, 0)
@@ -141,9 +141,10 @@ def _per_channel(x: np.ndarray, work: Callable) -> np.ndarray:
 
 
 def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and the variance (divided by the count) over `dims`, without those dimensions. float32 for 16-bit floats.
+    """The mean and the variance (divided by the count) over `dims`, without those dimensions.
 
-    The variance is summed from distances to the mean: it is right also where the mean is much larger than it.
+    The variance is summed from distances to the mean: it is right also where the mean is much larger than it. The
+    results are float32 for 16-bit floats.
     """
     if is_half(x):
         x = widened(x)

@@ -12,7 +12,6 @@ import numpy as np
 from ferro.cpu import kernels
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, split, split_rows
 
-
 TILE = 256  # columns that a kernel takes together
 NARROW = 8  # fewer columns than this are turned into rows
 

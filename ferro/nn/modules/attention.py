@@ -159,7 +159,8 @@ class MultiheadAttention(Module):
                 raise RuntimeError(f"attn_mask's dimension {attn_mask.dim()} is not supported")
             if tuple(attn_mask.shape) != wanted:
                 raise RuntimeError(
-                    f"The shape of the {attn_mask.dim()}D attn_mask is {tuple(attn_mask.shape)}, but should be {wanted}."
+                    f"The shape of the {attn_mask.dim()}D attn_mask is {tuple(attn_mask.shape)}, "
+                    f"but should be {wanted}."
                 )
             mask = _additive(attn_mask, "attn_mask", query.dtype)
             if mask.dim() == 3:

@@ -40,8 +40,8 @@ class _InstanceNorm(_NormBase):
         channel_dim = input.dim() - self.n_dims - 1
         channels = input.shape[channel_dim]
         if channels != self.num_features:
-            told = (
-                f"expected input's size at dim={channel_dim} to match num_features ({self.num_features}), got: {channels}."
+            wanted = f"num_features ({self.num_features}), got: {channels}."
+            told = f"expected input's size at dim={channel_dim} to match {wanted}"
             if self.affine:
                 raise ValueError(told)
             warnings.warn(

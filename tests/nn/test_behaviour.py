@@ -1,0 +1,251 @@
+"""What layers do beyond one formula: running statistics, masks, dropout, output sizes, errors."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro import nn
+from tests.nn.parity import assert_same, flat, to_ferro, torch, twins
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda nn: nn.BatchNorm2d(3),
+        lambda nn: nn.BatchNorm2d(3, momentum=None),
+        lambda nn: nn.BatchNorm2d(3, momentum=0.5, affine=False),
+        lambda nn: nn.InstanceNorm2d(3, track_running_stats=True),
+    ],
+)
+def test_running_statistics_over_several_batches(make: Any) -> None:
+    ours, theirs = twins(make)
+    for _ in range(4):
+        x = torch.randn(5, 3, 2, 2, dtype=torch.float64) * 3 + 1
+        assert_same(ours(to_ferro(x)), theirs(x), "training")
+    ours.eval()
+    theirs.eval()
+    x = torch.randn(2, 3, 2, 2, dtype=torch.float64)
+    assert_same(ours(to_ferro(x)), theirs(x), "evaluation")
+    for key, value in theirs.state_dict().items():
+        assert_same(ours.state_dict()[key], value, key)
+    ours.reset_running_stats()
+    assert ours.running_mean.tolist() == [0.0, 0.0, 0.0]
+    assert ours.num_batches_tracked.item() == 0
+
+
+def causal(length: int) -> Any:
+    """The causal mask, True above the diagonal."""
+    return torch.ones(length, length, dtype=torch.bool).triu(1)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attn_mask": causal(5)},
+        {"attn_mask": causal(5), "is_causal": True, "need_weights": False},
+        {"attn_mask": torch.randn(5, 5, dtype=torch.float64), "average_attn_weights": False},
+        {"attn_mask": torch.randn(12, 5, 5, dtype=torch.float64)},
+        {"key_padding_mask": torch.tensor([[False] * 5, [False] * 3 + [True] * 2, [False] + [True] * 4])},
+        {"key_padding_mask": torch.randn(3, 5, dtype=torch.float64), "attn_mask": torch.randn(5, 5).double()},
+    ],
+)
+def test_attention_with_masks(options: dict[str, Any], batch_first: bool, extra: bool) -> None:
+    ours, theirs = twins(
+        lambda nn: nn.MultiheadAttention(8, 4, add_bias_kv=extra, add_zero_attn=extra, batch_first=batch_first)
+    )
+    x = torch.randn(*((3, 5) if batch_first else (5, 3)), 8, dtype=torch.float64, requires_grad=True)
+    y = to_ferro(x).requires_grad_()
+    their_out, our_out = flat(theirs(x, x, x, **options)), flat(ours(y, y, y, **to_ferro(options)))
+    assert len(their_out) == len(our_out)
+    for a, b in zip(our_out, their_out, strict=True):
+        assert_same(a, b, "output")
+    sum(out.square().sum() for out in their_out).backward()
+    sum(out.square().sum() for out in our_out).backward()
+    assert_same(y.grad, x.grad, "gradient")
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("train", [False, True])
+def test_encoder_with_masks(norm_first: bool, train: bool) -> None:
+    ours, theirs = twins(
+        lambda nn: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True, norm_first=norm_first),
+            2,
+            enable_nested_tensor=False,
+        )
+    )
+    ours.train(train)
+    theirs.train(train)
+    x = torch.randn(3, 5, 8, dtype=torch.float64)
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
+    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2, [False] * 5])
+    assert_same(ours(to_ferro(x), to_ferro(mask), is_causal=True), theirs(x, mask, is_causal=True), "causal")
+    additive = torch.zeros(3, 5, dtype=torch.float64).masked_fill(padding, -math.inf)
+    a = ours(to_ferro(x), to_ferro(mask), to_ferro(additive))
+    assert_same(a, theirs(x, mask, additive), "causal and padded")
+    assert_same(nn.Transformer.generate_square_subsequent_mask(4), mask.float()[:4, :4], "mask")
+
+
+def test_transformer_with_masks() -> None:
+    ours, theirs = twins(lambda nn: nn.Transformer(8, 2, 1, 1, 16, 0.0, batch_first=True))
+    src, tgt = torch.randn(2, 5, 8, dtype=torch.float64), torch.randn(2, 4, 8, dtype=torch.float64)
+    options = {
+        "tgt_mask": causal(4),
+        "src_key_padding_mask": torch.tensor([[False] * 5, [False] * 4 + [True]]),
+        "memory_key_padding_mask": torch.tensor([[False] * 5, [False] * 4 + [True]]),
+    }
+    assert_same(ours(to_ferro(src), to_ferro(tgt), **to_ferro(options)), theirs(src, tgt, **options), "output")
+
+
+def test_decoder_with_masks() -> None:
+    ours, theirs = twins(lambda nn: nn.TransformerDecoderLayer(8, 2, 16, 0.0, "gelu"))
+    tgt, memory = torch.randn(4, 2, 8, dtype=torch.float64), torch.randn(5, 2, 8, dtype=torch.float64)
+    options = {"tgt_mask": causal(4), "memory_mask": torch.randn(4, 5, dtype=torch.float64)}
+    assert_same(ours(to_ferro(tgt), to_ferro(memory), **to_ferro(options)), theirs(tgt, memory, **options), "output")
+
+
+@pytest.mark.parametrize("output_size", [(7, 6), (2, 4, 8, 7), [8, 6]])
+def test_transposed_convolution_with_an_output_size(output_size: Any) -> None:
+    ours, theirs = twins(lambda nn: nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1))
+    x = torch.randn(2, 3, 4, 4, dtype=torch.float64)[:, :, :, :3] if output_size[-1] == 6 else None
+    x = torch.randn(2, 3, 4, 4, dtype=torch.float64) if x is None else x.contiguous()
+    if list(output_size)[-2:] == [7, 6]:
+        output_size = (7, 5)
+    try:
+        expected = theirs(x, output_size=list(output_size))
+    except ValueError:
+        with pytest.raises(ValueError, match="valid sizes range from"):
+            ours(to_ferro(x), output_size=list(output_size))
+    else:
+        assert_same(ours(to_ferro(x), output_size=list(output_size)), expected, "output")
+
+
+@pytest.mark.parametrize(
+    "name", ["Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"]
+)
+def test_dropout_drops_its_share(name: str) -> None:
+    shape = {"Dropout1d": (200, 100, 3), "Dropout3d": (100, 100, 1, 2, 2)}.get(name, (200, 50, 2, 2))
+    layer = getattr(nn, name)(0.3)
+    x = ferro.ones(shape)
+    out = layer(x).numpy()
+    values, counts = np.unique(out, return_counts=True)
+    assert len(values) == 2
+    assert counts.min() / out.size == pytest.approx(0.3, abs=0.02)
+    if "Alpha" not in name:
+        assert values.tolist() == pytest.approx([0.0, 1 / 0.7])
+    whole_channels = name not in ("Dropout", "AlphaDropout")
+    spread = out.reshape(*shape[:2], -1).std(axis=-1)
+    assert bool((spread == 0).all()) == whole_channels
+    layer.eval()
+    assert layer(x) is x or (layer(x).numpy() == 1).all()
+
+
+def test_dropout_gives_the_gradient_of_its_mask() -> None:
+    x = ferro.ones(1000, requires_grad=True)
+    out = nn.Dropout(0.5)(x)
+    out.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), out.detach().numpy())
+
+
+def test_activations_in_place() -> None:
+    x = ferro.tensor([-1.0, 2.0])
+    assert nn.ReLU(inplace=True)(x) is x
+    assert x.tolist() == [0.0, 2.0]
+
+
+def test_recurrent_dropout_acts_between_layers() -> None:
+    layer = nn.LSTM(3, 4, 2, dropout=0.9)
+    x = ferro.ones(5, 2, 3)
+    first, second = layer(x)[0], layer(x)[0]
+    assert first.tolist() != second.tolist()
+    layer.eval()
+    assert layer(x)[0].tolist() == layer(x)[0].tolist()
+    with pytest.warns(UserWarning, match="num_layers greater than 1"):
+        nn.LSTM(3, 4, dropout=0.5)
+
+
+def test_recurrent_weights_are_listed() -> None:
+    layer = nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2)
+    theirs = torch.nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2)
+    assert [[tuple(w.shape) for w in ws] for ws in layer.all_weights] == [
+        [tuple(w.shape) for w in ws] for ws in theirs.all_weights
+    ]
+    layer.flatten_parameters()
+
+
+def test_old_reduction_flags() -> None:
+    with pytest.warns(UserWarning, match="please use reduction='sum'"):
+        assert nn.MSELoss(size_average=False).reduction == "sum"
+    with pytest.warns(UserWarning, match="please use reduction='none'"):
+        assert nn.L1Loss(reduce=False).reduction == "none"
+
+
+def test_weights_of_losses_are_buffers() -> None:
+    loss = nn.BCEWithLogitsLoss(ferro.ones(2), pos_weight=ferro.ones(2))
+    assert list(loss.state_dict()) == ["weight", "pos_weight"]
+    assert loss.double().weight.dtype == ferro.float64
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: nn.Conv2d(3, 4, 3, groups=2), ValueError, "in_channels must be divisible by groups"),
+        (lambda: nn.Conv2d(4, 3, 3, groups=2), ValueError, "out_channels must be divisible by groups"),
+        (lambda: nn.Conv2d(4, 4, 3, groups=0), ValueError, "positive integer"),
+        (lambda: nn.Conv2d(3, 4, 3, padding="half"), ValueError, "Invalid padding string"),
+        (lambda: nn.Conv2d(3, 4, 3, stride=2, padding="same"), ValueError, "not supported for strided"),
+        (lambda: nn.Conv2d(3, 4, 3, padding_mode="mirror"), ValueError, "padding_mode must be one of"),
+        (lambda: nn.ConvTranspose2d(3, 4, 3, padding_mode="reflect"), ValueError, 'Only "zeros"'),
+        (lambda: nn.ConvTranspose2d(3, 4, 3)(ferro.ones(1, 3, 2, 2), [1]), ValueError, "must have 2 or 4 elements"),
+        (lambda: nn.BatchNorm1d(3)(ferro.ones(3)), ValueError, "expected 2D or 3D input"),
+        (lambda: nn.BatchNorm2d(3)(ferro.ones(3, 3)), ValueError, "expected 4D input"),
+        (lambda: nn.BatchNorm3d(3)(ferro.ones(3, 3)), ValueError, "expected 5D input"),
+        (lambda: nn.InstanceNorm1d(3)(ferro.ones(3)), ValueError, "expected 2D or 3D input"),
+        (lambda: nn.InstanceNorm1d(3, affine=True)(ferro.ones(2, 4, 5)), ValueError, "to match num_features"),
+        (lambda: nn.GroupNorm(2, 3), ValueError, "must be divisible by num_groups"),
+        (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError, "must be within num_embeddings"),
+        (lambda: nn.Embedding(3, 2, _weight=ferro.ones(2, 2)), ValueError, "does not match num_embeddings"),
+        (lambda: nn.Dropout(1.5), ValueError, "between 0 and 1, but got 1.5"),
+        (lambda: nn.Hardtanh(1.0, 0.0), ValueError, "max_val must be larger"),
+        (lambda: nn.Bilinear(0, 2, 2), ValueError, "in1_features must be > 0"),
+        (lambda: nn.Unflatten(1, "ab"), TypeError, "must be a tuple of ints"),
+        (lambda: nn.Softmax2d()(ferro.ones(2)), ValueError, "3D or 4D"),
+        (lambda: nn.TripletMarginLoss(margin=0), ValueError, "greater than 0"),
+        (lambda: nn.MultiheadAttention(5, 2), AssertionError, "divisible by num_heads"),
+        (lambda: nn.MultiheadAttention(4, 2)(*[ferro.ones(3, 1, 5)] * 3), AssertionError, "embedding dimension of 4"),
+        (
+            lambda: nn.MultiheadAttention(4, 2)(*[ferro.ones(3, 1, 4)] * 3, is_causal=True),
+            RuntimeError,
+            "Need attn_mask",
+        ),
+        (
+            lambda: nn.MultiheadAttention(4, 2)(*[ferro.ones(3, 1, 4)] * 3, attn_mask=ferro.ones(2, 2)),
+            RuntimeError,
+            r"but should be \(3, 3\)",
+        ),
+        (lambda: nn.TransformerEncoderLayer(4, 2, activation="swish"), RuntimeError, "should be relu/gelu"),
+        (lambda: nn.RNN(2, 2, nonlinearity="sin"), ValueError, "Unknown nonlinearity 'sin'"),
+        (lambda: nn.GRU(2, 0), ValueError, "hidden_size must be greater than zero"),
+        (lambda: nn.LSTM(2, 2, proj_size=2), ValueError, "proj_size has to be smaller"),
+        (lambda: nn.LSTM(2, 2, 2, dropout=2.0), ValueError, r"range \[0, 1\]"),
+        (lambda: nn.LSTM(2, 2)(ferro.ones(3)), ValueError, "Expected input to be 2D or 3D, got 1D"),
+        (lambda: nn.LSTM(2, 2)(ferro.ones(3, 1, 3)), RuntimeError, "Expected 2, got 3"),
+        (lambda: nn.GRU(2, 2)(ferro.ones(3, 1, 2), ferro.ones(1, 2, 2)), RuntimeError, "Expected hidden size"),
+        (lambda: nn.GRU(2, 2)(ferro.ones(3, 1, 2), ferro.ones(1, 2)), RuntimeError, "should also be 3-D"),
+        (lambda: nn.LSTMCell(2, 2)(ferro.ones(3)), RuntimeError, "inconsistent input_size: got 3 expected 2"),
+        (lambda: nn.GRUCell(2, 2)(ferro.ones(3, 2), ferro.ones(2, 2)), RuntimeError, "hidden state has shape"),
+    ],
+)
+def test_wrong_arguments_say_what_is_wrong(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        make()
