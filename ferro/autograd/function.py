@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro.core import mode as _mode
+from ferro.core.apply import address
 from ferro.core.apply import apply as apply_op
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, version_of, view_of, wrap
 from ferro.core.dtypes import INEXACT
@@ -79,7 +80,7 @@ class _Saved:
         pack = _mode.current().pack
         if t is not None and pack:
             with _mode.switched(grad=False, pack=()):
-                self.packed = Packed(pack[-1][0](t), pack[-1][1], t._node if index is None else Pick(node, index, *node.outputs[index]))
+                self.packed = Packed(pack[-1][0](t), pack[-1][1], address(t) if index is None else Pick(node, index, *node.outputs[index]))
             t = None
         self.tensor = t if index is None or t is None else t._data
 

@@ -356,9 +356,18 @@ def pack_saved(node: Node, hooks: Any) -> None:
         if (0 if t._counter is None else t._counter.n) != before:
             raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
                                "pack hook can not be modified by in-place operations.")  # fmt: skip
-        packed.append(Packed(kept, unpack, t._node if kind == "tensor" else node))
+        packed.append(Packed(kept, unpack, address(t) if kind == "tensor" else node))
     node.saved = tuple(packed)
     node_meta(node).packed = True
+
+
+def address(t: Any) -> Any:
+    """A history for another tensor in the place of `t`: its node, or for a leaf a node that leads to it."""
+    if t._node is not LEAF:
+        return t._node
+    node = _record(worlds.CLONE, Node, 1, (t,), (t._data,), (t._data,), ())
+    node.shape, node.dtype = t._data.shape, t._data.dtype
+    return node
 
 
 # -- operands ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ write_tangents: Any = None
 tangents_of: Any = None
 parallel: Any = None
 CAST: Any = None  # cast to a dtype
+CLONE: Any = None
 VIEW_PUT: Any = None  # a copy of a base with new content in a view of it
 COPY_SLICES: Any = None  # the history of a base after a write through a view
 

@@ -1,4 +1,4 @@
-"""Losses of NumPy arrays that have a fused form: class indices picked from log-probabilities, cross-entropy of logits."""
+"""Fused losses of NumPy arrays: log-probabilities picked by class index, cross-entropy of logits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _classes(target: Any, classes: int, ignore_index: int) -> tuple:
     """
     if target.size == 0:
         return target, None
-    if not 0 <= ignore_index < classes and 0 <= target.min() and target.max() < classes:
+    if not 0 <= ignore_index < classes and target.min() >= 0 and target.max() < classes:
         return target, None
     valid = target != ignore_index
     wrong = valid & ((target < 0) | (target >= classes))

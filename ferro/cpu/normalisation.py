@@ -1,4 +1,4 @@
-"""Normalisation of NumPy arrays (layer, root mean square, batch) and its backward; 16-bit inputs are computed in float32."""
+"""Normalisation of NumPy arrays (layer, root mean square, batch) and its backward; 16 bits are computed in float32."""
 
 from __future__ import annotations
 

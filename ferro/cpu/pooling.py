@@ -11,8 +11,8 @@ import numpy as np
 from ferro.cpu.products import matmul, widened
 from ferro.cpu.windows import taps
 
-__all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max", "max_pool",
-           "pool_gather", "pool_scatter", "unpool"]  # fmt: skip
+__all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max",
+           "max_pool", "pool_gather", "pool_scatter", "unpool"]  # fmt: skip
 
 
 # -- maxima ------------------------------------------------------------------------------------------------------------
@@ -30,7 +30,8 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
         return _max_of_ranges(x, [_ranges(*g) for g in zip(shape, kernel, size, stride, pad, dilation, strict=True)])
     best = np.full((*x.shape[:-n], *size), -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, x.dtype)
     index = np.empty(best.shape, np.int64)
-    index[...] = _flat([[r.start for r in _ranges(*g)] for g in zip(shape, kernel, size, stride, pad, dilation, strict=True)], shape)
+    geometry = zip(shape, kernel, size, stride, pad, dilation, strict=True)
+    index[...] = _flat([[r.start for r in _ranges(*g)] for g in geometry], shape)
     for _, windows, elements in taps(shape, kernel, size, stride, pad, dilation):
         candidate, held = x[(..., *elements)], best[(..., *windows)]
         better = candidate > held
@@ -82,7 +83,8 @@ def _max_of_ranges(x: Any, ranges: list[list[range]]) -> tuple[Any, Any]:
     best, index = np.empty((*lead, *size), x.dtype), np.empty((*lead, *size), np.int64)
     for place in product(*[range(s) for s in size]):
         chosen = [ranges[d][i] for d, i in enumerate(place)]
-        window = x[(..., *[slice(r.start, r.stop, r.step) for r in chosen])].reshape(*lead, math.prod([len(r) for r in chosen]))
+        window = x[(..., *[slice(r.start, r.stop, r.step) for r in chosen])]
+        window = window.reshape(*lead, math.prod([len(r) for r in chosen]))
         best[(..., *place)], at = _max_last(window)
         index[(..., *place)] = _flat(chosen, shape).reshape(-1)[at]
     return best, index
@@ -101,7 +103,7 @@ def _max_last(window: Any) -> tuple[Any, Any]:
 
 
 def fractional_max(x: Any, samples: Any, kernel: tuple, size: tuple) -> tuple[Any, Any]:
-    """The maxima of windows placed pseudo-randomly by `samples` (images, channels, dimensions) in [0, 1), and where they are."""
+    """The maxima of windows placed by the random `samples` (images, channels, dimensions) in [0, 1), and their places."""
     n = len(kernel)
     lead, shape = x.shape[:-n], x.shape[-n:]
     wide = widened(x)
@@ -129,7 +131,8 @@ def _starts(samples: Any, n: int, count: int, kernel: int) -> Any:
     if count > 1:
         alpha = samples.dtype.type((n - kernel) / (count - 1))
         steps = np.arange(count - 1, dtype=samples.dtype)
-        found[:, :-1] = ((steps + samples[:, None]) * alpha).astype(np.int64) - (samples * alpha).astype(np.int64)[:, None]
+        offset = (samples * alpha).astype(np.int64)
+        found[:, :-1] = ((steps + samples[:, None]) * alpha).astype(np.int64) - offset[:, None]
     found[:, -1] = n - kernel
     return found
 

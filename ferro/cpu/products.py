@@ -91,7 +91,7 @@ def contract(x: Any, y: Any, x_labels: tuple, y_labels: tuple, out_labels: tuple
     orders, counts = _scheme(x_labels, y_labels, out_labels)
     if counts is None:
         return _aligned(x, x_labels, out_labels) * _aligned(y, y_labels, out_labels)
-    stack, rows, inner, columns = counts
+    stack, rows, inner = counts
     x, y = x.transpose(orders[0]), y.transpose(orders[1])
     s, t, row_end = x.shape, y.shape, stack + rows
     a = x.reshape(*s[:stack], math.prod(s[stack:row_end]), math.prod(s[row_end:]))
@@ -101,7 +101,7 @@ def contract(x: Any, y: Any, x_labels: tuple, y_labels: tuple, out_labels: tuple
 
 @lru_cache(maxsize=512)
 def _scheme(x_labels: tuple, y_labels: tuple, out_labels: tuple) -> tuple[tuple, tuple | None]:
-    """How to permute x, y and a product of stacks of matrices, and how many stacked, row, inner and column labels it has.
+    """How to permute x, y and their product as stacks of matrices; how many stacked, row and inner labels there are.
 
     The second is None where nothing is summed.
     """
@@ -115,7 +115,7 @@ def _scheme(x_labels: tuple, y_labels: tuple, out_labels: tuple) -> tuple[tuple,
     orders = (tuple([x_labels.index(label) for label in stack + rows + inner]),
               tuple([y_labels.index(label) for label in stack + inner + columns]),
               tuple([have.index(label) for label in out_labels]))  # fmt: skip
-    return orders, (len(stack), len(rows), len(inner), len(columns))
+    return orders, (len(stack), len(rows), len(inner))
 
 
 def _aligned(x: Any, have: tuple, want: tuple) -> Any:
@@ -138,5 +138,6 @@ def inverse(x: Any) -> Any:
     try:
         return np.linalg.inv(x) if wide is None else np.linalg.inv(wide[0]).astype(x.dtype)
     except np.linalg.LinAlgError:
-        raise RuntimeError("linalg.inv: the inversion could not be completed because a matrix is singular (shape "
-                           f"{list(x.shape)})") from None  # fmt: skip
+        raise RuntimeError(
+            f"linalg.inv: the inversion could not be completed because a matrix is singular (shape {list(x.shape)})"
+        ) from None

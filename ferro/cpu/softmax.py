@@ -1,4 +1,4 @@
-"""Softmax and log-softmax of NumPy arrays along one dimension, and their backward: kernels for large arrays, NumPy for small ones."""
+"""Softmax and log-softmax of NumPy arrays along one dimension, and their backward."""
 
 from __future__ import annotations
 

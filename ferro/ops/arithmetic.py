@@ -18,8 +18,9 @@ from ferro.core.samples import unary as points
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["add", "addcdiv", "addcmul", "div", "divide", "lerp", "mul", "multiply", "neg", "negative", "positive", "reciprocal", "rsub",
-           "square", "sub", "subtract", "true_divide"]  # fmt: skip
+__all__ = ["add", "addcdiv", "addcmul", "div", "divide", "lerp", "mul", "multiply", "neg", "neg_", "negative",
+           "negative_", "positive", "reciprocal", "reciprocal_", "rsub", "square", "square_", "sub", "subtract",
+           "true_divide"]  # fmt: skip
 
 
 def operator(op: Op, swapped: bool = False) -> Callable:
@@ -333,6 +334,11 @@ LERP_SCALAR = Op("lerp_scalar", lambda xp, x, y, /, w: xp.lerp(x, y, xp.typed(w,
 
 subtract, multiply, divide, true_divide, negative = sub, mul, div, div, neg
 
+# In-place forms that torch has as functions too.
+neg_, reciprocal_, square_ = map(in_place, (neg, reciprocal, square))
+negative_ = neg_
+
+
 
 class ArithmeticMethods:
     """Methods of Tensor."""
@@ -348,16 +354,16 @@ class ArithmeticMethods:
     __mul__ = __rmul__ = operator(MUL)
     mul_ = multiply_ = __imul__ = in_place(mul)
     div = divide = true_divide = div
-    __truediv__ = operator(DIV)
+    __truediv__ = __div__ = operator(DIV)
     __rtruediv__ = __rdiv__ = operator(DIV, swapped=True)
-    div_ = divide_ = true_divide_ = __itruediv__ = in_place(div)
+    div_ = divide_ = true_divide_ = __itruediv__ = __idiv__ = in_place(div)
     reciprocal = reciprocal
-    reciprocal_ = in_place(reciprocal)
+    reciprocal_ = reciprocal_
     neg = negative = __neg__ = neg
-    neg_ = negative_ = in_place(neg)
+    neg_ = negative_ = neg_
     positive = __pos__ = positive
     square = square
-    square_ = in_place(square)
+    square_ = square_
     addcmul = addcmul
     addcmul_ = in_place(addcmul)
     addcdiv = addcdiv

@@ -21,7 +21,7 @@ from ferro.ops.special import real_unary
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["i0"]
+__all__ = ["i0", "i0_"]
 
 # -- modified Bessel functions of the first kind -----------------------------------------------------------------------
 
@@ -177,10 +177,14 @@ def _airy_reference(x: Any) -> Any:
     with_bessel = (abs(x) ** 0.5 / 3 * (jv(1 / 3, size) + jv(-1 / 3, size)), (abs(x) / 3) ** 0.5 / math.pi * kv(1 / 3, size))
     return np.where(x < 0, *with_bessel).astype(x.dtype)
 
+# In-place forms that torch has as functions too.
+i0_ = in_place(i0)
+
+
 
 class BesselMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
     i0 = i0
-    i0_ = in_place(i0)
+    i0_ = i0_

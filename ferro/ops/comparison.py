@@ -20,10 +20,11 @@ from ferro.ops.arithmetic import operator, some_tensor
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["allclose", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "clamp",
-           "clamp_max", "clamp_min", "clip", "eq", "equal", "fmax", "fmin", "ge", "greater", "greater_equal", "gt", "isclose", "isfinite",
-           "isinf", "isnan", "isneginf", "isposinf", "isreal", "le", "less", "less_equal", "logical_and", "logical_not", "logical_or",
-           "logical_xor", "lt", "maximum", "minimum", "ne", "not_equal", "signbit", "where"]  # fmt: skip
+__all__ = ["allclose", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
+           "bitwise_xor", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clip", "clip_",
+           "eq", "equal", "fmax", "fmin", "ge", "greater", "greater_equal", "gt", "isclose", "isfinite", "isinf",
+           "isnan", "isneginf", "isposinf", "isreal", "le", "less", "less_equal", "logical_and", "logical_not",
+           "logical_or", "logical_xor", "lt", "maximum", "minimum", "ne", "not_equal", "signbit", "where"]  # fmt: skip
 
 INF, NAN = float("inf"), float("nan")
 
@@ -528,6 +529,11 @@ for _name in ("clamp_min", "clamp_max"):
 
 clip = clamp
 
+# In-place forms that torch has as functions too.
+clamp_, clamp_max_, clamp_min_ = map(in_place, (clamp, clamp_max, clamp_min))
+clip_ = clamp_
+
+
 
 class ComparisonMethods:
     """Methods of Tensor."""
@@ -556,7 +562,7 @@ class ComparisonMethods:
     __invert__ = inverted
     maximum, minimum, fmax, fmin = maximum, minimum, fmax, fmin
     clamp, clip, clamp_min, clamp_max = clamp, clamp, clamp_min, clamp_max
-    clamp_ = clip_ = in_place(clamp)
+    clamp_ = clip_ = clamp_
     clamp_min_, clamp_max_ = in_place(clamp_min), in_place(clamp_max)
 
     def where(self, condition: Any, other: Any) -> Any:

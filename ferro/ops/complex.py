@@ -16,8 +16,9 @@ from ferro.core.samples import unary as points
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["angle", "complex", "conj", "conj_physical", "imag", "is_complex", "is_conj", "is_floating_point", "is_neg", "is_nonzero",
-           "polar", "real", "resolve_conj", "resolve_neg", "view_as_complex", "view_as_real"]  # fmt: skip
+__all__ = ["angle", "complex", "conj", "conj_physical", "conj_physical_", "imag", "is_complex", "is_conj",
+           "is_floating_point", "is_neg", "is_nonzero", "is_signed", "polar", "real", "resolve_conj", "resolve_neg",
+           "view_as_complex", "view_as_real"]  # fmt: skip
 
 
 def conj(input: Tensor) -> Tensor:
@@ -178,6 +179,11 @@ def is_floating_point(input: Tensor) -> bool:
     return dtype in INEXACT and dtype not in COMPLEX
 
 
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return need_tensor("is_signed", "input", input).dtype.is_signed
+
+
 def is_conj(input: Tensor) -> bool:
     """False: conjugates are never postponed here."""
     need_tensor("is_conj", "input", input)
@@ -192,7 +198,7 @@ def is_neg(input: Tensor) -> bool:
 
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element of the tensor is not zero."""
-    return bool(need_tensor("is_nonzero", "input", input))
+    return bool(need_tensor("is_nonzero", "is_signed", "input", input))
 
 
 def set_part(part: Any) -> Any:
@@ -203,6 +209,10 @@ def set_part(part: Any) -> Any:
 
     return write
 
+# In-place forms that torch has as functions too.
+conj_physical_ = in_place(conj_physical)
+
+
 
 class ComplexMethods:
     """Methods of Tensor."""
@@ -210,13 +220,9 @@ class ComplexMethods:
     __slots__ = ()
     conj = conj
     conj_physical = conj_physical
-    conj_physical_ = in_place(conj_physical)
+    conj_physical_ = conj_physical_
     resolve_conj, resolve_neg = resolve_conj, resolve_neg
     real = property(real, set_part(real))
     imag = property(imag, set_part(imag))
     angle = angle
-    is_complex, is_floating_point, is_conj, is_neg, is_nonzero = is_complex, is_floating_point, is_conj, is_neg, is_nonzero
-
-    def is_signed(self: Any) -> bool:
-        """Whether the dtype has negative numbers."""
-        return self.dtype.is_signed
+    is_complex, is_floating_point, is_conj, is_neg, is_nonzero, is_signed = is_complex, is_floating_point, is_conj, is_neg, is_nonzero, is_signed

@@ -35,7 +35,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
 
 
 def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Tensor:
-    """The sum over images and windows of x times y: the gradient of a convolution by its weight of spatial shape `kernel`."""
+    """The gradient of a convolution by its weight of spatial shape `kernel`: the sum over images and windows of x y."""
     return apply(CONV_WEIGHT, (x, y), (kernel, stride, pad, dilation, groups))
 
 
@@ -52,10 +52,11 @@ def _conv_w(xp: Any, g: Any, x: Any, w_shape: tuple, stride: tuple, pad: tuple, 
     return xp.conv_weight(x.conj(), g, w_shape[2:], stride, pad, dilation, groups)
 
 
-CONV = Op("conv", lambda xp, x, w, /, size, stride, pad, dilation, groups: xp.conv(x, w, None, size, stride, pad, dilation, groups),
+CONV = Op("conv", lambda xp, x, w, /, size, stride, pad, dilation, groups: xp.conv(
+          x, w, None, size, stride, pad, dilation, groups),
           x=_conv_x, w=_conv_w, kind=MULTILINEAR, weight=50.0)  # fmt: skip
-CONV_BIAS = Op("convolution",
-               lambda xp, x, w, b, /, size, stride, pad, dilation, groups: xp.conv(x, w, b, size, stride, pad, dilation, groups),
+CONV_BIAS = Op("convolution", lambda xp, x, w, b, /, size, stride, pad, dilation, groups: xp.conv(
+               x, w, b, size, stride, pad, dilation, groups),
                x=_conv_x, w=_conv_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0)  # fmt: skip
 
 
@@ -94,14 +95,17 @@ CONV_WEIGHT = Op("conv_weight", lambda xp, x, y, /, kernel, stride, pad, dilatio
 def ints(name: str, argument: str, given: Any, n: int, least: int = 0) -> tuple[int, ...]:
     """An argument with one integer per spatial dimension, given as one integer or a sequence; at least `least`."""
     try:
-        found = tuple([operator.index(v) for v in given]) if isinstance(given, (tuple, list)) else (operator.index(given),)
+        several = isinstance(given, (tuple, list))
+        found = tuple([operator.index(v) for v in given]) if several else (operator.index(given),)
     except TypeError:
         raise TypeError(f"{name}(): argument '{argument}' must be an int or {n} ints, got {given!r}") from None
     if len(found) == 1:
         found *= n
     if len(found) != n:
-        raise RuntimeError(f"{name}: expected {argument} to be a single integer or {n} integers, one per spatial "
-                           f"dimension, got {given!r}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: expected {argument} to be a single integer or {n} integers, one per spatial "
+            f"dimension, got {given!r}"
+        )
     if min(found, default=least) < least:
         raise RuntimeError(f"{name}: {argument} must be {'positive' if least else 'non-negative'}, got {given!r}")
     return found
@@ -111,8 +115,10 @@ def _batched(name: str, x: Any, n: int) -> Any:
     """The input with a dimension of images: one is added to a single image."""
     ndim = need_tensor(name, "input", x)._data.ndim
     if ndim not in (n + 1, n + 2):
-        raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of "
-                           f"size {list(x._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of "
+            f"size {list(x._data.shape)}"
+        )
     return x if ndim == n + 2 else x.reshape(1, *x._data.shape)
 
 
@@ -120,13 +126,17 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
     """Refuses dtypes and numbers of channels that do not fit."""
     need_tensor(name, "weight", w)
     if w._data.ndim != n + 2:
-        raise RuntimeError(f"{name}: expected a weight of {n + 2} dimensions, (channels, channels / groups, kernel "
-                           "sizes), "  # fmt: skip
-                           f"got shape {list(w._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: expected a weight of {n + 2} dimensions, (channels, channels / groups, kernel "
+            "sizes), "
+            f"got shape {list(w._data.shape)}"
+        )
     for argument, t in (("weight", w), ("bias", b)):
         if t is not None and need_tensor(name, argument, t)._data.dtype is not x._data.dtype:
-            raise RuntimeError(f"{name}: input and {argument} must have the same dtype, "
-                               f"got {FROM_NUMPY[x._data.dtype]} and {FROM_NUMPY[t._data.dtype]}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: input and {argument} must have the same dtype, "
+                f"got {FROM_NUMPY[x._data.dtype]} and {FROM_NUMPY[t._data.dtype]}"
+            )
     if x._data.dtype.kind == "b":
         raise RuntimeError(f"{name}: not implemented for bool tensors")
     groups = operator.index(groups)
@@ -134,18 +144,24 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
         raise RuntimeError(f"{name}: groups must be positive, got {groups}")
     shape, channels = list(w._data.shape), x._data.shape[1]
     if shape[0] % groups or shape[0] < groups:
-        raise RuntimeError(f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but "
-                           f"got weight of size {shape} instead")  # fmt: skip
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but "
+            f"got weight of size {shape} instead"
+        )
     wanted = shape[0] if transposed else shape[1] * groups
     if channels != wanted:
-        raise RuntimeError(f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {shape}, "
-                           "expected input"  # fmt: skip
-                           f"{list(x._data.shape)} to have {wanted} channels, but got {channels} channels "
-                           "instead")  # fmt: skip
+        raise RuntimeError(
+            f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {shape}, "
+            "expected input"
+            f"{list(x._data.shape)} to have {wanted} channels, but got {channels} channels "
+            "instead"
+        )
     outputs = shape[1] * groups if transposed else shape[0]
     if b is not None and b._data.shape != (outputs,):
-        raise RuntimeError(f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "
-                           f"but got bias of size {list(b._data.shape)} instead")  # fmt: skip
+        raise RuntimeError(
+            f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "
+            f"but got bias of size {list(b._data.shape)} instead"
+        )
     if 0 in x._data.shape[1:] and 0 in x._data.shape[2:]:
         raise RuntimeError(f"{name}: expected non-empty spatial dimensions, got input of shape {list(x._data.shape)}")
 
@@ -173,10 +189,12 @@ def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: A
         total = [2 * p for p in pad]
     padded = [s + t for s, t in zip(size, total, strict=True)]
     if any(r >= s for r, s in zip(reach, padded, strict=True)) or 0 in kernel:
-        raise RuntimeError(f"{name}: Calculated padded input size per channel: {tuple(padded)}. Kernel size (with "
-                           "dilation): "  # fmt: skip
-                           f"{tuple([r + 1 for r in reach])}. Kernel size can't be zero or greater than the padded "
-                           "input size")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Calculated padded input size per channel: {tuple(padded)}. Kernel size (with "
+            "dilation): "
+            f"{tuple([r + 1 for r in reach])}. Kernel size can't be zero or greater than the padded "
+            "input size"
+        )
     out = tuple([(s - r - 1) // step + 1 for s, r, step in zip(padded, reach, stride, strict=True)])
     y = conv(batch, w, b, out, stride, pad, dilation, groups)
     return y if batch is x else y.reshape(y._data.shape[1:])
@@ -196,14 +214,14 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: An
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
            dilation: Any = 1,
            groups: int = 1) -> Tensor:  # fmt: skip
-    """The cross-correlation of images (N, C, H, W) with a weight (O, C / groups, KH, KW): see :func:`conv1d`."""
+    """The cross-correlation of images (N, C, H, W) with a weight (O, C / groups, KH, KW): see `conv1d`."""
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
            dilation: Any = 1,
            groups: int = 1) -> Tensor:  # fmt: skip
-    """The cross-correlation of volumes (N, C, D, H, W) with a weight (O, C / groups, KD, KH, KW): see :func:`conv1d`."""
+    """The cross-correlation of volumes (N, C, D, H, W) with a weight (O, C / groups, KD, KH, KW): see `conv1d`."""
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -236,14 +254,18 @@ def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding:
     stride, dilation = ints(name, "stride", stride, n, 1), ints(name, "dilation", dilation, n, 1)
     pad, more = ints(name, "padding", padding, n), ints(name, "output_padding", output_padding, n)
     if any(m >= s and m >= d for m, s, d in zip(more, stride, dilation, strict=True)):
-        raise RuntimeError(f"{name}: output padding must be smaller than either stride or dilation, but got "
-                           f"output_padding {more}, "  # fmt: skip
-                           f"stride {stride}, dilation {dilation}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: output padding must be smaller than either stride or dilation, but got "
+            f"output_padding {more}, "
+            f"stride {stride}, dilation {dilation}"
+        )
     geometry = zip(batch._data.shape[2:], w._data.shape[2:], stride, pad, dilation, more, strict=True)
     size = tuple([(o - 1) * s - 2 * p + d * (k - 1) + m + 1 for o, k, s, p, d, m in geometry])
     if min(size) < 1:
-        raise RuntimeError(f"{name}: Given input size per channel: {tuple(batch._data.shape[2:])}. "
-                           f"Calculated output size per channel: {size}. Output size is too small")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Given input size per channel: {tuple(batch._data.shape[2:])}. "
+            f"Calculated output size per channel: {size}. Output size is too small"
+        )
     x = conv_input(batch, w, b, size, stride, pad, dilation, groups)
     return x if batch is y else x.reshape(x._data.shape[1:])
 
@@ -272,7 +294,8 @@ declare("nn.functional.conv_transpose1d", [
     Sample(Arg(1, 2, 4), Arg(2, 2, 2), dilation=3, output_padding=2)], complex=True)  # fmt: skip
 declare("nn.functional.conv_transpose2d", [
     Sample(Arg(2, 3, 3, 2), Arg(3, 2, 2, 3), Arg(2)),
-    Sample(Arg(1, 4, 3, 3), Arg(4, 1, 3, 2), stride=(2, 3), padding=(1, 0), output_padding=(0, 1), groups=2, dilation=(1, 2))],
+    Sample(Arg(1, 4, 3, 3), Arg(4, 1, 3, 2), stride=(2, 3), padding=(1, 0), output_padding=(0, 1), groups=2,
+           dilation=(1, 2))],
     complex=True)  # fmt: skip
 declare("nn.functional.conv_transpose3d", [
     Sample(Arg(1, 2, 2, 2, 2), Arg(2, 2, 2, 2, 2), Arg(2)),
@@ -307,7 +330,8 @@ def col2im(columns: Any, size: tuple, kernel: tuple, out: tuple, stride: tuple, 
     return apply(FOLD, (columns,), (size, kernel, out, stride, pad, dilation))
 
 
-UNFOLD = Op("im2col", lambda xp, x, /, kernel, windows, stride, pad, dilation: xp.im2col(x, kernel, windows, stride, pad, dilation),
+UNFOLD = Op("im2col", lambda xp, x, /, kernel, windows, stride, pad, dilation: xp.im2col(
+                x, kernel, windows, stride, pad, dilation),
             kind=LINEAR, x=lambda xp, g, x_shape, kernel, windows, stride, pad, dilation: xp.col2im(
                 g, x_shape[2:], kernel, windows, stride, pad, dilation))  # fmt: skip
 FOLD = Op("col2im", lambda xp, x, /, size, kernel, windows, stride, pad, dilation: xp.col2im(
@@ -320,12 +344,15 @@ def _sliding(name: str, size: tuple, kernel_size: Any, dilation: Any, padding: A
     """(kernel, out, stride, pad, dilation) of the windows on images of spatial shape `size`."""
     kernel, dilation = ints(name, "kernel_size", kernel_size, 2, 1), ints(name, "dilation", dilation, 2, 1)
     pad, stride = ints(name, "padding", padding, 2), ints(name, "stride", stride, 2, 1)
-    out = tuple([(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(size, kernel, stride, pad, dilation, strict=True)])
+    geometry = zip(size, kernel, stride, pad, dilation, strict=True)
+    out = tuple([(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in geometry])
     if min(out) < 1:
-        raise RuntimeError(f"{name}: Given input with spatial size {tuple(size)}, kernel_size={kernel}, "
-                           f"dilation={dilation}, padding={pad}, "  # fmt: skip
-                           f"calculated shape of the array of sliding blocks as {out}, but its components must be at "
-                           "least one.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Given input with spatial size {tuple(size)}, kernel_size={kernel}, "
+            f"dilation={dilation}, padding={pad}, "
+            f"calculated shape of the array of sliding blocks as {out}, but its components must be at "
+            "least one."
+        )
     return kernel, out, stride, pad, dilation
 
 
@@ -333,8 +360,9 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     """The windows of images (N, C, H, W) as columns (N, C KH KW, windows)."""
     batch = _batched("unfold", input, 2)
     if 0 in batch._data.shape[1:]:
-        raise RuntimeError("unfold: expected non-empty channel and spatial dimensions, got input of shape "
-                           f"{list(input._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"unfold: expected non-empty channel and spatial dimensions, got input of shape {list(input._data.shape)}"
+        )
     columns = im2col(batch, *_sliding("unfold", batch._data.shape[2:], kernel_size, dilation, padding, stride))
     return columns if batch is input else columns.reshape(columns._data.shape[1:])
 
@@ -348,22 +376,28 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
     """The sum of the columns of :func:`unfold` at their places in images of size `output_size`: its adjoint."""
     shape = need_tensor("fold", "input", input)._data.shape
     if len(shape) not in (2, 3) or 0 in shape[-2:]:
-        raise RuntimeError("fold: Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-                           "non-zero dimensions for input, "  # fmt: skip
-                           f"but got: {list(shape)}")  # fmt: skip
+        raise RuntimeError(
+            "fold: Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+            "non-zero dimensions for input, "
+            f"but got: {list(shape)}"
+        )
     size = ints("fold", "output_size", output_size, 2, 1)
     kernel, out, *rest = _sliding("fold", size, kernel_size, dilation, padding, stride)
     if shape[-2] % (kernel[0] * kernel[1]):
-        raise RuntimeError(f"fold: Expected size of input's dimension {len(shape) - 2} to be divisible by the product "
-                           "of kernel_size, "  # fmt: skip
-                           f"but got input.size({len(shape) - 2})={shape[-2]} and kernel_size={kernel}.")  # fmt: skip
+        raise RuntimeError(
+            f"fold: Expected size of input's dimension {len(shape) - 2} to be divisible by the product "
+            "of kernel_size, "
+            f"but got input.size({len(shape) - 2})={shape[-2]} and kernel_size={kernel}."
+        )
     if shape[-1] != out[0] * out[1]:
-        raise RuntimeError(f"fold: Given output_size={size}, kernel_size={kernel}, dilation={rest[2]}, "
-                           f"padding={rest[1]}, stride={rest[0]}, "  # fmt: skip
-                           f"expected size of input's dimension {len(shape) - 1} to match the calculated number of "
-                           "sliding blocks "
-                           f"{out[0]} * {out[1]} = {out[0] * out[1]}, but got "
-                           f"input.size({len(shape) - 1})={shape[-1]}.")  # fmt: skip
+        raise RuntimeError(
+            f"fold: Given output_size={size}, kernel_size={kernel}, dilation={rest[2]}, "
+            f"padding={rest[1]}, stride={rest[0]}, "
+            f"expected size of input's dimension {len(shape) - 1} to match the calculated number of "
+            "sliding blocks "
+            f"{out[0]} * {out[1]} = {out[0] * out[1]}, but got "
+            f"input.size({len(shape) - 1})={shape[-1]}."
+        )
     images = col2im(input if len(shape) == 3 else input.reshape(1, *shape), size, kernel, out, *rest)
     return images if len(shape) == 3 else images.reshape(images._data.shape[1:])
 

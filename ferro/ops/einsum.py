@@ -243,7 +243,7 @@ def _cheapest(terms: list, sizes: dict[int, int]) -> tuple[int, int]:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """The sum of products over `dims`: that many last dimensions of a and first of b, or a pair of lists of dimensions."""
+    """The sum of products over `dims`: so many last dimensions of a and first of b, or a pair of lists of dimensions."""
     need_tensor("tensordot", "a", a)
     need_tensor("tensordot", "b", b)
     if isinstance(dims, TensorBase):

@@ -1,4 +1,4 @@
-"""Losses on probabilities and classes: cross-entropy, negative log-likelihood, binary cross-entropy, Kullback-Leibler."""
+"""Losses on classes and probabilities: cross-entropy, negative log-likelihood, Kullback-Leibler divergence."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ from ferro.ops.arithmetic import some_tensor
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["exp", "exp2", "expit", "expm1", "float_power", "frexp", "ldexp", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2",
-           "logit", "pow", "rsqrt", "sigmoid", "sqrt", "xlogy"]  # fmt: skip
+__all__ = ["exp", "exp2", "exp2_", "exp_", "expit", "expm1", "expm1_", "float_power", "frexp", "ldexp", "ldexp_",
+           "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "logaddexp", "logaddexp2", "logit",
+           "logit_", "pow", "rsqrt", "rsqrt_", "sigmoid", "sigmoid_", "sqrt", "sqrt_", "xlogy", "xlogy_"]  # fmt: skip
 
 INF, NAN, LN2, LN10 = math.inf, math.nan, math.log(2), math.log(10)
 
@@ -332,33 +333,39 @@ FREXP = Op("frexp", lambda xp, x: xp.frexp(x), outputs=("mantissa", "exponent"),
            x=lambda xp, g, exponent: xp.ldexp(g, -exponent),
            samples=[Sample(Arg(3, 4)), Sample(Arg()), Sample(Arg(0)), Sample(Arg(values=[0.0, 0.75, -6.0]), smooth=False)])  # fmt: skip
 
+# In-place forms that torch has as functions too.
+exp_, exp2_, expm1_, log_, log2_, log10_ = map(in_place, (exp, exp2, expm1, log, log2, log10))
+log1p_, sqrt_, rsqrt_, sigmoid_, logit_, xlogy_ = map(in_place, (log1p, sqrt, rsqrt, sigmoid, logit, xlogy))
+ldexp_ = in_place(ldexp)
+
+
 
 class ExponentialMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
     exp = exp
-    exp_ = in_place(exp)
+    exp_ = exp_
     exp2 = exp2
-    exp2_ = in_place(exp2)
+    exp2_ = exp2_
     expm1 = expm1
-    expm1_ = in_place(expm1)
+    expm1_ = expm1_
     log = log
-    log_ = in_place(log)
+    log_ = log_
     log2 = log2
-    log2_ = in_place(log2)
+    log2_ = log2_
     log10 = log10
-    log10_ = in_place(log10)
+    log10_ = log10_
     log1p = log1p
-    log1p_ = in_place(log1p)
+    log1p_ = log1p_
     sqrt = sqrt
-    sqrt_ = in_place(sqrt)
+    sqrt_ = sqrt_
     rsqrt = rsqrt
-    rsqrt_ = in_place(rsqrt)
+    rsqrt_ = rsqrt_
     sigmoid = sigmoid
-    sigmoid_ = in_place(sigmoid)
+    sigmoid_ = sigmoid_
     logit = logit
-    logit_ = in_place(logit)
+    logit_ = logit_
     pow = pow
     pow_ = __ipow__ = in_place(pow)
     __pow__, __rpow__ = power_operator, swapped_power
@@ -367,7 +374,7 @@ class ExponentialMethods:
     logaddexp = logaddexp
     logaddexp2 = logaddexp2
     xlogy = xlogy
-    xlogy_ = in_place(xlogy)
+    xlogy_ = xlogy_
     ldexp = ldexp
-    ldexp_ = in_place(ldexp)
+    ldexp_ = ldexp_
     frexp = frexp

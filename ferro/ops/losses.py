@@ -21,9 +21,10 @@ from ferro.ops.entropy import reduced, reduction_of
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "l1_loss", "margin_ranking_loss", "mse_loss",
-           "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "poisson_nll_loss", "smooth_l1_loss",
-           "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss"]  # fmt: skip
+__all__ = ["cosine_embedding_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "l1_loss",
+           "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss",
+           "multilabel_soft_margin_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss",
+           "triplet_margin_loss", "triplet_margin_with_distance_loss"]  # fmt: skip
 
 
 # -- differences -------------------------------------------------------------------------------------------------------
@@ -39,14 +40,14 @@ def _pair(name: str, input: Tensor, target: Tensor) -> list:
             hint = "target.unsqueeze(-1)"
         elif len(have) == len(want) + 1 and have[-1] == 1:
             hint = "target.squeeze(-1)"
-        warnings.warn(f"{name}: Using a target size ({list(have)}) that is different to the input size ({list(want)}). This will likely lead "
-                      f"to incorrect results due to broadcasting: {hint}.", UserWarning, stacklevel=3)  # fmt: skip
+        warnings.warn(f"{name}: Using a target size ({list(have)}) that is different to the input size "
+                      f"({list(want)}). This will likely lead " "to incorrect results due to "
+                      f"broadcasting: {hint}.", UserWarning, stacklevel=3)  # fmt: skip
         try:
             shape = np.broadcast_shapes(want, have)
         except ValueError:
-            raise RuntimeError(
-                f"{name}: the target of shape {list(have)} cannot be broadcast with the input of shape {list(want)}: {hint}"
-            ) from None
+            raise RuntimeError(f"{name}: the target of shape {list(have)} cannot be broadcast with the "
+                               f"input of shape {list(want)}: {hint}") from None  # fmt: skip
         x, y = x.expand(shape), y.expand(shape)
     return [x, y] if x._data.dtype is y._data.dtype else promote(x, y)
 
@@ -66,20 +67,22 @@ def _each(g: Any, shape: tuple, reduction: str, factor: float = 1.0) -> Any:
 
 
 def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, complex: bool = False) -> Op:
-    """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y, parameter)``."""
+    """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y,
+    parameter)``.
+    """
     loss = once(loss)
     return Op(name, lambda xp, x, y, /, reduction, parameter: _total(xp, loss(xp, x - y, parameter), reduction),
-              x=lambda xp, g, x, y, x_shape, reduction, parameter: slope(xp, _each(g, x_shape, reduction), x - y, parameter),
-              y=lambda xp, g, x, y, x_shape, reduction, parameter: -slope(xp, _each(g, x_shape, reduction), x - y, parameter),
-              samples=samples, path=path, weight=2.0, complex=complex)  # fmt: skip
+              x=lambda xp, g, x, y, x_shape, reduction, parameter: slope(xp, _each(g, x_shape, reduction), x - y,
+                                                                         parameter), y=lambda xp, g, x, y, x_shape,
+              reduction, parameter: -slope(xp, _each(g, x_shape, reduction), x - y, parameter), samples=samples,
+              path=path, weight=2.0, complex=complex)  # fmt: skip
 
 
 def _weighted(name: str, input: Tensor, weight: Tensor, loss: Tensor, reduction: str) -> Tensor:
     """The reduction with a weight for each element: the mean divides by the sum of the weights."""
     if weight._data.shape != input._data.shape:
-        raise ValueError(
-            f"{name}: Weights and input must have the same size, got {list(weight._data.shape)} and {list(input._data.shape)}"
-        )
+        raise ValueError(f"{name}: Weights and input must have the same size, got "
+                         f"{list(weight._data.shape)} and {list(input._data.shape)}")  # fmt: skip
     loss = loss * weight
     return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
 
@@ -90,8 +93,8 @@ def _samples(*parameters: dict) -> list[Sample]:
     return found + [Sample(Arg(3, 4), Arg(3, 4), **p) for p in parameters]
 
 
-def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-             weight: Tensor | None = None) -> Tensor:  # fmt: skip
+def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+             reduction: str = "mean", weight: Tensor | None = None) -> Tensor:  # fmt: skip
     """(x - y)^2, reduced.  Different shapes broadcast with a warning."""
     reduction = reduction_of("mse_loss", reduction, size_average, reduce)
     x, y = _pair("mse_loss", input, target)
@@ -101,14 +104,16 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return apply(MSE, (x, y), (reduction, 0))
 
 
-MSE = Op("mse_loss", lambda xp, x, y, /, reduction, parameter: _total(xp, (x - y) * (x - y), reduction),
-         x=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, 2.0),
-         y=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, -2.0),
-         samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))], path="nn.functional.mse_loss", weight=2.0)  # fmt: skip
+MSE = Op("mse_loss", lambda xp, x, y, /, reduction, parameter: _total(xp, (x - y) * (x - y), reduction), x=lambda xp, g,
+         x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, 2.0), y=lambda xp, g, x, y, x_shape,
+         reduction: (x - y) * _each(g, x_shape, reduction, -2.0), samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4),
+                                                                                               weight=Arg(3, 4,
+                                                                                                          low=0.1))],
+         path="nn.functional.mse_loss", weight=2.0)  # fmt: skip
 
 
-def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-            weight: Tensor | None = None) -> Tensor:  # fmt: skip
+def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+            reduction: str = "mean", weight: Tensor | None = None) -> Tensor:  # fmt: skip
     """|x - y|, reduced.  The derivative is sign(x - y), 0 at x = y.  Different shapes broadcast with a warning."""
     reduction = reduction_of("l1_loss", reduction, size_average, reduce)
     x, y = _pair("l1_loss", input, target)
@@ -123,13 +128,17 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
     return apply(L1, (x, y), (reduction, 0))
 
 
-L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), complex=True, path="nn.functional.l1_loss",
-                 samples=[*_samples(), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.5]), smooth=False)])  # fmt: skip
+L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), complex=True,
+                 path="nn.functional.l1_loss", samples=[*_samples(), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0,
+                                                                                                                2.5]),
+                                                                            smooth=False)])  # fmt: skip
 
 
-def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-                   beta: float = 1.0) -> Tensor:  # fmt: skip
-    """d^2 / (2 beta) where |d| = |x - y| < beta, else |d| - beta / 2 (beta = 0: |d|).  The derivative is d / beta or sign(d)."""
+def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+                   reduction: str = "mean", beta: float = 1.0) -> Tensor:  # fmt: skip
+    """d^2 / (2 beta) where |d| = |x - y| < beta, else |d| - beta / 2 (beta = 0: |d|).  The derivative is d / beta or
+    sign(d).
+    """
     reduction = reduction_of("smooth_l1_loss", reduction, size_average, reduce)
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss does not support negative values for beta, got {beta}.")
@@ -145,16 +154,24 @@ def _smooth_l1(xp: Any, d: Any, beta: float) -> Any:
     return xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta)
 
 
-SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth_l1_loss",
-                        slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) < beta, d * (1 / beta), xp.sgn(d)),
-                        samples=[*_samples({"beta": 0.5}, {"beta": 0.0}),
-                                 Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]), smooth=False)])  # fmt: skip
+SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth_l1_loss", slope=lambda xp, g, d,
+                        beta: g * xp.where(xp.abs(d) < beta, d * (1 / beta), xp.sgn(d)), samples=[*_samples({"beta": 0.5},
+                                                                                                            {"beta": 0.0}),
+                                                                                                  Sample(Arg(values=[1.0,
+                                                                                                                     2.0,
+                                                                                                                     3.0]),
+                                                                                                         Arg(values=[1.0,
+                                                                                                                     1.0,
+                                                                                                                     4.0]),
+                                                                                                         smooth=False)])  # fmt: skip
 
 
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """d^2 / 2 where |d| = |x - y| <= delta, else delta (|d| - delta / 2).  The derivative is d clamped to [-delta, delta]."""
+    """d^2 / 2 where |d| = |x - y| <= delta, else delta (|d| - delta / 2).  The derivative is d clamped to [-delta,
+    delta].
+    """
     reduction = reduction_of("huber_loss", reduction)
     if delta <= 0:
         raise RuntimeError(f"huber_loss does not support non-positive values for delta, got {delta}.")
@@ -170,14 +187,20 @@ def _huber(xp: Any, d: Any, delta: float) -> Any:
     return xp.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta)
 
 
-HUBER = _difference("huber_loss", _huber, path="nn.functional.huber_loss",
-                    slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) < delta, d, xp.sgn(d) * delta),
-                    samples=[*_samples({"delta": 0.5}), Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]), smooth=False)])  # fmt: skip
+HUBER = _difference("huber_loss", _huber, path="nn.functional.huber_loss", slope=lambda xp, g, d,
+                    delta: g * xp.where(xp.abs(d) < delta, d, xp.sgn(d) * delta), samples=[*_samples({"delta": 0.5}),
+                                                                                           Sample(Arg(values=[1.0, 2.0,
+                                                                                                              3.0]),
+                                                                                                  Arg(values=[1.0, 1.0,
+                                                                                                              4.0]),
+                                                                                                  smooth=False)])  # fmt: skip
 
 
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
-                     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
-    """e^x - y x (without `log_input` x - y log(x + eps)); `full` adds Stirling's approximation of log y! where y > 1."""
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
+                     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
+                     reduction: str = "mean") -> Tensor:  # fmt: skip
+    """e^x - y x (without `log_input` x - y log(x + eps)); `full` adds Stirling's approximation of log y! where y > 1.
+    """
     reduction = reduction_of("poisson_nll_loss", reduction, size_average, reduce)
     if log_input:
         loss = input.exp() - target * input
@@ -190,13 +213,19 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
     return reduced(loss, reduction)
 
 
-declare("nn.functional.poisson_nll_loss", [Sample(Arg(3, 4), Arg(3, 4, low=0.1, high=4)), Sample(Arg(5), Arg(5, low=0.1, high=4), full=True, reduction="sum"),
-                                           Sample(Arg(3, 4, low=0.1), Arg(3, 4, low=0.1), log_input=False, reduction="none")])  # fmt: skip
+declare("nn.functional.poisson_nll_loss", [Sample(Arg(3, 4), Arg(3, 4, low=0.1, high=4)), Sample(Arg(5), Arg(5, low=0.1,
+                                                                                                             high=4),
+                                                                                                 full=True,
+                                                                                                 reduction="sum"),
+                                           Sample(Arg(3, 4, low=0.1), Arg(3, 4, low=0.1), log_input=False,
+                                                  reduction="none")])  # fmt: skip
 
 
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
                       reduction: str = "mean") -> Tensor:  # fmt: skip
-    """(log v + (x - y)^2 / v) / 2 with v = max(var, eps), the derivative passing through max unchanged; `full` adds log(2 pi) / 2."""
+    """(log v + (x - y)^2 / v) / 2 with v = max(var, eps), the derivative passing through max unchanged; `full` adds
+    log(2 pi) / 2.
+    """
     reduction = reduction_of("gaussian_nll_loss", reduction)
     need_tensor("gaussian_nll_loss", "input", input)
     if isinstance(var, (int, float)):
@@ -208,7 +237,8 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: 
         if x.shape[:-1] == v.shape:
             var = var.unsqueeze(-1)
         elif x.ndim != v.ndim or sum(b for a, b in zip(x.shape, v.shape, strict=True) if a != b) != 1:
-            raise ValueError(f"gaussian_nll_loss: var is of incorrect size {list(v.shape)}; allowed is the input's {list(x.shape)}, that "
+            raise ValueError(f"gaussian_nll_loss: var is of incorrect size {list(v.shape)}; allowed is the "
+                             f"input's {list(x.shape)}, that "
                              "without its last dimension, or with one dimension of size 1")  # fmt: skip
     # max(var, eps), but with the derivative of var itself
     floor = wrap(np.maximum(var._data, np.asarray(eps, v.dtype)) - var._data)
@@ -219,8 +249,12 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: 
     return reduced(loss, reduction)
 
 
-declare("nn.functional.gaussian_nll_loss", [Sample(Arg(3, 4), Arg(3, 4), Arg(3, 4, low=0.1)), Sample(Arg(3, 4), Arg(3, 4), Arg(3, low=0.1), full=True),
-                                            Sample(Arg(3, 4), Arg(3, 4), Arg(3, 1, low=0.1), reduction="none"), Sample(Arg(3, 4), Arg(3, 4), 0.5)])  # fmt: skip
+declare("nn.functional.gaussian_nll_loss", [Sample(Arg(3, 4), Arg(3, 4), Arg(3, 4, low=0.1)), Sample(Arg(3, 4), Arg(3,
+                                                                                                                    4),
+                                                                                                     Arg(3, low=0.1),
+                                                                                                     full=True),
+                                            Sample(Arg(3, 4), Arg(3, 4), Arg(3, 1, low=0.1), reduction="none"),
+                                            Sample(Arg(3, 4), Arg(3, 4), 0.5)])  # fmt: skip
 
 
 # -- margins -----------------------------------------------------------------------------------------------------------
@@ -239,23 +273,33 @@ declare(
 )
 
 
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
-                        reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
-    """max(0, margin - y (x1 - x2)): y = 1 wants x1 above x2, y = -1 below.  At the kink the slope is that of the positive side."""
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
+                        size_average: bool | None = None, reduce: bool | None = None,
+                        reduction: str = "mean") -> Tensor:  # fmt: skip
+    """max(0, margin - y (x1 - x2)): y = 1 wants x1 above x2, y = -1 below.  At the kink the slope is that of the
+    positive side.
+    """
     reduction = reduction_of("margin_ranking_loss", reduction, size_average, reduce)
     if not input1._data.ndim == input2._data.ndim == target._data.ndim:
-        raise RuntimeError(f"margin_ranking_loss: all inputs must have the same number of dimensions, got sizes: input1: "
-                           f"{list(input1._data.shape)}, input2: {list(input2._data.shape)}, target: {list(target._data.shape)}")  # fmt: skip
+        raise RuntimeError("margin_ranking_loss: all inputs must have the same number of dimensions, got "
+                           "sizes: input1: "
+                           f"{list(input1._data.shape)}, input2: {list(input2._data.shape)}, target: "
+                           f"{list(target._data.shape)}")  # fmt: skip
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
 _signs = {"values": [1.0, -1.0, 1.0, 1.0], "grad": False}
-declare("nn.functional.margin_ranking_loss", [Sample(Arg(4), Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(4), Arg(**_signs), 0.5, reduction="none"),
-                                              Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 3.0]), Arg(values=[1.0, 1.0], grad=False), smooth=False)])  # fmt: skip
+declare("nn.functional.margin_ranking_loss", [Sample(Arg(4), Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(4),
+                                                                                            Arg(**_signs), 0.5,
+                                                                                            reduction="none"),
+                                              Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 3.0]), Arg(values=[1.0,
+                                                                                                                 1.0],
+                                                                                                         grad=False),
+                                                     smooth=False)])  # fmt: skip
 
 
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
-                         reduction: str = "mean") -> Tensor:  # fmt: skip
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
+                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """x where the label y is 1, max(0, margin - x) where it is -1 (both where it is neither)."""
     reduction = reduction_of("hinge_embedding_loss", reduction, size_average, reduce)
     where = worlds.functional.where
@@ -263,12 +307,16 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
     return reduced(margin_part + where(target != -1, input, 0), reduction)
 
 
-declare("nn.functional.hinge_embedding_loss", [Sample(Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(**_signs), 0.5, reduction="none"),
-                                               Sample(Arg(2, 4), Arg(**_signs), reduction="sum")])  # fmt: skip
+declare("nn.functional.hinge_embedding_loss", [Sample(Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(**_signs), 0.5,
+                                                                                     reduction="none"), Sample(Arg(2,
+                                                                                                                   4),
+                                                                                                               Arg(**_signs),
+                                                                                                               reduction="sum")])  # fmt: skip
 
 
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
-                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
+                          size_average: bool | None = None, reduce: bool | None = None,
+                          reduction: str = "mean") -> Tensor:  # fmt: skip
     """1 - cos(x1, x2) where the label is 1, max(0, cos(x1, x2) - margin) where it is -1, over the last dimension.
 
     1e-12 is added to the squared lengths.
@@ -276,12 +324,12 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     reduction = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     shape = target._data.shape
     if target._data.ndim not in (0, 1):
-        raise RuntimeError(
-            f"cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not supported, got shape {list(shape)}"
-        )
+        raise RuntimeError("cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not "
+                           f"supported, got shape {list(shape)}")  # fmt: skip
     want = target._data.ndim + 1
     if input1._data.ndim != want or input2._data.ndim != want:
-        raise RuntimeError(f"cosine_embedding_loss: a {want - 1}D target tensor expects {want}D input tensors, but found inputs with sizes "
+        raise RuntimeError(f"cosine_embedding_loss: a {want - 1}D target tensor expects {want}D input "
+                           "tensors, but found inputs with sizes "
                            f"{list(input1._data.shape)} and {list(input2._data.shape)}.")  # fmt: skip
     eps = 1e-12
     product = (input1 * input2).sum(-1)
@@ -291,8 +339,11 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     return reduced(loss, reduction)
 
 
-declare("nn.functional.cosine_embedding_loss", [Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs)), Sample(Arg(3), Arg(3), Arg(values=1.0, grad=False)),
-                                                Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs), 0.3, reduction="none")])  # fmt: skip
+declare("nn.functional.cosine_embedding_loss", [Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs)), Sample(Arg(3), Arg(3),
+                                                                                                    Arg(values=1.0,
+                                                                                                        grad=False)),
+                                                Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs), 0.3,
+                                                       reduction="none")])  # fmt: skip
 
 
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["adaptive_avg_pool1d", "avg_pool1d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool3d"]
 
 
+def spatial(shape: tuple, like: tuple) -> tuple:
+    """The sizes of the last dimensions, as many as `like` has."""
+    return shape[len(shape) - len(like) :]
+
+
 # -- gathering and scattering by flat index ----------------------------------------------------------------------------
 
 
@@ -46,9 +51,11 @@ def _image(name: str, x: Any, n: int) -> tuple:
     """The spatial shape of the input, which has n dimensions behind channels and maybe images."""
     shape = need_tensor(name, "input", x)._data.shape
     if len(shape) not in (n + 1, n + 2) or 0 in shape[len(shape) - n - 1 :]:
-        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor for input with possibly 0 "
-                           "batch size and "  # fmt: skip
-                           f"non-zero other dimensions, but got: {list(shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor for input with possibly 0 "
+            "batch size and "
+            f"non-zero other dimensions, but got: {list(shape)}"
+        )
     if x._data.dtype.kind in "bc":
         raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a real dtype")
     return shape[len(shape) - n :]
@@ -58,28 +65,33 @@ def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, pad
              ceil_mode: bool) -> tuple:  # fmt: skip
     """(kernel, number of windows, stride, pad, dilation), one number per dimension each."""
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
-    step = kernel if stride is None or (isinstance(stride, (list, tuple)) and not stride) else ints(name, "stride", stride, n, 1)
+    step = kernel if stride is None or stride in ([], ()) else ints(name, "stride", stride, n, 1)
     pad, dilation = ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
     if any(p > (d * (k - 1) + 1) // 2 for p, k, d in zip(pad, kernel, dilation, strict=True)):
-        raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, but got pad={pad}, "
-                           f"kernel_size={kernel} "  # fmt: skip
-                           f"and dilation={dilation}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: pad should be at most half of effective kernel size, but got pad={pad}, "
+            f"kernel_size={kernel} "
+            f"and dilation={dilation}"
+        )
     size = []
     for s, k, st, p, d in zip(shape, kernel, step, pad, dilation, strict=True):
         count = -(-(s + 2 * p - d * (k - 1) - 1) // st) + 1 if ceil_mode else (s + 2 * p - d * (k - 1) - 1) // st + 1
         size.append(count - 1 if ceil_mode and (count - 1) * st >= s + p else count)  # the last window begins inside
     if min(size) < 1:
-        raise RuntimeError(f"{name}: Given spatial input size: {tuple(shape)}. Calculated output size: {tuple(size)}. "
-                           "Output size is too small "  # fmt: skip
-                           f"for kernel_size={kernel}, stride={step}, padding={pad}, dilation={dilation}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Given spatial input size: {tuple(shape)}. Calculated output size: {tuple(size)}. "
+            "Output size is too small "
+            f"for kernel_size={kernel}, stride={step}, padding={pad}, dilation={dilation}"
+        )
     return kernel, tuple(size), step, pad, dilation
 
 
 # -- max pooling -------------------------------------------------------------------------------------------------------
 
-MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: xp.max_pool(x, kernel, size, stride, pad, dilation),
+MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: xp.max_pool(
+                  x, kernel, size, stride, pad, dilation),
               outputs=("out", "indices"), nondiff=("indices",), weight=4.0,
-              x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(g, indices, x_shape[len(x_shape) - len(kernel) :]))  # fmt: skip
+              x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(g, indices, spatial(x_shape, kernel)))  # fmt: skip
 
 
 def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
@@ -103,7 +115,10 @@ def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False,
                return_indices: bool = False) -> Any:  # fmt: skip
-    """The maximum of every window of images (N, C, H, W) or (C, H, W): see :func:`max_pool1d`; indices are in the flattened image."""
+    """The maximum of every window of images (N, C, H, W) or (C, H, W): see `max_pool1d`.
+
+    Indices are those in the flattened image.
+    """
     found = _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
@@ -166,12 +181,14 @@ def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, d
     return apply(AVG_SPREAD, (g,), (shape, kernel, stride, pad, divisors))
 
 
-AVG_POOL = Op("avg_pool", lambda xp, x, /, kernel, size, stride, pad, divisors: xp.avg_pool(x, kernel, size, stride, pad, divisors),
+AVG_POOL = Op("avg_pool", lambda xp, x, /, kernel, size, stride, pad, divisors: xp.avg_pool(
+                  x, kernel, size, stride, pad, divisors),
               kind=LINEAR, x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_spread(
-                  g, x_shape[len(x_shape) - len(kernel) :], kernel, stride, pad, divisors))  # fmt: skip
-AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divisors: xp.avg_spread(x, shape, kernel, stride, pad, divisors),
+                  g, spatial(x_shape, kernel), kernel, stride, pad, divisors))  # fmt: skip
+AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divisors: xp.avg_spread(
+                    x, shape, kernel, stride, pad, divisors),
                 kind=LINEAR, x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_pool(
-                    g, kernel, x_shape[len(x_shape) - len(kernel) :], stride, pad, divisors))  # fmt: skip
+                    g, kernel, spatial(x_shape, kernel), stride, pad, divisors))  # fmt: skip
 
 
 def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
@@ -193,20 +210,25 @@ def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding:
 
 def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                count_include_pad: bool = True) -> Tensor:  # fmt: skip
-    """The mean of every window of a signal (N, C, L) or (C, L); padding counts as zeros, or with count_include_pad=False not at all."""
+    """The mean of every window of a signal (N, C, L) or (C, L).
+
+    Padding counts as zeros, or with count_include_pad=False not at all.
+    """
     return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
     """The mean of every window of images (N, C, H, W) or (C, H, W), or its sum divided by `divisor_override`."""
-    return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                     divisor_override)  # fmt: skip
 
 
 def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
     """The mean of every window of volumes (N, C, D, H, W) or (C, D, H, W), or its sum divided by `divisor_override`."""
-    return _avg_pool("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return _avg_pool("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
+                     divisor_override)  # fmt: skip
 
 
 declare("nn.functional.avg_pool1d", [
@@ -229,8 +251,9 @@ def _target(name: str, n: int, shape: tuple, output_size: Any) -> tuple:
     """The output sizes; None keeps the size of the input."""
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
     if len(given) != n:
-        raise RuntimeError(f"{name}: output_size must be one integer or {n} (or None for the size of the input), got "
-                           f"{output_size!r}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: output_size must be one integer or {n} (or None for the size of the input), got {output_size!r}"
+        )
     size = tuple([s if o is None else operator.index(o) for s, o in zip(shape, given, strict=True)])
     if min(size) < 0:
         raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {size}")
@@ -248,9 +271,9 @@ def adaptive_avg_spread(g: Any, shape: tuple) -> Tensor:
 
 
 ADAPTIVE_AVG = Op("adaptive_avg_pool", lambda xp, x, /, size: xp.adaptive_avg(x, size), kind=LINEAR,
-                  x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(g, x_shape[len(x_shape) - len(size) :]))  # fmt: skip
+                  x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(g, spatial(x_shape, size)))  # fmt: skip
 ADAPTIVE_AVG_SPREAD = Op("adaptive_avg_spread", lambda xp, x, /, shape: xp.adaptive_avg_spread(x, shape), kind=LINEAR,
-                         x=lambda xp, g, x_shape, shape: xp.adaptive_avg(g, x_shape[len(x_shape) - len(shape) :]))  # fmt: skip
+                         x=lambda xp, g, x_shape, shape: xp.adaptive_avg(g, spatial(x_shape, shape)))  # fmt: skip
 
 
 def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
@@ -269,7 +292,7 @@ def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of `output_size` equal parts of a signal; parts overlap by one element where the division leaves a remainder."""
+    """The means of `output_size` equal parts of a signal, which overlap where the division leaves a remainder."""
     return _adaptive_avg("adaptive_avg_pool1d", 1, input, output_size)
 
 
@@ -290,8 +313,9 @@ declare("nn.functional.adaptive_avg_pool2d", [Sample(Arg(2, 2, 5, 4), (3, None))
 declare("nn.functional.adaptive_avg_pool3d", [Sample(Arg(1, 2, 5, 4, 3), (3, None, 2)), Sample(Arg(2, 4, 2, 2), 2)])
 
 
-ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x, size), outputs=("out", "indices"), nondiff=("indices",),
-                  x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, x_shape[len(x_shape) - len(size) :]))  # fmt: skip
+ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x, size),
+                  outputs=("out", "indices"), nondiff=("indices",),
+                  x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, spatial(x_shape, size)))  # fmt: skip
 
 
 def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
@@ -307,19 +331,19 @@ def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of `output_size` parts of a signal: see :func:`adaptive_avg_pool1d` and :func:`max_pool1d`."""
+    """The maxima of `output_size` parts of a signal: see `adaptive_avg_pool1d` and `max_pool1d`."""
     found = _adaptive_max("adaptive_max_pool1d", 1, input, output_size)
     return found if return_indices else found[0]
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of H x W parts of images: see :func:`adaptive_avg_pool1d` and :func:`max_pool1d`."""
+    """The maxima of H x W parts of images: see `adaptive_avg_pool1d` and `max_pool1d`."""
     found = _adaptive_max("adaptive_max_pool2d", 2, input, output_size)
     return found if return_indices else found[0]
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of D x H x W parts of volumes: see :func:`adaptive_avg_pool1d` and :func:`max_pool1d`."""
+    """The maxima of D x H x W parts of volumes: see `adaptive_avg_pool1d` and `max_pool1d`."""
     found = _adaptive_max("adaptive_max_pool3d", 3, input, output_size)
     return found if return_indices else found[0]
 
@@ -339,12 +363,17 @@ def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_ind
     return adaptive_max_pool3d(input, output_size, True)
 
 
-declare("nn.functional.adaptive_max_pool1d", [Sample(_distinct(2, 2, 7), 3, return_indices=True),
-                                              Sample(_distinct(2, 6), 2)])
-declare("nn.functional.adaptive_max_pool2d", [Sample(_distinct(2, 2, 5, 4), (3, None), True),
-                                              Sample(_distinct(2, 4, 6), 2)])
-declare("nn.functional.adaptive_max_pool3d", [Sample(_distinct(1, 2, 5, 4, 3), (3, None, 2), True),
-                                              Sample(_distinct(2, 4, 2, 2), 2)])
+declare(
+    "nn.functional.adaptive_max_pool1d",
+    [Sample(_distinct(2, 2, 7), 3, return_indices=True), Sample(_distinct(2, 6), 2)],
+)
+declare(
+    "nn.functional.adaptive_max_pool2d", [Sample(_distinct(2, 2, 5, 4), (3, None), True), Sample(_distinct(2, 4, 6), 2)]
+)
+declare(
+    "nn.functional.adaptive_max_pool3d",
+    [Sample(_distinct(1, 2, 5, 4, 3), (3, None, 2), True), Sample(_distinct(2, 4, 2, 2), 2)],
+)
 
 
 # -- norms -------------------------------------------------------------------------------------------------------------
@@ -379,8 +408,10 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = N
 
 
 declare("nn.functional.lp_pool1d", [Sample(Arg(2, 2, 7, low=0.5), 2.0, 3), Sample(Arg(2, 8, low=0.5), 1.5, 3, 2, True)])
-declare("nn.functional.lp_pool2d", [Sample(Arg(2, 2, 4, 5, low=0.5), 2.0, 2),
-                                    Sample(Arg(2, 5, 5, low=0.5), 3.0, (2, 3), 2, True)])
+declare(
+    "nn.functional.lp_pool2d",
+    [Sample(Arg(2, 2, 4, 5, low=0.5), 2.0, 2), Sample(Arg(2, 5, 5, low=0.5), 3.0, (2, 3), 2, True)],
+)
 declare("nn.functional.lp_pool3d", [Sample(Arg(1, 2, 4, 2, 2, low=0.5), 2.0, 2)])
 
 
@@ -402,11 +433,15 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
         wanted = tuple([operator.index(s) for s in output_size])
         wanted = wanted[2:] if len(wanted) == n + 2 else wanted
         if len(wanted) != n:
-            raise ValueError(f"{name}: output_size should be a sequence containing {n} or {n + 2} elements, but it "
-                             f"has a length of {len(output_size)}")  # fmt: skip
+            raise ValueError(
+                f"{name}: output_size should be a sequence containing {n} or {n + 2} elements, but it "
+                f"has a length of {len(output_size)}"
+            )
         for d, (w, s, st) in enumerate(zip(wanted, size, step, strict=True)):
             if not s - st < w < s + st:
-                raise ValueError(f'{name}: invalid output_size "{tuple(output_size)}" (dim {d} must be between {s - st} and {s + st})')
+                raise ValueError(
+                    f"{name}: invalid output_size {tuple(output_size)}: dim {d} must be between {s - st} and {s + st}"
+                )
         size = wanted
     if min(size) < 0:
         raise ValueError(f"{name}: output_size must contain non-negative spatial dimensions, but got {size}")
@@ -415,16 +450,19 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
     if index.dtype != "int64":
         raise RuntimeError(f"{name}: elements in indices should be type int64 but got: {FROM_NUMPY[index.dtype]}")
     if index.shape != x._data.shape:
-        raise RuntimeError(f"{name}: Expected shape of indices to be same as that of the input tensor "
-                           f"({list(x._data.shape)}) "  # fmt: skip
-                           f"but got indices tensor with shape: {list(index.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected shape of indices to be same as that of the input tensor "
+            f"({list(x._data.shape)}) "
+            f"but got indices tensor with shape: {list(index.shape)}"
+        )
     area = 1
     for s in size:
         area *= s
     if index.size and (index.min() < 0 or index.max() >= area):
         wrong = int(index.max()) if index.max() >= area else int(index.min())
-        raise RuntimeError(f"{name}: Found an invalid max index: {wrong} (output volumes are of size "
-                           f"{'x'.join(map(str, size))})")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Found an invalid max index: {wrong} (output volumes are of size {'x'.join(map(str, size))})"
+        )
     return apply(UNPOOL, (x, indices), (size,))
 
 
@@ -448,15 +486,17 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any =
 
 declare("nn.functional.max_unpool1d", [Sample(Arg(1, 2, 2), Arg(1, 2, 2, values=[0, 3, 1, 2], dtype="int64"), 2),
                                        Sample(Arg(1, 2), Arg(1, 2, values=[0, 4], dtype="int64"), 2, output_size=(5,))])  # fmt: skip
-declare("nn.functional.max_unpool2d", [Sample(Arg(1, 1, 2, 2), Arg(1, 1, 2, 2, values=[0, 3, 9, 15], dtype="int64"), 2)])
+declare("nn.functional.max_unpool2d", [
+    Sample(Arg(1, 1, 2, 2), Arg(1, 1, 2, 2, values=[0, 3, 9, 15], dtype="int64"), 2)])  # fmt: skip
 declare("nn.functional.max_unpool3d", [Sample(Arg(1, 1, 1, 2), Arg(1, 1, 1, 2, values=[0, 15], dtype="int64"), 2)])
 
 
 # -- fractional max pooling --------------------------------------------------------------------------------------------
 
-FRACTIONAL_MAX = Op("fractional_max_pool", lambda xp, x, samples, /, kernel, size: xp.fractional_max(x, samples, kernel, size),
+FRACTIONAL_MAX = Op("fractional_max_pool",
+                    lambda xp, x, samples, /, kernel, size: xp.fractional_max(x, samples, kernel, size),
                     outputs=("out", "indices"), nondiff=("indices",),
-                    x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, x_shape[len(x_shape) - len(size) :]))  # fmt: skip
+                    x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, spatial(x_shape, size)))  # fmt: skip
 
 
 def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, output_ratio: Any,
@@ -471,21 +511,25 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
     if output_size is None:
         ratio = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * n
         if len(ratio) != n or not all(0 < r < 1 for r in ratio):
-            raise ValueError(f"{name}: output_ratio must be a number or {n} numbers between 0 and 1, got "
-                             f"{output_ratio!r}")  # fmt: skip
+            raise ValueError(
+                f"{name}: output_ratio must be a number or {n} numbers between 0 and 1, got {output_ratio!r}"
+            )
         output_size = [int(s * r) for s, r in zip(shape, ratio, strict=True)]
     size = ints(name, "output_size", output_size, n, 1)
     if any(o + k - 1 > s - (n == 3) for o, k, s in zip(size, kernel, shape, strict=True)):  # PyTorch's limits
-        raise RuntimeError(f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the "
-                           "input of spatial size "  # fmt: skip
-                           f"{tuple(shape)}: output_size + kernel_size - 1 must "
-                           f"{'be less' if n == 3 else 'not be more'}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the "
+            "input of spatial size "
+            f"{tuple(shape)}: output_size + kernel_size - 1 must "
+            f"{'be less' if n == 3 else 'not be more'}"
+        )
     lead = x._data.shape[: x._data.ndim - n]
     if samples is None:
         samples = rand(*(lead if len(lead) == 2 else (1, *lead)), n, dtype=FROM_NUMPY[x._data.dtype])
-    elif samples._data.ndim != 3 or samples._data.shape[-2:] != (lead[-1], n) or samples._data.shape[0] < (lead[0] if len(lead) == 2 else 1):
-        raise RuntimeError(f"{name}: Expect _random_samples of shape (images, {lead[-1]}, {n}), got "
-                           f"{list(samples._data.shape)}")  # fmt: skip
+    elif samples._data.shape[1:] != (lead[-1], n) or samples._data.shape[0] < (lead[0] if len(lead) == 2 else 1):
+        raise RuntimeError(
+            f"{name}: Expect _random_samples of shape (images, {lead[-1]}, {n}), got {list(samples._data.shape)}"
+        )
     elif samples._data.dtype is not x._data.dtype:
         raise RuntimeError(f"{name}: Expect _random_samples to have the same dtype as input")
     return apply(FRACTIONAL_MAX, (x, samples), (kernel, size))
@@ -494,7 +538,10 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
 def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
                           return_indices: bool = False,
                           _random_samples: Tensor | None = None) -> Any:  # fmt: skip
-    """The maxima of `output_size` windows of images, placed pseudo-randomly at steps of the mean width (B. Graham, Fractional max-pooling)."""
+    """The maxima of `output_size` windows of images, placed pseudo-randomly at steps of the mean width.
+
+    Source: B. Graham, Fractional max-pooling, 2014.
+    """
     found = _fractional("fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
 
@@ -523,6 +570,7 @@ def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_s
 
 declare("nn.functional.fractional_max_pool2d", [
     Sample(_distinct(1, 2, 6, 5), 2, (3, 3), _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False)),
-    Sample(_distinct(2, 6, 6), (2, 3), output_ratio=(0.5, 0.4), return_indices=True, _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False))])  # fmt: skip
+    Sample(_distinct(2, 6, 6), (2, 3), output_ratio=(0.5, 0.4), return_indices=True,
+           _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False))])  # fmt: skip
 declare("nn.functional.fractional_max_pool3d", [
     Sample(_distinct(1, 2, 4, 5, 5), 2, (2, 3, 3), _random_samples=Arg(1, 2, 3, low=0.1, high=0.9, grad=False))])  # fmt: skip

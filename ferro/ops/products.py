@@ -52,8 +52,9 @@ def need_ndim(name: str, **wanted: Any) -> None:
     for argument, (t, ndim) in wanted.items():
         if t._data.ndim != ndim:
             kind = {1: "vector", 2: "matrix", 3: "batch of matrices"}[ndim]
-            raise RuntimeError(f"{name}: {argument} must be a {kind} ({ndim} dimensions), got shape "
-                               f"{list(t._data.shape)}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: {argument} must be a {kind} ({ndim} dimensions), got shape {list(t._data.shape)}"
+            )
 
 
 def misfit(name: str, x: Any, y: Any, first: str = "mat1", second: str = "mat2") -> RuntimeError:
@@ -61,19 +62,23 @@ def misfit(name: str, x: Any, y: Any, first: str = "mat1", second: str = "mat2")
     a, b = x._data.shape, y._data.shape
     text = "x".join(map(str, a[-2:])) + " and " + "x".join(map(str, b[-2:]))
     if len(a) > 1 and len(b) > 1 and a[:-2] != b[:-2] and a[-1] == b[-2]:
-        return RuntimeError(f"{name}: the leading dimensions of {first}, shape {list(a)}, and {second}, shape "
-                            f"{list(b)}, do not fit; "  # fmt: skip
-                            "each pair of sizes must be equal" + (", or one of them 1" if name == "matmul" else ""))  # fmt: skip
+        return RuntimeError(
+            f"{name}: the leading dimensions of {first}, shape {list(a)}, and {second}, shape "
+            f"{list(b)}, do not fit; "
+            "each pair of sizes must be equal" + (", or one of them 1" if name == "matmul" else "")
+        )
     hint = ""
     if len(b) > 1 and a[-1] == b[-1]:
         hint = f"; they fit with {second} transposed ({second}.mT)"
     elif len(a) > 1 and a[-2] == b[-2 if len(b) > 1 else 0]:
         hint = f"; they fit with {first} transposed ({first}.mT)"
-    return RuntimeError(f"{name}: {first} and {second} shapes cannot be multiplied ({text}): the last size of "
-                        f"{first}, {a[-1]}, must equal "  # fmt: skip
-                        f"the {'second to last' if len(b) > 1 else 'only'} size of {second}, "
-                        f"{b[-2 if len(b) > 1 else 0]} "
-                        f"(shapes {list(a)} and {list(b)}){hint}")  # fmt: skip
+    return RuntimeError(
+        f"{name}: {first} and {second} shapes cannot be multiplied ({text}): the last size of "
+        f"{first}, {a[-1]}, must equal "
+        f"the {'second to last' if len(b) > 1 else 'only'} size of {second}, "
+        f"{b[-2 if len(b) > 1 else 0]} "
+        f"(shapes {list(a)} and {list(b)}){hint}"
+    )
 
 
 # -- products of two tensors -------------------------------------------------------------------------------------------
@@ -142,8 +147,9 @@ def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     same_dtype("dot", input=input, tensor=tensor)
     need_ndim("dot", input=(input, 1), tensor=(tensor, 1))
     if input._data.shape != tensor._data.shape:
-        raise RuntimeError(f"dot: the vectors must have the same number of elements, got {input._data.size} and "
-                           f"{tensor._data.size}")  # fmt: skip
+        raise RuntimeError(
+            f"dot: the vectors must have the same number of elements, got {input._data.size} and {tensor._data.size}"
+        )
     result = binary(DOT, input, tensor)
     return result if out is None else into("dot", out, result)
 
@@ -199,8 +205,9 @@ def _matmul(x: Any, y: Any) -> Any:
     same_dtype("matmul", input=x, other=y)
     a, b = x._data, y._data
     if a.ndim == 0 or b.ndim == 0:
-        raise RuntimeError(f"matmul: both arguments need to be at least 1D, but they are {a.ndim}D and {b.ndim}D; use "
-                           "* for scalars")  # fmt: skip
+        raise RuntimeError(
+            f"matmul: both arguments need to be at least 1D, but they are {a.ndim}D and {b.ndim}D; use * for scalars"
+        )
     if a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
         raise misfit("matmul", x, y, "input", "other")
     if a.ndim == 1 and b.ndim == 1:
@@ -259,11 +266,13 @@ def _coefficients(name: str, input: Any, beta: Any, alpha: Any) -> tuple:
         return beta, alpha
     found = [c.item() if isinstance(c, TensorBase) else c for c in (beta, alpha)]
     if input._data.dtype not in INEXACT and any(isinstance(c, (float, complex)) for c in found):
-        raise RuntimeError(f"{name}: for integer tensors, beta and alpha must be integers, got beta={found[0]} and "
-                           f"alpha={found[1]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: for integer tensors, beta and alpha must be integers, got beta={found[0]} and alpha={found[1]}"
+        )
     if input._data.dtype.kind != "c" and any(isinstance(c, complex) for c in found):
-        raise RuntimeError(f"{name}: for real tensors, beta and alpha must be real, got beta={found[0]} and "
-                           f"alpha={found[1]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: for real tensors, beta and alpha must be real, got beta={found[0]} and alpha={found[1]}"
+        )
     return tuple([int(c) if isinstance(c, bool) else c for c in found])
 
 
@@ -276,8 +285,9 @@ def _add_product(op: Op, input: Any, x: Any, y: Any, beta: Any, alpha: Any, shap
     """beta input + alpha x y with `input` broadcast to the `shape` of the product."""
     have = input._data.shape
     if have != shape and have != shape[1:] and not _fits(have, shape):
-        raise RuntimeError(f"{op.name}: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of "
-                           "the product")  # fmt: skip
+        raise RuntimeError(
+            f"{op.name}: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of the product"
+        )
     result = apply(op, (input, x, y), _coefficients(op.name, input, beta, alpha))
     return result if out is None else into(op.name, out, result)
 
@@ -363,8 +373,9 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     product = outer(vec1, vec2)
     have, shape = need_tensor("addr", "input", input)._data.shape, product._data.shape
     if not _fits(have, shape):
-        raise RuntimeError(f"addr: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of the "
-                           "outer product")  # fmt: skip
+        raise RuntimeError(
+            f"addr: input of shape {list(have)} cannot be broadcast to the shape {list(shape)} of the outer product"
+        )
     beta, alpha = _coefficients("addr", input, beta, alpha)
     if alpha != 1:
         product = product * alpha
@@ -396,10 +407,12 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if w.ndim != 2 or a.ndim == 0:
         return _linear_vector(input, weight, bias)
     if a.shape[-1] != w.shape[1]:
-        raise RuntimeError(f"linear: the last size of input, {a.shape[-1]}, must equal the number of input features "
-                           f"of weight, {w.shape[1]} "  # fmt: skip
-                           f"(input and weight shapes cannot be multiplied: {list(a.shape)} and {list(w.shape)})"
-                           + ("; weight is (out_features, in_features): pass it transposed" if a.shape[-1] == w.shape[0] else ""))  # fmt: skip
+        raise RuntimeError(
+            f"linear: the last size of input, {a.shape[-1]}, must equal the number of input features "
+            f"of weight, {w.shape[1]} "
+            f"(input and weight shapes cannot be multiplied: {list(a.shape)} and {list(w.shape)})"
+            + ("; weight is (out_features, in_features): pass it transposed" if a.shape[-1] == w.shape[0] else "")
+        )
     if bias is None:
         return binary(MAP, input, weight)
     if bias._data.shape == w.shape[:1]:
@@ -410,8 +423,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 def _linear_vector(x: Any, w: Any, b: Any) -> Any:
     """`linear` with a weight vector (one output without a dimension of its own)."""
     if x._data.ndim == 0 or w._data.ndim != 1:
-        raise RuntimeError("linear: input must have at least one dimension and weight one or two, "
-                           f"got shapes {list(x._data.shape)} and {list(w._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            "linear: input must have at least one dimension and weight one or two, "
+            f"got shapes {list(x._data.shape)} and {list(w._data.shape)}"
+        )
     out = matmul(x, w)
     return out if b is None else out + b
 
@@ -429,7 +444,8 @@ def _flat(x: Any) -> Any:
 LINEAR = Op("linear", lambda xp, x, w, b: xp.linear(x, w, b), weight=20.0,
             x=lambda xp, g, w: xp.matmul(g, w.conj()),
             w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
-            b=lambda xp, g: xp.sum(g, tuple(range(g.ndim - 1)), False) if g.ndim > 1 else g, path="nn.functional.linear",
+            b=lambda xp, g: xp.sum(g, tuple(range(g.ndim - 1)), False) if g.ndim > 1 else g,
+            path="nn.functional.linear",
             samples=[Sample(Arg(3, 4), Arg(2, 4), Arg(2)), Sample(Arg(4), Arg(2, 4), Arg(2)),
                      Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),
                      Sample(Arg(3, 4), Arg(2, 4)), Sample(Arg(3, 4), Arg(4)), Sample(Arg(0, 4), Arg(2, 4), Arg(2)),
@@ -445,7 +461,7 @@ MAP = Op("linear_map", lambda xp, x, w: xp.linear(x, w), kind=MULTILINEAR, weigh
 
 
 def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    """The product of two or more matrices, multiplied in the order that costs least; the first and last may be vectors."""
+    """The product of two or more matrices, in the order that costs least; the first and last may be vectors."""
     chain = list(tensors)
     if len(chain) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(chain)}")
@@ -455,8 +471,10 @@ def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
         if t._data.ndim != 2 and not (end and t._data.ndim == 1):
             raise RuntimeError(f"multi_dot(): tensor {i} must be {'1D or ' if end else ''}2D but got {t._data.ndim}D")
         if i and chain[i - 1]._data.shape[-1] != t._data.shape[0]:
-            raise RuntimeError(f"multi_dot(): tensors {i - 1} and {i} with shapes {list(chain[i - 1]._data.shape)} and "
-                               f"{list(t._data.shape)} cannot be multiplied")  # fmt: skip
+            raise RuntimeError(
+                f"multi_dot(): tensors {i - 1} and {i} with shapes {list(chain[i - 1]._data.shape)} and "
+                f"{list(t._data.shape)} cannot be multiplied"
+            )
     shape = (chain[0]._data.shape[:-1]) + (chain[-1]._data.shape[1:])
     if chain[0]._data.ndim == 1:
         chain[0] = chain[0].reshape(1, -1)
@@ -477,7 +495,8 @@ def _best_splits(p: list[int]) -> dict[tuple, int]:
     for length in range(1, n):
         for i in range(n - length):
             j = i + length
-            cost[i, j], split[i, j] = min([(cost[i, k] + cost[k + 1, j] + p[i] * p[k + 1] * p[j + 1], k) for k in range(i, j)])
+            ways = [(cost[i, k] + cost[k + 1, j] + p[i] * p[k + 1] * p[j + 1], k) for k in range(i, j)]
+            cost[i, j], split[i, j] = min(ways)
     return split
 
 
@@ -495,7 +514,8 @@ declare("linalg.multi_dot", [Sample([Arg(2, 3), Arg(3, 4), Arg(4, 1)]), Sample([
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
     """The product of one or more matrices, multiplied in the order that costs least."""
-    need_ndim("chain_matmul", **{f"matrix {i}": (need_tensor("chain_matmul", f"matrix {i}", m), 2) for i, m in enumerate(matrices)})
+    for i, m in enumerate(matrices):
+        need_ndim("chain_matmul", **{f"matrix {i}": (need_tensor("chain_matmul", f"matrix {i}", m), 2)})
     if len(matrices) == 1:
         return matrices[0] if out is None else into("chain_matmul", out, matrices[0])
     return multi_dot(matrices, out=out)
@@ -527,8 +547,9 @@ def _need_square(name: str, a: Any) -> None:
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise RuntimeError(f"{name}: A must be batches of square matrices, but got shape {list(shape)}")
     if a._data.dtype not in INEXACT and name == "linalg.inv":
-        raise RuntimeError(f"{name}: expected a floating point or complex tensor as input, got "
-                           f"{FROM_NUMPY[a._data.dtype]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: expected a floating point or complex tensor as input, got {FROM_NUMPY[a._data.dtype]}"
+        )
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
@@ -537,7 +558,8 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     if n < 0:
         input, n = inverse(input), -n
     if n == 0:
-        result: Any = worlds.functional.eye(input._data.shape[-1], dtype=FROM_NUMPY[input._data.dtype]).expand(input._data.shape).clone()
+        shape = input._data.shape
+        result: Any = worlds.functional.eye(shape[-1], dtype=FROM_NUMPY[input._data.dtype]).expand(shape).clone()
         return result if out is None else into("linalg.matrix_power", out, result)
     result, square = None, input
     while True:
@@ -552,8 +574,8 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("linalg.matrix_power", out, result)
 
 
-declare("linalg.matrix_power", [Sample(Arg(3, 3, make=_regular), n) for n in (1, 2, 3, 5, -2)] + [Sample(Arg(2, 2, 2), 3), Sample(Arg(2, 0, 0), 2)],
-        complex=True)  # fmt: skip
+declare("linalg.matrix_power", [*[Sample(Arg(3, 3, make=_regular), n) for n in (1, 2, 3, 5, -2)], Sample(Arg(2, 2, 2), 3),
+                                Sample(Arg(2, 0, 0), 2)], complex=True)  # fmt: skip
 
 
 # -- products of vectors along a dimension -----------------------------------------------------------------------------
@@ -574,7 +596,7 @@ declare("linalg.vecdot", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)), Sam
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The cross product of vectors of three elements along `dim` (None: the first dimension of size 3), the rest broadcast."""
+    """The cross product x × y of vectors along `dim`; None: the first dimension of size 3."""
     need_tensor("cross", "input", input)
     need_tensor("cross", "other", other)
     if dim is None:
@@ -586,14 +608,17 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
 
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """x × y along `dim`, the other dimensions broadcast.  d(x × y) = dx × y + x × dy."""
-    a, b = need_tensor("linalg.cross", "input", input)._data.shape, need_tensor("linalg.cross", "other", other)._data.shape
+    a = need_tensor("linalg.cross", "input", input)._data.shape
+    b = need_tensor("linalg.cross", "other", other)._data.shape
     if len(a) != len(b):
-        raise RuntimeError(f"linalg.cross: inputs must have the same number of dimensions, got shapes {list(a)} and "
-                           f"{list(b)}")  # fmt: skip
+        raise RuntimeError(
+            f"linalg.cross: inputs must have the same number of dimensions, got shapes {list(a)} and {list(b)}"
+        )
     dim = one_dim("linalg.cross", len(a), dim)
     if not a or a[dim] != 3 or b[dim] != 3:
-        raise RuntimeError(f"linalg.cross: inputs dimension {dim} must have length 3, got shapes {list(a)} and "
-                           f"{list(b)}")  # fmt: skip
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3, got shapes {list(a)} and {list(b)}"
+        )
     result = apply(CROSS, tuple(promote(input, other)), (dim,))
     return result if out is None else into("linalg.cross", out, result)
 

@@ -20,8 +20,9 @@ from ferro.ops.arithmetic import no_zero_division, rounded_quotient, some_tensor
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["abs", "absolute", "ceil", "copysign", "fix", "floor", "floor_divide", "fmod", "frac", "gcd", "heaviside", "lcm", "nan_to_num",
-           "nextafter", "remainder", "round", "sgn", "sign", "trunc"]  # fmt: skip
+__all__ = ["abs", "abs_", "absolute", "ceil", "ceil_", "copysign", "fix", "fix_", "floor", "floor_", "floor_divide",
+           "fmod", "frac", "frac_", "gcd", "gcd_", "heaviside", "lcm", "lcm_", "nan_to_num", "nan_to_num_",
+           "nextafter", "remainder", "round", "round_", "sgn", "sign", "trunc", "trunc_"]  # fmt: skip
 
 INF, NAN = float("inf"), float("nan")
 EDGES = (0.0, -0.0, NAN, INF, -INF, 1.0, -1.0)
@@ -292,13 +293,19 @@ def arithmetic_operator(function: Any, swapped: bool = False) -> Any:
 
     return method
 
+# In-place forms that torch has as functions too.
+abs_, floor_, ceil_, trunc_, round_, frac_ = map(in_place, (abs, floor, ceil, trunc, round, frac))
+nan_to_num_, gcd_, lcm_ = map(in_place, (nan_to_num, gcd, lcm))
+fix_ = trunc_
+
+
 
 class RoundingMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
     abs = absolute = __abs__ = abs
-    abs_ = absolute_ = in_place(abs)
+    abs_ = absolute_ = abs_
     sign = sign
     sign_ = in_place(sign)
     sgn = sgn
@@ -306,15 +313,15 @@ class RoundingMethods:
     copysign = copysign
     copysign_ = in_place(copysign)
     floor = floor
-    floor_ = in_place(floor)
+    floor_ = floor_
     ceil = ceil
-    ceil_ = in_place(ceil)
+    ceil_ = ceil_
     trunc = fix = trunc
-    trunc_ = fix_ = in_place(trunc)
+    trunc_ = fix_ = trunc_
     round = round
-    round_ = in_place(round)
+    round_ = round_
     frac = frac
-    frac_ = in_place(frac)
+    frac_ = frac_
     floor_divide = floor_divide
     floor_divide_ = __ifloordiv__ = in_place(floor_divide)
     __floordiv__ = arithmetic_operator(floor_divide)
@@ -330,8 +337,8 @@ class RoundingMethods:
     heaviside = heaviside
     heaviside_ = in_place(heaviside)
     nan_to_num = nan_to_num
-    nan_to_num_ = in_place(nan_to_num)
+    nan_to_num_ = nan_to_num_
     gcd = gcd
-    gcd_ = in_place(gcd)
+    gcd_ = gcd_
     lcm = lcm
-    lcm_ = in_place(lcm)
+    lcm_ = lcm_

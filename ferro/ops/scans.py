@@ -255,8 +255,8 @@ def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
 
 _AREAS = [Sample(Arg(5)), Sample(Arg(3, 4), dx=0.5), Sample(Arg(3, 4), Arg(4)), Sample(Arg(3, 4), Arg(3), dim=0), Sample(Arg(3, 4), Arg(3, 4), dim=0),
           Sample(Arg(2, 3, 4), Arg(3, 4)), Sample(Arg(4, dtype="int64"))]  # fmt: skip
-declare("trapezoid", [*_AREAS, Sample(Arg(0))], complex=True)
-declare("cumulative_trapezoid", [*_AREAS, Sample(Arg(0))], complex=True)
+declare("trapezoid", [*_AREAS, Sample(Arg(0, grad=False))], complex=True)
+declare("cumulative_trapezoid", [*_AREAS, Sample(Arg(0, grad=False))], complex=True)
 
 trapz = trapezoid
 

@@ -19,7 +19,8 @@ from ferro.ops.exponential import real_operands
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["digamma", "erf", "erfc", "erfinv", "igamma", "igammac", "lgamma", "mvlgamma", "polygamma"]
+__all__ = ["digamma", "erf", "erf_", "erfc", "erfc_", "erfinv", "igamma", "igammac", "lgamma", "mvlgamma",
+           "polygamma"]  # fmt: skip
 
 INF, NAN, SQRT_PI, SQRT_2PI = math.inf, math.nan, math.sqrt(math.pi), math.sqrt(2 * math.pi)
 
@@ -244,15 +245,19 @@ ZETA = Op("zeta", lambda xp, x, y: xp.zeta(x, y), floats=True, kind=ELEMENTWISE,
 
 gammaln, gammainc, gammaincc, psi, multigammaln = lgamma, igamma, igammac, digamma, mvlgamma
 
+# In-place forms that torch has as functions too.
+erf_, erfc_ = map(in_place, (erf, erfc))
+
+
 
 class SpecialMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
     erf = erf
-    erf_ = in_place(erf)
+    erf_ = erf_
     erfc = erfc
-    erfc_ = in_place(erfc)
+    erfc_ = erfc_
     erfinv = erfinv
     erfinv_ = in_place(erfinv)
     lgamma = lgamma

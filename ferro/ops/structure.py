@@ -16,7 +16,7 @@ __all__ = ["clone"]
 
 CAST = worlds.CAST = Op("to_copy", lambda xp, x, /, dtype: xp.cast(x, dtype), kind=LINEAR, x=lambda xp, g: g)
 
-CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g)
+CLONE = worlds.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g)
 
 VIEW_ZERO = Op("view_zero", lambda xp, x, /, steps: write_view(x, 0, steps), kind=LINEAR,
                x=lambda xp, g, steps: zero_through(xp, g, steps))  # fmt: skip

@@ -18,8 +18,11 @@ from ferro.ops.exponential import real_operands
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2",
-           "atanh", "cos", "cosh", "deg2rad", "hypot", "rad2deg", "sin", "sinc", "sinh", "tan", "tanh"]  # fmt: skip
+__all__ = ["acos", "acos_", "acosh", "acosh_", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_",
+           "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "asin", "asin_", "asinh",
+           "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "cos", "cos_", "cosh", "cosh_", "deg2rad",
+           "deg2rad_", "hypot", "rad2deg", "rad2deg_", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "tan",
+           "tan_", "tanh", "tanh_"]  # fmt: skip
 
 
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -232,42 +235,49 @@ def real_angle(name: str, input: Any) -> Any:
 arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
 arcsinh, arccosh, arctanh = asinh, acosh, atanh
 
+# In-place forms that torch has as functions too.
+sin_, cos_, tan_, asin_, acos_, atan_ = map(in_place, (sin, cos, tan, asin, acos, atan))
+sinh_, cosh_, tanh_, asinh_, acosh_, atanh_ = map(in_place, (sinh, cosh, tanh, asinh, acosh, atanh))
+sinc_, deg2rad_, rad2deg_ = map(in_place, (sinc, deg2rad, rad2deg))
+arcsin_, arccos_, arctan_, arcsinh_, arccosh_, arctanh_ = asin_, acos_, atan_, asinh_, acosh_, atanh_
+
+
 
 class TrigonometricMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
     sin = sin
-    sin_ = in_place(sin)
+    sin_ = sin_
     cos = cos
-    cos_ = in_place(cos)
+    cos_ = cos_
     tan = tan
-    tan_ = in_place(tan)
+    tan_ = tan_
     asin = arcsin = asin
-    asin_ = arcsin_ = in_place(asin)
+    asin_ = arcsin_ = asin_
     acos = arccos = acos
-    acos_ = arccos_ = in_place(acos)
+    acos_ = arccos_ = acos_
     atan = arctan = atan
-    atan_ = arctan_ = in_place(atan)
+    atan_ = arctan_ = atan_
     sinh = sinh
-    sinh_ = in_place(sinh)
+    sinh_ = sinh_
     cosh = cosh
-    cosh_ = in_place(cosh)
+    cosh_ = cosh_
     tanh = tanh
-    tanh_ = in_place(tanh)
+    tanh_ = tanh_
     asinh = arcsinh = asinh
-    asinh_ = arcsinh_ = in_place(asinh)
+    asinh_ = arcsinh_ = asinh_
     acosh = arccosh = acosh
-    acosh_ = arccosh_ = in_place(acosh)
+    acosh_ = arccosh_ = acosh_
     atanh = arctanh = atanh
-    atanh_ = arctanh_ = in_place(atanh)
+    atanh_ = arctanh_ = atanh_
     atan2 = arctan2 = atan2
     atan2_ = arctan2_ = in_place(atan2)
     hypot = hypot
     hypot_ = in_place(hypot)
     sinc = sinc
-    sinc_ = in_place(sinc)
+    sinc_ = sinc_
     deg2rad = deg2rad
-    deg2rad_ = in_place(deg2rad)
+    deg2rad_ = deg2rad_
     rad2deg = rad2deg
-    rad2deg_ = in_place(rad2deg)
+    rad2deg_ = rad2deg_
