@@ -42,7 +42,9 @@ from ferro.ops.reductions import *
 from ferro.ops.scans import *
 from ferro.ops.rounding import *
 from ferro.ops.copies import *
+from ferro.ops.filling import *
 from ferro.ops.indexing import *
+from ferro.ops.items import *
 from ferro.ops.joining import *
 from ferro.ops.likes import *
 from ferro.ops.masks import *

@@ -35,8 +35,10 @@ from ferro.ops.scans import *
 from ferro.ops.scans import affine_scan, cumprod_others, picked_sum, prod_others, shift
 from ferro.ops.rounding import *
 from ferro.ops.copies import *
+from ferro.ops.filling import *
 from ferro.ops.indexing import *
-from ferro.ops.indexing import index_get, index_put_at
+from ferro.ops.items import *
+from ferro.ops.items import index_get, index_put_at
 from ferro.ops.joining import *
 from ferro.ops.joining import repeat
 from ferro.ops.likes import *

@@ -7,4 +7,15 @@ from ferro.ops.products import inverse as inv
 from ferro.ops.products import linalg_cross as cross
 from ferro.ops.products import matmul, matrix_power, multi_dot, vecdot
 
-__all__ = ["cross", "diagonal", "inv", "matmul", "matrix_norm", "matrix_power", "multi_dot", "norm", "vecdot", "vector_norm"]
+__all__ = [
+    "cross",
+    "diagonal",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "multi_dot",
+    "norm",
+    "vecdot",
+    "vector_norm",
+]

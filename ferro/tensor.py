@@ -32,7 +32,9 @@ from ferro.ops.products import ProductMethods
 from ferro.ops.reductions import ReductionMethods
 from ferro.ops.scans import ScanMethods
 from ferro.ops.rounding import RoundingMethods
+from ferro.ops.filling import FillingMethods
 from ferro.ops.indexing import IndexingMethods
+from ferro.ops.items import ItemMethods
 from ferro.ops.joining import JoiningMethods
 from ferro.ops.likes import LikeMethods
 from ferro.ops.masks import MaskMethods
@@ -65,7 +67,9 @@ class Tensor(
     ReductionMethods,
     RoundingMethods,
     ScanMethods,
+    FillingMethods,
     IndexingMethods,
+    ItemMethods,
     JoiningMethods,
     LikeMethods,
     MaskMethods,

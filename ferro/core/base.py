@@ -111,6 +111,12 @@ def view_of(base: Any, steps: tuple, stamp: int, creation: str | None) -> View:
     return view
 
 
+def root(view: View) -> TensorBase:
+    """Where the steps of a view begin: at its base, or at what stands for it since the base changed its own shape."""
+    m = view.base._meta
+    return view.base if m is None or m.view is None else m.view.base
+
+
 def watch(t: TensorBase, v: Version) -> None:
     """Lets the node that made `t`, if it saved its result, check `v` before using it."""
     node = t._node
@@ -144,14 +150,15 @@ def history(t: TensorBase) -> Any:
 def _refresh(t: TensorBase, view: View, v: Version) -> None:
     """Gives a view of a changed base the history that the same view of the base has now."""
     view.stamp = v.n
-    base_node = view.base._node
+    base = root(view)
+    base_node = base._node
     if base_node is None or t._node is LEAF or (base_node is LEAF and t._node is not None):
         return
     if view.creation == "function":
         raise RuntimeError("the base of a view that a custom Function returned was modified inplace: the gradient of the view is not "
                            "known any more. Return a clone() of the view from the Function, or modify it out of place.")  # fmt: skip
     with _mode.switched(grad=True, inference=False, level=0, pack=(), observers=()):
-        fresh: Any = view.base
+        fresh: Any = base
         for op, params, index in view.steps:
             fresh = worlds.apply(op, (fresh,), params)
             if index is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from ferro.core import engine, worlds
 from ferro.core import mode as _mode
 from ferro.core.apply import _special
-from ferro.core.base import TensorBase, meta_of, position, version_of, wrap
+from ferro.core.base import TensorBase, meta_of, position, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.engine import conform, key_of
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
@@ -28,7 +28,7 @@ def tangents_of(x: TensorBase | None) -> dict:
     if view is not None and x._counter is not None and view.tangent_stamp != x._counter.n:
         from ferro.core.inplace import replay
 
-        base = tangents_of(view.base)
+        base = tangents_of(root(view))
         x._meta.tangents = {level: replay(worlds.functional, t, view.steps) for level, t in base.items()}
         view.tangent_stamp = x._counter.n
     return x._meta.tangents or {}
@@ -215,7 +215,7 @@ def write_tangents(x: TensorBase) -> None:
     if view is None:
         return
     view.tangent_stamp = version_of(x).n
-    base = view.base
+    base = root(view)
     mine = meta.tangents or {}
     have = dict(tangents_of(base))
     for level in {*mine, *have}:

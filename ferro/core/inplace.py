@@ -18,7 +18,7 @@ from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
-from ferro.core.base import LEAF, Meta, TensorBase, View, bump, history, meta_of, view_of, wrap
+from ferro.core.base import LEAF, Meta, TensorBase, bump, history, meta_of, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick, node_meta
 
@@ -162,6 +162,15 @@ def overwrite(self: Any, name: str, op: Any, value: Any) -> Any:
     return self
 
 
+def unrecorded(self: Any) -> bool:
+    """Whether a constant may be written into `self` without more ado: nothing to record, nothing to refuse."""
+    if _mode.ACTIVE:
+        mode = _mode.MODE.get()
+        if mode is not None:
+            return not mode.special and not mode.grad and self._data.flags.writeable and (self._meta is None or not self._meta.inference)
+    return self._node is None and self._meta is None and self._data.flags.writeable
+
+
 def _refuse_multi(self: Any, name: str) -> None:
     view = self._meta.view if self._meta is not None else None
     if view is not None and view.creation is not None:
@@ -189,10 +198,11 @@ def check(self: Any, name: str, writes: bool = True) -> Any:
                            "torch.no_grad(), or work on a clone().")  # fmt: skip
     view = meta.view if meta is not None else None
     if view is not None:
-        if view.base._node is LEAF:
+        base_node = root(view)._node
+        if base_node is LEAF:
             raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
                                "Change it under torch.no_grad(), or work on a clone() of the leaf.")  # fmt: skip
-        if view.creation is not None and (node is not None or view.base._node is not None):
+        if view.creation is not None and (node is not None or base_node is not None):
             refuse(view, name)
     return node
 
@@ -221,7 +231,7 @@ def rebase(self: Any, out: Any) -> None:
         return
     if view.creation is not None:
         refuse(view, self._counter.culprit)
-    base = view.base
+    base = root(view)
     stand_in = wrap(base._data, base._node)
     base._node = worlds.apply(worlds.COPY_SLICES, (stand_in, out), (view.steps,))._node
     if base._meta is not None and base._meta.retains:

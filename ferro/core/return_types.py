@@ -22,7 +22,11 @@ class ReturnType(tuple):
 
 def return_type(name: str, *fields: str) -> Any:
     """The class of the results of one operation."""
-    body: dict[str, Any] = {"__slots__": (), "__module__": __name__, "__doc__": f"What {name} returns: {', '.join(fields)}."}
+    body: dict[str, Any] = {
+        "__slots__": (),
+        "__module__": __name__,
+        "__doc__": f"What {name} returns: {', '.join(fields)}.",
+    }
     body.update({field: property(itemgetter(i)) for i, field in enumerate(fields)})
     return type(name, (ReturnType,), {**body, "fields": fields})
 

@@ -9,8 +9,9 @@ import numpy as np
 from ferro.cpu.kernels.activations import gelu, gelu_vjp, mish, mish_vjp, silu, silu_vjp, softplus, softplus_vjp
 from ferro.cpu.pointwise import widened
 
-__all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "mish_vjp",
-           "prelu", "relu", "relu_vjp", "silu", "silu_vjp", "softplus", "softplus_vjp", "softshrink", "threshold"]  # fmt: skip
+__all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid",
+           "mish", "mish_vjp", "prelu", "relu", "relu_vjp", "silu", "silu_vjp", "softplus", "softplus_vjp",
+           "softshrink", "threshold"]  # fmt: skip
 
 _zeros: dict[Any, Any] = {}
 

@@ -4,6 +4,8 @@ Note [The convolution family].  y = conv(x, w), x = conv_input(y, w) and w = con
 derivatives of one trilinear form Σ y[n,o,i] w[o,c,k] x[n,c,i stride - pad + k dilation], so each is a derivative of the
 others.  Two of the spatial sizes (input, kernel, output) follow from the operands; the third is a parameter.
 
+Large products of real floats go to the kernels, which take the natural sizes only: as many windows as fit.
+
 Note [Chunks of images].  The windows of a few images at a time are copied to a matrix (channels and kernel elements by
 windows), which is multiplied by the weight.  How many depends on sizes alone: see the notes in threads.py.
 """
@@ -16,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels import conv as _kernels
 from ferro.cpu.products import widened
 from ferro.cpu.threads import blas_single, parallel_for
 from ferro.cpu.windows import full, taps
@@ -23,6 +26,8 @@ from ferro.cpu.windows import full, taps
 __all__ = ["col2im", "conv", "conv_input", "conv_weight", "im2col"]
 
 _WINDOWS = 1 << 18  # elements of the window matrix of one chunk
+_LARGE = 1 << 21  # multiplications from which on the kernels are quicker
+_LARGE_GROUPED = 1 << 18
 _PARALLEL = 1 << 22  # multiplications from which on chunks are computed by several threads
 
 
@@ -41,6 +46,13 @@ def _run(part: Callable[[int], None], chunks: int, work: int) -> None:
         else:
             for chunk in range(chunks):
                 part(chunk)
+
+
+def _has_kernel(x: Any, work: int, groups: int, geometry: tuple) -> bool:
+    """Whether the kernels take this convolution."""
+    if work < (_LARGE if groups == 1 else _LARGE_GROUPED) or x.dtype.char not in "fd":
+        return False
+    return all(o == _kernels.out_size(n, k, s, p, d) for n, k, o, s, p, d in zip(*geometry, strict=True))
 
 
 def _gather(x: Any, geometry: tuple) -> Any:
@@ -76,9 +88,11 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
         return conv(*wide, out, stride, pad, dilation, groups).astype(x.dtype)
     geometry = (x.shape[2:], w.shape[2:], out, stride, pad, dilation)
     n, outputs, inner, length = x.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(out)
+    work = n * outputs * inner * length
+    if _has_kernel(x, work, groups, geometry):
+        return _kernels.conv(x, w, b, stride, pad, dilation, groups)
     weight = w.reshape(groups, outputs // groups, inner)
     y = np.empty((n, outputs, *out), x.dtype)
-    work = n * outputs * inner * length
     step, chunks = _chunks(n, groups * inner * length, work)
 
     def part(chunk: int) -> None:
@@ -101,10 +115,12 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
         return conv_input(*wide, size, stride, pad, dilation, groups).astype(y.dtype)
     geometry = (size, w.shape[2:], y.shape[2:], stride, pad, dilation)
     n, outputs, inner, length = y.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(y.shape[2:])
-    channels = groups * w.shape[1]
+    channels, work = groups * w.shape[1], n * outputs * inner * length
+    if _has_kernel(y, work, groups, geometry):
+        x = _kernels.conv_dx(y, w, (n, channels, *size), stride, pad, dilation, groups)
+        return x if b is None else x + b.reshape(channels, *(1,) * len(size))
     weight = w.reshape(groups, outputs // groups, inner).swapaxes(1, 2)
     x = np.zeros((n, channels, *size), y.dtype)
-    work = n * outputs * inner * length
     step, chunks = _chunks(n, groups * inner * length, work)
 
     def part(chunk: int) -> None:
@@ -128,6 +144,8 @@ def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilati
     n, outputs, length = x.shape[0], y.shape[1], math.prod(y.shape[2:])
     inner = x.shape[1] // groups * math.prod(kernel)
     work = n * outputs * inner * length
+    if _has_kernel(x, work, groups, geometry):
+        return _kernels.conv_dw(y, x, (outputs, x.shape[1] // groups, *kernel), stride, pad, dilation, groups)
     step, chunks = _chunks(n, groups * inner * length, work)
     parts: list = [0] * chunks
 

@@ -15,14 +15,15 @@ def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
     if indices.size and not 0 <= indices.min() <= indices.max() < table.shape[0]:
         wrong = indices[(indices < 0) | (indices >= table.shape[0])].flat[0]
-        raise IndexError(
-            f"embedding: index out of range: {wrong} for a table of {table.shape[0]} rows; allowed are 0 to {table.shape[0] - 1}"
-        )
+        raise IndexError(f"embedding: index out of range: {wrong} for a table of {table.shape[0]} "
+                         f"rows; allowed are 0 to {table.shape[0] - 1}")  # fmt: skip
     return table[indices]
 
 
 def row_scale(indices: Any, padding: int | None, by_frequency: bool, dtype: Any) -> Any:
-    """The factor of each index's gradient: 0 for the padding, divided by how often the index occurs; None if all are 1."""
+    """The factor of each index's gradient: 0 for the padding, divided by how often the index occurs; None
+    if all are 1.
+    """
     scale = None
     if by_frequency:
         _, inverse, counts = np.unique(indices, return_inverse=True, return_counts=True)

@@ -19,6 +19,7 @@ __all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "i
 
 ALL = slice(None)
 ROW = 256  # elements from which on a row is added by itself: a step of the loop costs what add.at takes for so many
+SMALL = 4096  # elements below which NumPy's own indexing is the faster
 HALF = frozenset(("float16", "bfloat16"))
 
 
@@ -82,6 +83,8 @@ def gather(x: Any, dim: int, index: Any) -> Any:
         return x.reshape(-1)[index]
     if x.ndim == 1:
         return x[index]
+    if x.ndim == 2 and index.size < SMALL:
+        return x[index, np.arange(index.shape[1])] if dim == 0 else x[np.arange(index.shape[0])[:, None], index]
     if x.flags.c_contiguous:
         return x.reshape(-1)[_places(x.shape, dim, index)]
     return x[_mesh(dim, index)]

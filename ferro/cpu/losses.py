@@ -150,7 +150,9 @@ def _as_rows(x: Any) -> Any:
 def cross_entropy_vjp(
     g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float, kept: Any
 ) -> Any:
-    """The backward of cross_entropy by the logits: softmax(x) times the sum of the target's shares, minus these shares."""
+    """The backward of cross_entropy by the logits: softmax(x) times the sum of the target's shares, minus
+    these shares.
+    """
     dtype, x, g = x.dtype, _wide(x), _wide(g)
     safe, valid = _classes(target, x.shape[1], ignore_index)
     w = _weights(safe, valid, weight, x.dtype)
@@ -167,10 +169,11 @@ def cross_entropy_vjp(
         dx = (kept * np.add.reduce(share, 1, keepdims=True) - share) * (np.expand_dims(g, 1) if g.ndim else g)
     else:
         g = g if w is None else g * w
-        g = g if valid is None else np.where(valid, g, 0)
         dx = kept.copy()
         dx[_at(safe, x.ndim)] -= 1
         dx *= np.expand_dims(g, 1) if g.ndim else g
+    if valid is not None:  # an ignored row may hold nan
+        dx = np.where(np.expand_dims(valid, 1), dx, 0)
     return dx.astype(dtype, copy=False)
 
 
@@ -178,7 +181,9 @@ def cross_entropy_vjp(
 def cross_entropy_share(
     target: Any, weight: Any, shape: tuple, dtype: Any, ignore_index: int, reduction: str, smoothing: float
 ) -> Any:
-    """The coefficients q (N, C, ...) with which the cross-entropy is -sum q log softmax(x) (reduction "none": per element)."""
+    """The coefficients q (N, C, ...) with which the cross-entropy is -sum q log softmax(x) (reduction "none": per
+    element).
+    """
     safe, valid = _classes(target, shape[1], ignore_index)
     w = _weights(safe, valid, weight, dtype)
     share = np.zeros(shape, dtype)

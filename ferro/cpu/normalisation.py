@@ -13,6 +13,8 @@ from ferro.cpu.pointwise import HALF
 
 __all__ = ["batch_norm", "batch_norm_vjp", "layer_norm", "layer_norm_vjp", "rms_norm", "rms_norm_vjp"]
 
+vecdot: Any = np.vecdot  # the type stubs do not know keepdims
+
 
 def _wide(x: Any) -> Any:
     return x if x is None or x.dtype not in HALF else x.astype(np.float32)
@@ -28,7 +30,7 @@ def _rows(x: Any, n: int) -> Any:
 
 def _row_mean(a: Any, b: Any) -> Any:
     """The mean over each row of a b, as a column."""
-    return np.vecdot(a, b, keepdims=True) / a.shape[1]
+    return vecdot(a, b, keepdims=True) / a.shape[1]
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
@@ -36,12 +38,14 @@ def _row_mean(a: Any, b: Any) -> Any:
 
 @np.errstate(invalid="ignore", divide="ignore")
 def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
-    """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; the mean and 1 / sqrt(var + eps) of each row."""
+    """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; the mean and 1 / sqrt(var + eps) of
+    each row.
+    """
     rows = _rows(_wide(x), n)
     if has_kernel(rows):
         out, mean, rstd = kernels.layer_norm(rows, rows.shape[1], weight, bias, eps)
         return out.astype(x.dtype, copy=False).reshape(x.shape), mean[:, None], rstd[:, None]
-    mean = np.add.reduce(rows, 1, None, None, True) / rows.shape[1]
+    mean = np.add.reduce(rows, 1, keepdims=True) / rows.shape[1]
     out = rows - mean
     rstd = np.reciprocal(np.sqrt(_row_mean(out, out) + eps))
     out *= rstd
@@ -63,7 +67,7 @@ def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, ep
     dx = None
     if needs[0]:
         gw = gs if weight is None else gs * _wide(weight).reshape(-1)
-        dx = gw - np.add.reduce(gw, 1, None, None, True) / gw.shape[1] if gw.size else gw
+        dx = gw - np.add.reduce(gw, 1, keepdims=True) / gw.shape[1] if gw.size else gw
         if gw.size:
             dx -= xhat * _row_mean(gw, xhat)
             dx *= rstd
@@ -117,7 +121,9 @@ def _column(v: Any) -> Any:
 def batch_norm(
     x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float
 ) -> tuple:
-    """(x - mean) / sqrt(var + eps) for each channel (dimension 1), scaled and shifted; and the mean and biased variance used."""
+    """(x - mean) / sqrt(var + eps) for each channel (dimension 1), scaled and shifted; and the mean and biased variance
+    used.
+    """
     wide = _channels(_wide(x))
     if has_kernel(wide):
         mean, var = (
@@ -148,12 +154,14 @@ def batch_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, var: Any, training: b
         dx, dw, db = kernels.batch_norm_vjp(gs, _channels(_wide(x)), mean, rstd[:, 0], _wide(weight), training, needs)
         return None if dx is None else dx.astype(x.dtype, copy=False).reshape(x.shape), dw, db
     db = _channel_sum(gs)
-    xhat = (_channels(_wide(x)) - mean[:, None]) * rstd if training or needs[1] else None
-    dw = np.einsum("ncm,ncm->c", gs, xhat) if training or needs[1] else None
+    xhat = dw = None
+    if training or needs[1]:
+        xhat = (_channels(_wide(x)) - mean[:, None]) * rstd
+        dw = np.einsum("ncm,ncm->c", gs, xhat)
     dx = None
     if needs[0]:
         scale = rstd if weight is None else rstd * _column(weight)
-        if training and gs.size:
+        if xhat is not None and dw is not None and training and gs.size:
             count = gs.shape[0] * gs.shape[2]
             dx = gs - (db / count)[:, None]
             dx -= xhat * (dw / count)[:, None]

@@ -14,7 +14,7 @@ __all__ = ["euclidean", "vector_norm"]
 
 
 def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
-    """(sum |x|^ord)^(1/ord) over the dimensions `dim`; the number of non-zeros for 0, the extreme |x| for inf and -inf."""
+    """(sum |x|^ord)^(1/ord) over the dimensions `dim`; 0 counts the non-zeros, inf and -inf take the extreme |x|."""
     d = x.real.dtype
     x = wide(x)
     return np.asarray(_vector_norm(x, ord, dim, keepdim)).astype(d, copy=False)
@@ -38,7 +38,7 @@ def _vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
 
 
 def euclidean(x: Any, y: Any) -> Any:
-    """Distances between the rows of x (..., P, M) and of y (..., R, M), by |x|^2 + |y|^2 - 2 x.y: one product of matrices."""
+    """Distances between the rows of x (..., P, M) and of y (..., R, M), as |x|^2 + |y|^2 - 2 x.y: by one product."""
     a, b = wide(x), wide(y)
     squares = sum(a * a, (a.ndim - 1,), True) + np.swapaxes(sum(b * b, (b.ndim - 1,), True), -1, -2)
     squares -= 2 * (a @ np.swapaxes(b, -1, -2))

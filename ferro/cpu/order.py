@@ -1,8 +1,8 @@
 """Order in NumPy arrays: sorting, selection, most frequent and unique elements, bins; nan counts as the largest number.
 
-Note [Stable sorts of short keys].  A key of at most 32 bits is made an integer whose order is that of the keys, put before
-the element's position in one 64-bit integer, and these are sorted as such: all are distinct, so NumPy's vectorised,
-unstable sort gives the stable order.  A descending order sorts the complements, and so is stable too.
+Note [Stable sorts of short keys].  A key of at most 32 bits is made an integer whose order is that of the keys, put
+before the element's position in one 64-bit integer, and these are sorted as such: all are distinct, so NumPy's
+vectorised, unstable sort gives the stable order.  A descending order sorts the complements, and so is stable too.
 """
 
 from __future__ import annotations
@@ -148,7 +148,12 @@ def mode(x: Any, dim: int, keepdim: bool) -> tuple:
     starts = np.ones(y.shape, np.bool_)
     starts[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
     run = places - np.maximum.accumulate(np.where(starts, places, 0), -1)  # how often the element came before
-    index = np.take_along_axis(order, np.argmax(run, -1, keepdims=True), -1).squeeze(-1)
+    index = np.take_along_axis(order, np.argmax(run, -1, keepdims=True), -1)
+    if y.dtype.kind == "f":  # nan equals nothing, and is taken where no number appears twice
+        bad = np.isnan(y)
+        lone = bad.any(-1, keepdims=True) & (run.max(-1, keepdims=True) == 0)
+        index = np.where(lone, bad.argmax(-1, keepdims=True), index)
+    index = index.squeeze(-1)
     return _valued(x, dim, index, keepdim)
 
 
@@ -185,7 +190,7 @@ def _runs(rows: Any) -> tuple:
 
 
 def unique_consecutive(x: Any, dim: int | None) -> tuple:
-    """x (flattened, or its slices along `dim`) with repetitions of neighbours left out, their numbers, and the counts."""
+    """x (flattened, or its slices along `dim`) without what equals the one before, numbers, and counts."""
     rows = wide(x).reshape(-1) if dim is None else _slices(x, dim)
     first, number = _runs(rows)
     counts = np.bincount(number, minlength=len(first))

@@ -21,7 +21,6 @@ NEED_WIDENING = "V"  # the kind of bfloat16
 float32 = np.dtype(np.float32)
 
 
-
 def split_over_threads(function: Callable, x: Any, grain: int) -> Any:
     """An elementwise function of a large array, its chunks of `grain` elements or more spread over the threads."""
     if not x.flags.forc:
@@ -45,16 +44,18 @@ def _threaded(ufunc: Any) -> Callable:
     return function
 
 
-exp, exp2, expm1, log, log2, log10, log1p = map(_threaded, (np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p))
+exp, exp2, expm1, log, log2, log10, log1p = map(
+    _threaded, (np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p)
+)
 sin, cos, tan, sinh, cosh, tanh = map(_threaded, (np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh))
 asin, acos, atan = map(_threaded, (np.arcsin, np.arccos, np.arctan))
 asinh, acosh, atanh = map(_threaded, (np.arcsinh, np.arccosh, np.arctanh))
 sqrt, atan2, hypot = np.sqrt, np.arctan2, np.hypot
-reciprocal, abs, isnan, isinf, isfinite, signbit = np.reciprocal, np.abs, np.isnan, np.isinf, np.isfinite, np.signbit
+reciprocal, abs, isnan, isfinite = np.reciprocal, np.abs, np.isnan, np.isfinite
 logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
 maximum, minimum, fmax, fmin = np.maximum, np.minimum, np.fmax, np.fmin
 floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysign, np.nextafter
-conj, zeros_like, ones_like = np.conj, np.zeros_like, np.ones_like
+conj, zeros_like = np.conj, np.zeros_like
 div_floor, fmod, remainder = np.floor_divide, np.fmod, np.remainder
 
 
@@ -64,7 +65,9 @@ def widened(function: Callable) -> Callable:
     @wraps(function)
     def wide(x: Any, *rest: Any) -> Any:
         if x.dtype in HALF:
-            return function(x.astype(float32), *[r.astype(float32) if getattr(r, "dtype", None) in HALF else r for r in rest]).astype(x.dtype)
+            return function(
+                x.astype(float32), *[r.astype(float32) if getattr(r, "dtype", None) in HALF else r for r in rest]
+            ).astype(x.dtype)
         return function(x, *rest)
 
     return wide
@@ -145,7 +148,9 @@ def power(x: Any, y: Any) -> Any:
         if isinstance(y, int):
             return np.power(x, np.int64(y).astype(x.dtype))
         if (y < 0).any():
-            return np.where(y >= 0, np.power(x, np.maximum(y, 0)), np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0))).astype(x.dtype)
+            return np.where(
+                y >= 0, np.power(x, np.maximum(y, 0)), np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0))
+            ).astype(x.dtype)
         return np.power(x, y)
     if isinstance(y, (int, float)) and y in POWERS:
         return POWERS[y](x)
@@ -296,7 +301,9 @@ def angle(x: Any) -> Any:
 def view_as_real(x: Any) -> Any:
     """A view in which a last dimension of 2 holds real and imaginary parts."""
     part = x.real
-    return np.lib.stride_tricks.as_strided(part, (*x.shape, 2), (*x.strides, part.itemsize), writeable=x.flags.writeable)
+    return np.lib.stride_tricks.as_strided(
+        part, (*x.shape, 2), (*x.strides, part.itemsize), writeable=x.flags.writeable
+    )
 
 
 def view_as_complex(x: Any) -> Any:

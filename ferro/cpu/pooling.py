@@ -26,21 +26,42 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
         return best.astype(x.dtype), index
     n = len(kernel)
     shape = x.shape[-n:]
+    geometry = (shape, kernel, size, stride, pad, dilation)
     if math.prod(size) < math.prod(kernel):
-        return _max_of_ranges(x, [_ranges(*g) for g in zip(shape, kernel, size, stride, pad, dilation, strict=True)])
+        return _max_of_ranges(x, [_ranges(*g) for g in zip(*geometry, strict=True)])
+    best, tap = _running_maximum(x, geometry, False)
+    if x.dtype.kind == "f" and np.isnan(best).any():
+        best, tap = _running_maximum(x, geometry, True)
+    corner = _flat([[o * s - p for o in range(count)] for count, s, p in zip(size, stride, pad, strict=True)], shape)
+    offset = _flat([[k * d for k in range(count)] for count, d in zip(kernel, dilation, strict=True)], shape)
+    return best, offset.reshape(-1)[tap] + corner
+
+
+def _running_maximum(x: Any, geometry: tuple, nans: bool) -> tuple[Any, Any]:
+    """The maximum of every window and the number of the kernel element where it is; right for nan only with `nans`."""
+    shape, kernel, size, stride, pad, dilation = geometry
+    n = len(kernel)
+    number = np.uint8 if math.prod(kernel) <= 256 else np.int32
     best = np.full((*x.shape[:-n], *size), -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, x.dtype)
-    index = np.empty(best.shape, np.int64)
-    geometry = zip(shape, kernel, size, stride, pad, dilation, strict=True)
-    index[...] = _flat([[r.start for r in _ranges(*g)] for g in geometry], shape)
-    for _, windows, elements in taps(shape, kernel, size, stride, pad, dilation):
+    tap = np.empty(best.shape, number)
+    ranges = [_ranges(*g) for g in zip(*geometry, strict=True)]
+    tap[...] = _flat(
+        [
+            [(r.start - o * s + p) // d for o, r in enumerate(some)]
+            for some, s, p, d in zip(ranges, stride, pad, dilation, strict=True)
+        ],
+        kernel,
+    )
+    for k, windows, elements in taps(*geometry):
         candidate, held = x[(..., *elements)], best[(..., *windows)]
         better = candidate > held
-        if x.dtype.kind == "f":
+        if nans:
             better |= np.isnan(candidate)
-        np.copyto(held, candidate, where=better)
-        where = _flat([range(s, e, st) for s, e, st in ((e.start, e.stop, e.step) for e in elements)], shape)
-        np.copyto(index[(..., *windows)], where, where=better)
-    return best, index
+            np.copyto(held, candidate, where=better)
+        else:
+            np.maximum(held, candidate, out=held)
+        np.copyto(tap[(..., *windows)], number(k), where=better)
+    return best, tap
 
 
 def adaptive_max(x: Any, size: tuple) -> tuple[Any, Any]:
@@ -103,7 +124,7 @@ def _max_last(window: Any) -> tuple[Any, Any]:
 
 
 def fractional_max(x: Any, samples: Any, kernel: tuple, size: tuple) -> tuple[Any, Any]:
-    """The maxima of windows placed by the random `samples` (images, channels, dimensions) in [0, 1), and their places."""
+    """The maxima of windows placed by the random `samples` (images, channels, dimensions) in [0, 1), and where."""
     n = len(kernel)
     lead, shape = x.shape[:-n], x.shape[-n:]
     wide = widened(x)

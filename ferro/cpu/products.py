@@ -17,7 +17,7 @@ _WIDE = np.dtype(np.float32)
 _SMALL = 2048  # operands whose sizes multiply to no more are multiplied by one thread whatever BLAS is allowed
 
 
-def widened(*arrays: Any) -> tuple | None:
+def widened(*arrays: Any) -> Any:
     """16-bit floating operands as float32, in which their products are summed; None for other dtypes."""
     d = arrays[0].dtype
     if d.itemsize == 2 and d.kind in "fV":

@@ -1,9 +1,9 @@
 """Reductions of NumPy arrays; `dim` is a tuple of non-negative dimensions unless said otherwise.
 
 Note [Accurate sums].  NumPy adds pairwise along the dimension that lies closest in memory and one after the other along
-any other, so the sum of the rows of a tall float32 matrix would lose digits in proportion to its height.  Long sums over
-such dimensions are cut into blocks here, whose sums are added in turn: the error grows with the depth of the tree.
-16-bit floats are summed as float32 and rounded once.
+any other, so the sum of the rows of a tall float32 matrix would lose digits in proportion to its height.  Long sums are
+cut into blocks here, whose sums are added in turn, or done by a kernel that adds blocks in float64.  16-bit floats are
+summed as float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_n
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 FLOAT32 = np.dtype(np.float32)
+_add: Any = np.add.reduce
+_multiply: Any = np.multiply.reduce
+_and: Any = np.logical_and.reduce
+_or: Any = np.logical_or.reduce
 RUN = 256  # so many numbers may be added one after the other
 SMALL = 4096  # elements below which an array goes straight to NumPy
 
@@ -47,7 +51,7 @@ def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     if d is FLOAT16 or d is BFLOAT16:
         return sum(x.astype(FLOAT32), dim, keepdim).astype(d)
     if x.size <= SMALL or d.kind in "biu" or not dim:
-        return np.add.reduce(x, dim, d, None, keepdim)
+        return _add(x, dim, d, None, keepdim)
     if has_sum_kernel(x):
         return _kept_or_not(total(x, dim), x.shape, dim, keepdim).astype(d, copy=False)
     return _long_sum(x, dim, keepdim)
@@ -60,13 +64,13 @@ def _kept_or_not(out: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:
 
 def _long_sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     if len(dim) == x.ndim and x.flags.forc:
-        return np.add.reduce(x, dim, x.dtype, None, keepdim)
+        return _add(x, dim, x.dtype, None, keepdim)
     near = min(range(x.ndim), key=lambda d: (abs(x.strides[d]), -d) if x.shape[d] > 1 else (1 << 62, 0))
     pairwise = x.shape[near] if near in dim else 1
     if count(x.shape, dim) <= RUN * pairwise:
-        return np.add.reduce(x, dim, x.dtype, None, keepdim)
+        return _add(x, dim, x.dtype, None, keepdim)
     if pairwise > 1:  # first the dimension along which NumPy is accurate
-        x = np.add.reduce(x, near, x.dtype, None, True)
+        x = _add(x, near, x.dtype, None, True)
     for d in sorted(dim, key=lambda d: -abs(x.strides[d])):
         if d != near or pairwise == 1:
             x = _blocked_sum(x, d)
@@ -77,19 +81,19 @@ def _blocked_sum(x: Any, d: int) -> Any:
     """The sum over dimension d, kept, of blocks of at most RUN and of their sums in turn."""
     n = x.shape[d]
     if n <= RUN:
-        return np.add.reduce(x, d, x.dtype, None, True)
+        return _add(x, d, x.dtype, None, True)
     columns = x.size // n
     if columns <= 16:  # short rows: NumPy is fast and accurate along the columns of a copy
         y = np.ascontiguousarray(np.moveaxis(x, d, -1))
-        return np.moveaxis(np.add.reduce(y, -1, x.dtype, None, True), -1, d)
+        return np.moveaxis(_add(y, -1, x.dtype, None, True), -1, d)
     blocks = max(n // RUN, 2)
     size = n // blocks
     head = x[(slice(None),) * d + (slice(0, blocks * size),)]
     cut = head.reshape((*x.shape[:d], blocks, size, *x.shape[d + 1 :]))
-    total = _blocked_sum(np.add.reduce(cut, d + 1, x.dtype), d)
+    total = _blocked_sum(_add(cut, d + 1, x.dtype), d)
     if blocks * size < n:
         tail = x[(slice(None),) * d + (slice(blocks * size, n),)]
-        total = total + np.add.reduce(tail, d, x.dtype, None, True)
+        total = total + _add(tail, d, x.dtype, None, True)
     return total
 
 
@@ -112,7 +116,7 @@ def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
     d = x.dtype
     if x.ndim == 0:
         return x.copy()
-    return np.multiply.reduce(wide(x), dim, None if d.kind == "V" else _product_dtype(d), None, keepdim).astype(d, copy=False)
+    return _multiply(wide(x), dim, None if d.kind == "V" else _product_dtype(d), None, keepdim).astype(d, copy=False)
 
 
 def _product_dtype(d: Any) -> Any:
@@ -156,9 +160,9 @@ def var_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
         m, squares = _kept_or_not(m, x.shape, dim, keepdim), _kept_or_not(squares, x.shape, dim, keepdim)
     elif x.size <= SMALL and d.kind == "f" and n:
         y = wide(x)
-        m = np.add.reduce(y, dim, y.dtype, None, True) / n
+        m = _add(y, dim, y.dtype, None, True) / n
         diff = y - m
-        squares = np.add.reduce(diff * diff, dim, y.dtype, None, keepdim)
+        squares = _add(diff * diff, dim, y.dtype, None, keepdim)
         m = m if keepdim else m.reshape(squares.shape)
     else:
         y = wide(x)
@@ -243,12 +247,12 @@ def aminmax(x: Any, dim: tuple, keepdim: bool) -> tuple:
 
 
 def argmax(x: Any, dim: int | None, keepdim: bool) -> Any:
-    """Index of the largest element (the first of several, or of the first nan) along `dim`, or in the flattened array."""
+    """Index of the largest element (the first of several, or the first nan) along `dim`, or in the flattened array."""
     return _arg(np.argmax, x, dim, keepdim)
 
 
 def argmin(x: Any, dim: int | None, keepdim: bool) -> Any:
-    """Index of the smallest element (the first of several, or of the first nan) along `dim`, or in the flattened array."""
+    """Index of the smallest element (the first of several, or the first nan) along `dim`, or in the flattened array."""
     return _arg(np.argmin, x, dim, keepdim)
 
 
@@ -276,13 +280,13 @@ def _picked(x: Any, dim: int, keepdim: bool, find: Any) -> tuple:
 
 
 def tie_weights(x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
-    """What share of the cotangent of an extremum `out` of x over `dim` goes to each element: equal parts to equal ones."""
+    """The share of the cotangent of an extremum `out` over `dim` that each element of x gets: ties share evenly."""
     if not keepdim:
         out = np.reshape(out, [1 if d in dim else s for d, s in enumerate(x.shape)])
     hit = x == out
     if x.dtype.kind != "c" and np.isnan(out).any():
         hit |= np.isnan(x) & np.isnan(out)
-    n = np.add.reduce(hit, dim, x.dtype if x.dtype.itemsize > 2 else FLOAT32, None, True)
+    n = _add(hit, dim, x.dtype if x.dtype.itemsize > 2 else FLOAT32, None, True)
     return (hit / n).astype(x.dtype, copy=False)
 
 
@@ -315,7 +319,7 @@ def logsumexp(x: Any, dim: tuple, keepdim: bool) -> Any:
     """log of the sum of exp(x) over the dimensions `dim`, without overflow; -inf over nothing."""
     d = x.dtype
     if 0 in [x.shape[k] for k in dim]:
-        return np.full_like(np.add.reduce(x, dim, None, None, keepdim), -np.inf)
+        return np.full_like(_add(x, dim, None, None, keepdim), -np.inf)
     if has_kernel(x):
         return _softmax.logsumexp(x, dim, keepdim)
     y = wide(x)
@@ -329,12 +333,12 @@ def logsumexp(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 def all(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Whether all elements over the dimensions `dim` are non-zero."""
-    return np.logical_and.reduce(x, dim, None, None, keepdim)
+    return _and(x, dim, None, None, keepdim)
 
 
 def any(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Whether any element over the dimensions `dim` is non-zero."""
-    return np.logical_or.reduce(x, dim, None, None, keepdim)
+    return _or(x, dim, None, None, keepdim)
 
 
 def count_nonzero(x: Any, dim: tuple) -> Any:

@@ -8,7 +8,17 @@ import numpy as np
 
 from ferro.cpu.reductions import wide
 
-__all__ = ["affine_scan", "cummax", "cummin", "cumprod", "cumprod_others", "cumsum", "logcumsumexp", "picked_sum", "shift"]
+__all__ = [
+    "affine_scan",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumprod_others",
+    "cumsum",
+    "logcumsumexp",
+    "picked_sum",
+    "shift",
+]
 
 
 def _double(d: Any) -> Any:

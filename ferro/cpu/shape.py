@@ -26,11 +26,11 @@ def reshape(x: Any, shape: tuple) -> Any:
 def expand(x: Any, shape: tuple) -> Any:
     """x broadcast to `shape` without a copy (writing into the result is for the caller to refuse)."""
     have = x.shape
-    if have == shape:
-        return x.view()
     lead = len(shape) - len(have)
-    strides = (0,) * lead + tuple([0 if h == 1 and s != 1 else t for h, s, t in zip(have, shape[lead:], x.strides, strict=True)])
-    return strided(x, shape, strides)
+    if have == shape[lead:]:
+        return strided(x, shape, (0,) * lead + x.strides) if lead else x.view()
+    strides = [0 if h == 1 != s else t for h, s, t in zip(have, shape[lead:], x.strides, strict=True)]
+    return strided(x, shape, (*(0,) * lead, *strides))
 
 
 def strided(x: Any, shape: tuple, strides: tuple, start: int = 0) -> Any:
@@ -91,14 +91,16 @@ def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     """The diagonal of the matrices in dim1 and dim2, as the last dimension: a writable view."""
     rows, columns = x.shape[dim1], x.shape[dim2]
     n = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
-    corner = [ALL] * x.ndim
-    corner[dim1] = slice(max(-offset, 0), None)
-    corner[dim2] = slice(max(offset, 0), None)
-    y = x[tuple(corner)]
     rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
-    if not n:
-        return y.transpose(*rest, dim1, dim2).reshape(*[x.shape[d] for d in rest], -1)[..., :0]
-    return _as_strided(y, (*[y.shape[d] for d in rest], n), (*[y.strides[d] for d in rest], y.strides[dim1] + y.strides[dim2]))
+    shape = (*[x.shape[d] for d in rest], n)
+    strides = (*[x.strides[d] for d in rest], x.strides[dim1] + x.strides[dim2])
+    if x.flags.forc and 0 not in shape:
+        return strided(x, shape, strides, max(-offset, 0) * x.strides[dim1] + max(offset, 0) * x.strides[dim2])
+    corner = [ALL] * x.ndim
+    corner[dim1] = slice(max(-offset, 0), None) if n else slice(0)
+    corner[dim2] = slice(max(offset, 0), None) if n else slice(0)
+    y = x[tuple(corner)]
+    return _as_strided(y, shape, strides) if n else y.reshape(shape)
 
 
 def windows(x: Any, dim: int, size: int, step: int) -> Any:

@@ -109,7 +109,6 @@ def spherical_bessel_j0(x: Any) -> Any:
 # -- orthogonal polynomials --------------------------------------------------------------------------------------------
 
 
-
 def _polynomial(name: str, x: Any, n: Any, *order: float) -> Any:
     """A polynomial of SciPy of degree n (rounded towards zero), 0 where n is negative."""
     import scipy.special

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.autograd import Function
 from ferro.core.mode import is_grad_enabled
+from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ class _Watch:
         self.has_entry = False
         self.n_inputs = 0
         self.input_places: list[int] = []
+        self.other_inputs: dict[int, Tensor] = {}  # tensors that ask for no gradient: the hooks see zeros for them
         self.n_outputs = 0
         self.output_places: list[int] = []
 
@@ -97,6 +99,8 @@ class _Watch:
         if not self.input_places:
             return args
         self.has_entry = True
+        rest = set(range(len(args))) - set(self.input_places)
+        self.other_inputs = {i: args[i] for i in sorted(rest) if isinstance(args[i], Tensor)}
         return _through(_Enter, self, args, self.input_places)
 
     def leave(self, out: Any) -> Any:
@@ -129,13 +133,11 @@ class _Watch:
 
     def gradients_out(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """The gradients of the inputs have come."""
-        if self.grad_output is None:
-            raise RuntimeError(
-                "Module backward hook for grad_input is called before the grad_output one. This happens because the "
-                "gradient in your nn.Module flows to the Module's input without passing through the Module's output. "
-                "Make sure that the output depends on the input and that the loss is computed based on the output."
-            )
+        if self.grad_output is None:  # a second derivative, which enters the module behind its output
+            return grads
         grad_input = _spread(grads, self.input_places, self.n_inputs)
+        for place, tensor in self.other_inputs.items():
+            grad_input = (*grad_input[:place], zeros_like(tensor), *grad_input[place + 1 :])
         for hook in self.hooks:
             result = hook(self.module, grad_input, self.grad_output)
             grad_input = _replaced(result, grad_input, "backward hook", "grad_input")
@@ -197,7 +199,6 @@ class _Enter(Function):
     @staticmethod
     def forward(ctx: Any, watch: _Watch, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.watch = watch
-        ctx.set_materialize_grads(False)
         return tuple(tensor.view_as(tensor) for tensor in tensors)
 
     @staticmethod

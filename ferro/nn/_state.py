@@ -53,23 +53,24 @@ class WithModule(NamedTuple):
 
 def collect(module: Module, destination: dict[str, Any] | None, prefix: str, keep_vars: bool) -> dict[str, Any]:
     """The state of `module` and all below it, in the order of registration."""
-    if destination is None:
-        destination = OrderedDict()
-        destination._metadata = OrderedDict()  # type: ignore[attr-defined]  # versions by path, as PyTorch keeps them
+    state: Any = destination
+    if state is None:
+        state = OrderedDict()
+        state._metadata = OrderedDict()  # versions by path, as PyTorch keeps them
     local_metadata = {"version": module._version}
-    if hasattr(destination, "_metadata"):
-        destination._metadata[prefix[:-1]] = local_metadata  # type: ignore[attr-defined]
+    if hasattr(state, "_metadata"):
+        state._metadata[prefix[:-1]] = local_metadata
     for hook in list(module._state_dict_pre_hooks.values()):
         hook(module, prefix, keep_vars)
-    module._save_to_state_dict(destination, prefix, keep_vars)
+    module._save_to_state_dict(state, prefix, keep_vars)
     for name, child in module._modules.items():
         if child is not None:
-            child.state_dict(destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+            child.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
     for hook in list(module._state_dict_hooks.values()):
-        replaced = hook(module, destination, prefix, local_metadata)
+        replaced = hook(module, state, prefix, local_metadata)
         if replaced is not None:
-            destination = replaced
-    return destination
+            state = replaced
+    return state
 
 
 def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -100,13 +101,14 @@ def load(module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bo
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"load_state_dict: expected state_dict to be dict-like, got {type(state_dict).__name__}")
     metadata = getattr(state_dict, "_metadata", None)
-    state = OrderedDict(state_dict)
+    state: Any = OrderedDict(state_dict)
     if metadata is not None:
-        state._metadata = metadata  # type: ignore[attr-defined]
+        state._metadata = metadata
     missing: list[str] = []
     unexpected: list[str] = []
     errors: list[str] = []
-    _load_tree(module, state, "", metadata, assign, (strict, missing, unexpected, errors))
+    # Keys that do not match are collected in any case; `strict` decides below whether they are an error.
+    _load_tree(module, state, "", metadata, assign, (True, missing, unexpected, errors))
     report = _IncompatibleKeys(missing, unexpected)
     for owner in _post_order(module):
         for hook in list(owner._load_state_dict_post_hooks.values()):

@@ -22,7 +22,7 @@ class Parameter(Tensor):
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return type(self), (self.data, self.requires_grad)
+        return _parameter, (type(self), self.data, self.requires_grad, self.__dict__)
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
@@ -53,6 +53,12 @@ def _sharing(cls: type[Tensor], data: Tensor | None) -> Any:
     if not isinstance(data, Tensor):
         raise TypeError(f"{cls.__name__}: expected a ferro.Tensor as data, got {type(data).__name__}")
     return wrap(data._data, None, cls)
+
+
+def _parameter(cls: type[Parameter], data: Tensor, requires_grad: bool, attributes: dict[str, Any]) -> Parameter:
+    param = cls(data, requires_grad)
+    param.__dict__.update(attributes)
+    return param
 
 
 def _buffer(cls: type[Buffer], data: Tensor, persistent: bool) -> Buffer:

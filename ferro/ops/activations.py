@@ -36,8 +36,8 @@ def floating(name: str, *tensors: Any) -> None:
             continue
         dtype = need_tensor(name, "input", t)._data.dtype
         if dtype not in INEXACT or dtype in COMPLEX:
-            raise RuntimeError(f"{name}: not implemented for dtype {FROM_NUMPY[dtype]}; expected a real "
-                               "floating-point tensor " "(cast with .float())")  # fmt: skip
+            raise RuntimeError(f"{name}: not implemented for dtype {FROM_NUMPY[dtype]}; expected a "
+                               "real floating-point tensor (cast with .float())")  # fmt: skip
 
 
 def once(formula: Callable) -> Callable:
@@ -113,12 +113,9 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 
 THRESHOLD = Op("threshold", lambda xp, x, /, threshold, value: xp.threshold(x, threshold, value), kind=ELEMENTWISE,
-               x=lambda xp, g, x, threshold: xp.where(x <= threshold, 0, g), samples=[Sample(Arg(3, 4), 0.3, -2.0),
-                                                                                      Sample(Arg(), 0.1, 20.0),
-                                                                                      Sample(Arg(0, 2), 0, 1),
-                                                                                      Sample(Arg(values=[0.5, 1.0,
-                                                                                                         0.2]), 0.5,
-                                                                                             0.0, smooth=False)],
+               x=lambda xp, g, x, threshold: xp.where(x <= threshold, 0, g),
+               samples=[Sample(Arg(3, 4), 0.3, -2.0), Sample(Arg(), 0.1, 20.0), Sample(Arg(0, 2), 0, 1),
+                        Sample(Arg(values=[0.5, 1.0, 0.2]), 0.5, 0.0, smooth=False)],
                path="nn.functional.threshold")  # fmt: skip
 threshold_ = in_place(threshold)
 
@@ -183,22 +180,18 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         channels = shape[1] if len(shape) > 1 else 1
         if n != channels:
             raise RuntimeError("prelu: Mismatch of parameter numbers and input channel size. Found "
-                               f"parameter numbers = {n} "
-                               f"and channel size = {channels} (input of shape {list(shape)}).")  # fmt: skip
+                               f"parameter numbers = {n} and channel size = {channels} (input of shape "
+                               f"{list(shape)}).")  # fmt: skip
     if len(shape) != weight._data.ndim:
         weight = weight.reshape([-1 if d == min(1, len(shape) - 1) else 1 for d in range(len(shape))])
     return apply(PRELU, (input, weight))
 
 
-PRELU = Op("prelu", lambda xp, x, w: xp.prelu(x, w), kind=ELEMENTWISE, x=once(lambda xp, g, x, w: xp.where(x > 0, g,
-                                                                                                           g * w)),
-           w=once(lambda xp, g, x: xp.where(x > 0, 0, g * x)), samples=[Sample(Arg(3, 4), Arg(1)), Sample(Arg(2, 3, 2),
-                                                                                                          Arg(3)),
-                                                                        Sample(Arg(5), Arg()), Sample(Arg(), Arg(1)),
-                                                                        Sample(Arg(0, 3), Arg(3)),
-                                                                        Sample(Arg(values=[-1.0, 0.0, 2.0]),
-                                                                               Arg(values=[0.25]), smooth=False,
-                                                                               twice=False)],
+PRELU = Op("prelu", lambda xp, x, w: xp.prelu(x, w), kind=ELEMENTWISE,
+           x=once(lambda xp, g, x, w: xp.where(x > 0, g, g * w)), w=once(lambda xp, g, x: xp.where(x > 0, 0, g * x)),
+           samples=[Sample(Arg(3, 4), Arg(1)), Sample(Arg(2, 3, 2), Arg(3)), Sample(Arg(5), Arg()),
+                    Sample(Arg(), Arg(1)), Sample(Arg(0, 3), Arg(3)),
+                    Sample(Arg(values=[-1.0, 0.0, 2.0]), Arg(values=[0.25]), smooth=False, twice=False)],
            path="nn.functional.prelu")  # fmt: skip
 
 
@@ -216,9 +209,9 @@ def _elu_slope(xp: Any, g: Any, x: Any, alpha: float, scale: float, input_scale:
 
 
 ELU = Op("elu", lambda xp, x, /, alpha, scale, input_scale: xp.elu(x, alpha, scale, input_scale), kind=ELEMENTWISE,
-         x=once(_elu_slope), weight=2.0, path="nn.functional.elu", samples=[*points(), Sample(Arg(3, 4), 0.3),
-                                                                            Sample(Arg(values=[-1.0, 0.0, 2.0]), 2.0,
-                                                                                   smooth=False)])  # fmt: skip
+         x=once(_elu_slope), weight=2.0, path="nn.functional.elu",
+         samples=[*points(), Sample(Arg(3, 4), 0.3),
+                  Sample(Arg(values=[-1.0, 0.0, 2.0]), 2.0, smooth=False)])  # fmt: skip
 elu_ = in_place(elu)
 
 
@@ -321,7 +314,8 @@ mish_ = in_place(mish)
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + e^(beta x)) / beta; x itself where beta x > threshold (slope 1 there).  d softplus = sigmoid(beta x) dx.
+    """log(1 + e^(beta x)) / beta; x itself where beta x > threshold (slope 1 there).  d softplus =
+    sigmoid(beta x) dx.
     """
     floating("softplus", input)
     return unary(SOFTPLUS, input, (beta, threshold))
@@ -329,10 +323,10 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 SOFTPLUS = Op("softplus", lambda xp, x, /, beta, threshold: xp.softplus(x, beta, threshold), kind=ELEMENTWISE,
               x=lambda xp, g, x, beta, threshold: xp.softplus_vjp(g, x, beta, threshold), weight=4.0,
-              path="nn.functional.softplus", samples=[*points(-4, 4, -100.0, 0.0, 100.0), Sample(Arg(3, 4), 2.0),
-                                                      Sample(Arg(3, 4, low=-4, high=4), 1.0, 1.0),
-                                                      Sample(Arg(values=[2.0, 0.5, 3.0]), 1.0, 2.0,
-                                                             smooth=False)])  # fmt: skip
+              path="nn.functional.softplus",
+              samples=[*points(-4, 4, -100.0, 0.0, 100.0), Sample(Arg(3, 4), 2.0),
+                       Sample(Arg(3, 4, low=-4, high=4), 1.0, 1.0),
+                       Sample(Arg(values=[2.0, 0.5, 3.0]), 1.0, 2.0, smooth=False)])  # fmt: skip
 
 
 def softplus_vjp(g: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor:
@@ -362,11 +356,8 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     return unary(HARDSWISH, input)
 
 
-HARDSWISH = Op("hardswish", lambda xp, x: xp.hardswish(x), kind=ELEMENTWISE, x=once(lambda xp, g, x: xp.where(x <= -3,
-                                                                                                              0,
-                                                                                                              xp.where(x < 3,
-                                                                                                                       g * (x / 3 + 0.5),
-                                                                                                                       g))),
+HARDSWISH = Op("hardswish", lambda xp, x: xp.hardswish(x), kind=ELEMENTWISE,
+               x=once(lambda xp, g, x: xp.where(x <= -3, 0, xp.where(x < 3, g * (x / 3 + 0.5), g))),
                samples=[*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
                path="nn.functional.hardswish")  # fmt: skip
 hardswish_ = in_place(hardswish)
@@ -395,10 +386,10 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return result if out is None else into("hardshrink", out, result)
 
 
-HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), kind=ELEMENTWISE, x=lambda xp, g, x,
-                lambd: xp.where((x >= -lambd) & (x <= lambd), 0, g), path="nn.functional.hardshrink",
-                samples=[*points(), Sample(Arg(3, 4), 1.0), Sample(Arg(values=[-0.5, 0.5, 0.0]),
-                                                                   smooth=False)])  # fmt: skip
+HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), kind=ELEMENTWISE,
+                x=lambda xp, g, x, lambd: xp.where((x >= -lambd) & (x <= lambd), 0, g), path="nn.functional.hardshrink",
+                samples=[*points(), Sample(Arg(3, 4), 1.0),
+                         Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -409,10 +400,10 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return unary(SOFTSHRINK, input, (lambd,))
 
 
-SOFTSHRINK = Op("softshrink", lambda xp, x, /, lambd: xp.softshrink(x, lambd), kind=ELEMENTWISE, x=lambda xp, g, x,
-                lambd: xp.where((x >= -lambd) & (x <= lambd), 0, g), path="nn.functional.softshrink",
-                samples=[*points(), Sample(Arg(3, 4), 1.0), Sample(Arg(values=[-0.5, 0.5, 0.0]),
-                                                                   smooth=False)])  # fmt: skip
+SOFTSHRINK = Op("softshrink", lambda xp, x, /, lambd: xp.softshrink(x, lambd), kind=ELEMENTWISE,
+                x=lambda xp, g, x, lambd: xp.where((x >= -lambd) & (x <= lambd), 0, g), path="nn.functional.softshrink",
+                samples=[*points(), Sample(Arg(3, 4), 1.0),
+                         Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
 
 
 def tanhshrink(input: Tensor) -> Tensor:

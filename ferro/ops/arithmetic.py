@@ -65,9 +65,13 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     if isinstance(alpha, bool) and dtype is not dtypes.bool_:
         raise RuntimeError(f"{name}: a boolean alpha is only supported for boolean results; the result here is {dtype}")
     if isinstance(alpha, float) and dtype.category < 2:
-        raise RuntimeError(f"{name}: for integral input tensors ({dtype}), argument alpha must not be a floating point number, got {alpha}")
+        raise RuntimeError(
+            f"{name}: for integral input tensors ({dtype}), alpha must not be a floating point number, got {alpha}"
+        )
     if isinstance(alpha, complex) and dtype.category < 3:
-        raise RuntimeError(f"{name}: for non-complex input tensors ({dtype}), argument alpha must not be a complex number, got {alpha}")
+        raise RuntimeError(
+            f"{name}: for non-complex input tensors ({dtype}), argument alpha must not be a complex number, got {alpha}"
+        )
     if isinstance(other, NUMBERS):
         return other * alpha
     if dtype is dtypes.bool_:
@@ -93,7 +97,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 ADD = Op("add", lambda xp, x, y: x + y, kind=LINEAR,
          x=lambda xp, g: g,
          y=lambda xp, g: g,
-         samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2), Sample(Arg(2, 3), 3, alpha=0.5)], complex=True)  # fmt: skip
+         samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2), Sample(Arg(2, 3), 3, alpha=0.5)],
+         complex=True)  # fmt: skip
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -129,7 +134,7 @@ def no_bools(name: str, x: Any, y: Any) -> None:
     if any(bools):
         which = "two bool tensors" if all(bools) else "a bool tensor"
         raise RuntimeError(f"{name}: Subtraction, the `-` operator, with {which} is not supported. "
-                           "Use the `^` operator or logical_xor() for bools, `~` or logical_not() to invert a mask.")  # fmt: skip
+                           "Use `^` or logical_xor() for bools, `~` or logical_not() to invert a mask.")  # fmt: skip
 
 
 def difference(self: Any, other: Any) -> Any:
@@ -187,10 +192,11 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
 DIV = Op("div", lambda xp, x, y: x / y, floats=True, kind=ELEMENTWISE,
          x=lambda xp, g, y: g / y.conj(),
          y=lambda xp, g, y, out: -(g * (out / y).conj()),
-         samples=[*pairs(low2=0.5, high2=2.0), *[Sample(Arg(2, 3, low=-6, high=6), y, rounding_mode=mode, complex=False)
-                  for mode in ("trunc", "floor") for y in (Arg(3, low=0.7, high=2.0), -1.7)],
-                  *[Sample(Arg(values=[x]), Arg(values=[0.0]), smooth=False, complex=False) for x in (1.0, 0.0, -1.0)]],
-         complex=True)  # fmt: skip
+         samples=[*pairs(low2=0.5, high2=2.0),
+                  *[Sample(Arg(2, 3, low=-6, high=6), y, rounding_mode=mode,
+                           complex=False) for mode in ("trunc", "floor") for y in (Arg(3, low=0.7, high=2.0), -1.7)],
+                  *[Sample(Arg(values=[x]), Arg(values=[0.0]), smooth=False,
+                           complex=False) for x in (1.0, 0.0, -1.0)]], complex=True)  # fmt: skip
 
 
 def some_tensor(name: str, x: Any, y: Any) -> None:
@@ -241,7 +247,9 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-x; not defined for bool tensors."""
     need_tensor("neg", "input", input)
     if input._data.dtype.kind == "b":
-        raise RuntimeError("neg: Negation, the `-` operator, on a bool tensor is not supported. Use the `~` operator or logical_not() instead.")
+        raise RuntimeError(
+            "neg: Negation, the `-` operator, on a bool tensor is not supported. Use `~` or logical_not() instead."
+        )
     result = unary(NEG, input)
     return result if out is None else into("neg", out, result)
 
@@ -253,7 +261,9 @@ def positive(input: Tensor) -> Tensor:
     """x itself; not defined for bool tensors."""
     need_tensor("positive", "input", input)
     if input._data.dtype.kind == "b":
-        raise RuntimeError("positive: the `+` operator on a bool tensor is not supported; cast it to a number type first")
+        raise RuntimeError(
+            "positive: the `+` operator on a bool tensor is not supported; cast it to a number type first"
+        )
     return input
 
 
@@ -269,7 +279,14 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("square", out, result)
 
 
-SQUARE = Op("square", lambda xp, x: x * x, kind=ELEMENTWISE, x=lambda xp, g, x: g * (x + x).conj(), samples=points(), complex=True)
+SQUARE = Op(
+    "square",
+    lambda xp, x: x * x,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * (x + x).conj(),
+    samples=points(),
+    complex=True,
+)
 
 
 def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -285,7 +302,8 @@ ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: x + y * z * xp.typed(value
              x=lambda xp, g: g,
              y=lambda xp, g, z, value: g * (z * value).conj(),
              z=lambda xp, g, y, value: g * (y * value).conj(),
-             samples=[Sample(*[Arg(*s) for s in shapes], value=v) for shapes in FUSED for v in (1, 0.5)], complex=True)  # fmt: skip
+             samples=[Sample(*[Arg(*s) for s in shapes], value=v) for shapes in FUSED for v in (1, 0.5)],
+             complex=True)  # fmt: skip
 
 
 def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -312,9 +330,12 @@ def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) 
         need_tensor("lerp", argument, t)
     for argument, t in (("end", end), ("weight", weight)):
         if isinstance(t, TensorBase) and t._data.dtype is not input._data.dtype:
-            raise RuntimeError(f"lerp: expected dtype {input.dtype} for `{argument}`, the dtype of input, but got dtype {t.dtype}")
+            found = dtypes.FROM_NUMPY[t._data.dtype]
+            raise RuntimeError(f"lerp: expected dtype {input.dtype} for `{argument}`, as for input, but got {found}")
     if input._data.dtype not in dtypes.INEXACT:
-        raise NotImplementedError(f"lerp: defined for floating-point and complex tensors, not for {input.dtype}; cast the operands first")
+        raise NotImplementedError(
+            f"lerp: defined for floating-point and complex tensors, not for {input.dtype}; cast the operands first"
+        )
     if isinstance(weight, TensorBase):
         result = apply(LERP, (input, end, weight))
     else:
@@ -337,7 +358,6 @@ subtract, multiply, divide, true_divide, negative = sub, mul, div, div, neg
 # In-place forms that torch has as functions too.
 neg_, reciprocal_, square_ = map(in_place, (neg, reciprocal, square))
 negative_ = neg_
-
 
 
 class ArithmeticMethods:

@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["scaled_dot_product_attention"]
 
 
-def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-                                 is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:  # fmt: skip
-    """softmax(scale Q Kᵀ + mask) V over the last two dimensions (Vaswani et al. 2017, Attention Is All You Need, equation 1).
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+                                 dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+                                 enable_gqa: bool = False) -> Tensor:  # fmt: skip
+    """softmax(scale Q Kᵀ + mask) V over the last two dimensions (Vaswani et al. 2017, Attention Is All You Need,
+    equation 1).
 
-    scale is 1 / sqrt(E) by default; a boolean mask says where to attend, another one is added; `is_causal` lets position i attend to
-    j <= i.  A row that may attend to nothing gives zeros, with zero gradients.  `enable_gqa` lets several query heads (dimension -3)
-    share a head of keys and values.
+    scale is 1 / sqrt(E) by default; a boolean mask says where to attend, another one is added; `is_causal` lets
+    position i attend to j <= i.  A row that may attend to nothing gives zeros, with zero gradients.  `enable_gqa` lets
+    several query heads (dimension -3) share a head of keys and values.
     """
     name = "scaled_dot_product_attention"
     for label, t in (("query", query), ("key", key), ("value", value)):
         if need_tensor(name, label, t)._data.ndim < 2:
-            raise RuntimeError(f"{name}: Expected query, key, and value to all be at least 2 dimensional, but got {label} of shape "
-                               f"{list(t._data.shape)}")  # fmt: skip
+            raise RuntimeError(f"{name}: Expected query, key, and value to all be at least 2 "
+                               f"dimensional, but got {label} of shape {list(t._data.shape)}")  # fmt: skip
         if t._data.dtype is not query._data.dtype:
-            raise RuntimeError(
-                f"{name}: Expected query, key, and value to have the same dtype, but got query: {query.dtype} and {label}: {t.dtype}"
-            )
+            raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but "
+                               f"got query: {query.dtype} and {label}: {t.dtype}")  # fmt: skip
     if is_causal and attn_mask is not None:
         raise RuntimeError(f"{name}: Explicit attn_mask should not be set when is_causal=True")
     if enable_gqa:
@@ -55,8 +56,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 def _check_mask(name: str, mask: Tensor, query: Tensor, key: Tensor) -> None:
     dtype = need_tensor(name, "attn_mask", mask)._data.dtype
     if dtype.kind != "b" and dtype is not query._data.dtype:
-        raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or to match query dtype, but got attn_mask.dtype: {mask.dtype} and "
-                           f"query.dtype: {query.dtype}")  # fmt: skip
+        raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or to match query dtype, but "
+                           f"got attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype}")  # fmt: skip
     scores = (
         *np.broadcast_shapes(query._data.shape[:-2], key._data.shape[:-2]),
         query._data.shape[-2],
@@ -65,16 +66,18 @@ def _check_mask(name: str, mask: Tensor, query: Tensor, key: Tensor) -> None:
     try:
         np.broadcast_shapes(mask._data.shape, scores)
     except ValueError:
-        raise RuntimeError(
-            f"{name}: attn_mask of shape {list(mask._data.shape)} cannot be broadcast to the scores, of shape {list(scores)}"
-        ) from None
+        raise RuntimeError(f"{name}: attn_mask of shape {list(mask._data.shape)} cannot be broadcast to the "
+                           f"scores, of shape {list(scores)}") from None  # fmt: skip
 
 
 _three = (Arg(2, 3, 4), Arg(2, 3, 4), Arg(2, 3, 4))
-ATTENTION = Op("scaled_dot_product_attention", lambda xp, q, k, v, mask, /, scale, causal: xp.attention(q, k, v, mask, scale, causal),
-               aux=("p",), diff=("q", "k", "v", "mask"), weight=20.0, path="nn.functional.scaled_dot_product_attention",
-               vjp=lambda xp, g, q, k, v, mask, p, scale, causal, needs: xp.attention_vjp(g, q, k, v, mask, p, scale, causal, needs),
-               samples=[Sample(Arg(2, 3, 4), Arg(2, 5, 4), Arg(2, 5, 3)), Sample(*_three, is_causal=True), Sample(*_three, Arg(3, 3)),
+ATTENTION = Op("scaled_dot_product_attention",
+               lambda xp, q, k, v, mask, /, scale, causal: xp.attention(q, k, v, mask, scale, causal), aux=("p",),
+               diff=("q", "k", "v", "mask"), weight=20.0, path="nn.functional.scaled_dot_product_attention",
+               vjp=lambda xp, g, q, k, v, mask, p, scale, causal, needs: xp.attention_vjp(g, q, k, v, mask, p, scale,
+                                                                                          causal, needs),
+               samples=[Sample(Arg(2, 3, 4), Arg(2, 5, 4), Arg(2, 5, 3)), Sample(*_three, is_causal=True),
+                        Sample(*_three, Arg(3, 3)),
                         Sample(*_three, Arg(values=[[1, 0, 1], [0, 1, 1], [1, 1, 1]], dtype="bool"), scale=0.3),
                         Sample(Arg(3, 4), Arg(5, 4), Arg(5, 4), Arg(3, 5, grad=False)),
                         Sample(Arg(1, 4, 3, 2), Arg(1, 2, 3, 2), Arg(1, 2, 3, 2), enable_gqa=True)])  # fmt: skip
@@ -115,9 +118,8 @@ def _safe_softmax(scores: Tensor, blocked: Any) -> Tensor:
 def _repeat_heads(name: str, t: Tensor, query: Tensor) -> Tensor:
     heads, wanted = (t._data.shape[-3], query._data.shape[-3]) if min(t._data.ndim, query._data.ndim) > 2 else (1, 1)
     if not heads or wanted % heads:
-        raise RuntimeError(
-            f"{name}: Number of heads in key and value must divide the number of heads in query, got {heads} and {wanted}"
-        )
+        raise RuntimeError(f"{name}: Number of heads in key and value must divide the number of heads "
+                           f"in query, got {heads} and {wanted}")  # fmt: skip
     if heads == wanted:
         return t
     shape = t._data.shape

@@ -31,7 +31,15 @@ def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(I0, input, out)
 
 
-I0 = Op("i0", lambda xp, x: xp.i0(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.i1(x), weight=40.0, samples=points(-3, 3, 0.0))
+I0 = Op(
+    "i0",
+    lambda xp, x: xp.i0(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.i1(x),
+    weight=40.0,
+    samples=points(-3, 3, 0.0),
+)
 
 
 def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -39,7 +47,8 @@ def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(I0E, input, out)
 
 
-I0E = Op("i0e", lambda xp, x: xp.i0e(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x, out: g * (xp.i1e(x) - xp.sgn(x) * out), weight=40.0,
+I0E = Op("i0e", lambda xp, x: xp.i0e(x), floats=True, kind=ELEMENTWISE,
+         x=lambda xp, g, x, out: g * (xp.i1e(x) - xp.sgn(x) * out), weight=40.0,
          samples=points(-3, 3, 0.0, smooth=False), path="special.i0e")  # fmt: skip
 
 
@@ -54,8 +63,9 @@ def _over_x(xp: Any, out: Any, x: Any, at_zero: float) -> Any:
     return xp.where(zero, at_zero, out / xp.where(zero, 1.0, x))
 
 
-I1 = Op("i1", lambda xp, x: xp.i1(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x, out: g * (xp.i0(x) - _over_x(xp, out, x, 0.5)),
-        weight=40.0, samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), twice=False)], path="special.i1")  # fmt: skip
+I1 = Op("i1", lambda xp, x: xp.i1(x), floats=True, kind=ELEMENTWISE,
+        x=lambda xp, g, x, out: g * (xp.i0(x) - _over_x(xp, out, x, 0.5)), weight=40.0,
+        samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), twice=False)], path="special.i1")  # fmt: skip
 
 
 def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -64,8 +74,9 @@ def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 I1E = Op("i1e", lambda xp, x: xp.i1e(x), floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, x, out: g * (xp.i0e(x) - out * xp.sgn(x) - _over_x(xp, out, x, 0.5)),
-         weight=40.0, samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), smooth=False, twice=False)], path="special.i1e")  # fmt: skip
+         x=lambda xp, g, x, out: g * (xp.i0e(x) - out * xp.sgn(x) - _over_x(xp, out, x, 0.5)), weight=40.0,
+         samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), smooth=False, twice=False)],
+         path="special.i1e")  # fmt: skip
 
 modified_bessel_i0, modified_bessel_i1 = i0, i1
 
@@ -131,18 +142,32 @@ K0 = Op("modified_bessel_k0", lambda xp, x: xp.modified_bessel_k0(x), floats=Tru
         x=lambda xp, g, x: -(g * xp.modified_bessel_k1(x)))  # fmt: skip
 K1 = Op("modified_bessel_k1", lambda xp, x: xp.modified_bessel_k1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
         x=lambda xp, g, x, out: -(g * (xp.modified_bessel_k0(x) + out / x)))  # fmt: skip
-K0E = Op("scaled_modified_bessel_k0", lambda xp, x: xp.scaled_modified_bessel_k0(x), floats=True, kind=ELEMENTWISE, weight=40.0,
-         x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k1(x)))  # fmt: skip
-K1E = Op("scaled_modified_bessel_k1", lambda xp, x: xp.scaled_modified_bessel_k1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
-         x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k0(x) - out / x))  # fmt: skip
-J0 = Op("bessel_j0", lambda xp, x: xp.bessel_j0(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.bessel_j1(x)), weight=40.0)
+K0E = Op("scaled_modified_bessel_k0", lambda xp, x: xp.scaled_modified_bessel_k0(x), floats=True, kind=ELEMENTWISE,
+         weight=40.0, x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k1(x)))  # fmt: skip
+K1E = Op("scaled_modified_bessel_k1", lambda xp, x: xp.scaled_modified_bessel_k1(x), floats=True, kind=ELEMENTWISE,
+         weight=40.0, x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k0(x) - out / x))  # fmt: skip
+J0 = Op(
+    "bessel_j0",
+    lambda xp, x: xp.bessel_j0(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: -(g * xp.bessel_j1(x)),
+    weight=40.0,
+)
 J1 = Op("bessel_j1", lambda xp, x: xp.bessel_j1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
         x=lambda xp, g, x, out: g * (xp.bessel_j0(x) - _over_x(xp, out, x, 0.5)))  # fmt: skip
-Y0 = Op("bessel_y0", lambda xp, x: xp.bessel_y0(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.bessel_y1(x)), weight=40.0)
+Y0 = Op(
+    "bessel_y0",
+    lambda xp, x: xp.bessel_y0(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: -(g * xp.bessel_y1(x)),
+    weight=40.0,
+)
 Y1 = Op("bessel_y1", lambda xp, x: xp.bessel_y1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
         x=lambda xp, g, x, out: g * (xp.bessel_y0(x) - out / x))  # fmt: skip
-SPHERICAL_J0 = Op("spherical_bessel_j0", lambda xp, x: xp.spherical_bessel_j0(x), floats=True, kind=ELEMENTWISE, weight=10.0,
-                  x=lambda xp, g, x, out: g * _over_x(xp, xp.cos(x) - out, x, 0.0))  # fmt: skip
+SPHERICAL_J0 = Op("spherical_bessel_j0", lambda xp, x: xp.spherical_bessel_j0(x), floats=True, kind=ELEMENTWISE,
+                  weight=10.0, x=lambda xp, g, x, out: g * _over_x(xp, xp.cos(x) - out, x, 0.0))  # fmt: skip
 AIRY_AI = Op("airy_ai", lambda xp, x: xp.airy_ai(x), floats=True, kind=ELEMENTWISE, weight=100.0,
              x=lambda xp, g, x: g * xp.airy_ai_prime(x))  # fmt: skip
 AIRY_AI_PRIME = Op("airy_ai_prime", lambda xp, x: xp.airy_ai_prime(x), floats=True, kind=ELEMENTWISE, weight=100.0,
@@ -161,10 +186,15 @@ def _scipy(name: str, *orders: Any) -> Callable:
 
 
 for _name, _reference in [("modified_bessel_k0", _scipy("kv", 0)), ("modified_bessel_k1", _scipy("kv", 1)),
-                          ("scaled_modified_bessel_k0", _scipy("kve", 0)), ("scaled_modified_bessel_k1", _scipy("kve", 1)),
+                          ("scaled_modified_bessel_k0", _scipy("kve", 0)),
+                          ("scaled_modified_bessel_k1", _scipy("kve", 1)),
                           ("bessel_y0", _scipy("yv", 0)), ("bessel_y1", _scipy("yv", 1))]:  # fmt: skip
     declare(f"special.{_name}", points(0.5, 4.0), reference=_reference)
-for _name, _reference in [("bessel_j0", _scipy("jv", 0)), ("bessel_j1", _scipy("jv", 1)), ("spherical_bessel_j0", _scipy("spherical_jn", 0))]:
+for _name, _reference in [
+    ("bessel_j0", _scipy("jv", 0)),
+    ("bessel_j1", _scipy("jv", 1)),
+    ("spherical_bessel_j0", _scipy("spherical_jn", 0)),
+]:
     declare(f"special.{_name}", [*points(0.5, 4.0), *points(-4.0, -0.5)], reference=_reference)
 declare("special.airy_ai", [*points(0.5, 4.0), *points(-4.0, -0.5)], reference=lambda x: _airy_reference(x))
 
@@ -174,12 +204,15 @@ def _airy_reference(x: Any) -> Any:
     from scipy.special import jv, kv
 
     size = abs(x) ** 1.5 * 2 / 3
-    with_bessel = (abs(x) ** 0.5 / 3 * (jv(1 / 3, size) + jv(-1 / 3, size)), (abs(x) / 3) ** 0.5 / math.pi * kv(1 / 3, size))
+    with_bessel = (
+        abs(x) ** 0.5 / 3 * (jv(1 / 3, size) + jv(-1 / 3, size)),
+        (abs(x) / 3) ** 0.5 / math.pi * kv(1 / 3, size),
+    )
     return np.where(x < 0, *with_bessel).astype(x.dtype)
+
 
 # In-place forms that torch has as functions too.
 i0_ = in_place(i0)
-
 
 
 class BesselMethods:

@@ -27,16 +27,19 @@ __all__ = ["bincount", "bucketize", "histc", "histogram", "histogramdd", "search
 
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
            dim: int | None = None) -> Any:  # fmt: skip
-    """The distinct elements (or slices along `dim`) in ascending order; on request for each element its number among
-    them, and how often each appears.  Every nan is an element of its own.
-    """  # noqa: D205
+    """The distinct elements (or slices along `dim`) in ascending order; every nan is one of its own.
+
+    On request also the number of each element of the input among them, and how often each appears.
+    """
     a = _checked("unique", input, dim)
     found = world(a).unique(a) if dim is None else world(a).unique_dim(a, one_dim("unique", a.ndim, dim))
     return _requested(found, return_inverse, return_counts)
 
 
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
-    """The elements (or slices along `dim`) without those equal to the one before; inverse and counts as in :func:`unique`."""
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The elements (or slices along `dim`) that differ from the one before; more on request, as in :func:`unique`."""
     a = _checked("unique_consecutive", input, dim)
     d = None if dim is None else one_dim("unique_consecutive", a.ndim, dim)
     return _requested(world(a).unique_consecutive(a, d), return_inverse, return_counts)
@@ -48,7 +51,8 @@ def _checked(name: str, input: Any, dim: Any) -> Any:
     if dim is not None:
         d = one_dim(name, a.ndim, dim)
         if any(s == 0 and k != d for k, s in enumerate(a.shape)) and a.shape[d]:
-            raise RuntimeError(f"{name}: There are 0 sized dimensions, and they aren't selected, so {name} cannot be applied to shape "
+            raise RuntimeError(f"{name}: There are 0 sized dimensions, and they aren't selected, so {name} cannot "
+                               f"be applied to shape "
                                f"{list(a.shape)} along {d}")  # fmt: skip
     return a
 
@@ -69,7 +73,8 @@ declare("unique_consecutive", _UNIQUE, differentiable=False)
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
-def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
+                 side: str | None = None,
                  sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:  # fmt: skip
     """Where elements would be inserted into a sorted sequence (its innermost dimension) so that it stays sorted.
 
@@ -83,9 +88,12 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     if side == "left" and right:
         raise RuntimeError(f"{name}: side and right can't be set to opposites, got side of left while right was True")
     if edges.ndim == 0 or (x.ndim == 0 and edges.ndim != 1):
-        raise RuntimeError(f"{name}: a scalar can be sought only in a sequence of one dimension, got shape {list(edges.shape)}")
+        raise RuntimeError(
+            f"{name}: a scalar can be sought only in a sequence of one dimension, got shape {list(edges.shape)}"
+        )
     if edges.ndim > 1 and (edges.ndim != x.ndim or edges.shape[:-1] != x.shape[:-1]):
-        raise RuntimeError(f"{name}: the sequence must have 1 dimension, or all dimensions but the last must match those of the input; got "
+        raise RuntimeError(f"{name}: the sequence must have 1 dimension, or all dimensions but the last must match "
+                           f"those of the input; got "
                            f"{list(edges.shape)} and {list(x.shape)}")  # fmt: skip
     if sorter is not None:
         edges = _arranged(name, edges, need_tensor(name, "sorter", sorter)._data)
@@ -98,13 +106,17 @@ def _arranged(name: str, edges: Any, order: Any) -> Any:
     if order.dtype is not dtypes.int64.np:
         raise RuntimeError(f"{name}: sorter must be a tensor of int64 but got {dtypes.FROM_NUMPY[order.dtype]}")
     if order.shape != edges.shape:
-        raise RuntimeError(f"{name}: boundary and sorter must have the same size, but got {list(edges.shape)} and {list(order.shape)}")
+        raise RuntimeError(
+            f"{name}: boundary and sorter must have the same size, but got {list(edges.shape)} and {list(order.shape)}"
+        )
     if order.size and (order.min() < 0 or order.max() >= edges.shape[-1]):
         raise RuntimeError(f"{name}: sorter index out of range: allowed are 0 to {edges.shape[-1] - 1}")
     return np.take_along_axis(edges, order, -1)
 
 
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor:
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
+) -> Tensor:
     """The number of the bucket, between the sorted boundaries, in which each element lies: see :func:`searchsorted`."""
     if need_tensor("bucketize", "boundaries", boundaries)._data.ndim != 1:
         raise RuntimeError(f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries._data.ndim})")
@@ -112,10 +124,16 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 
 
 _EDGES = Arg(values=[1.0, 3.0, 3.0, 7.0], grad=False)
-declare("searchsorted", [Sample(_EDGES, Arg(values=[0.0, 3.0, 9.0])), Sample(_EDGES, Arg(2, 3), right=True), Sample(_EDGES, 3.0, side="right"),
+declare("searchsorted", [Sample(_EDGES, Arg(values=[0.0, 3.0, 9.0])), Sample(_EDGES, Arg(2, 3), right=True),
+                         Sample(_EDGES, 3.0, side="right"),
                          Sample(Arg(values=[[1.0, 2.0], [3.0, 4.0]]), Arg(2, 3), out_int32=True), Sample(_EDGES, Arg()),
-                         Sample(Arg(values=[3.0, 1.0]), Arg(3), sorter=Arg(values=[1, 0], dtype="int64"))], differentiable=False)  # fmt: skip
-declare("bucketize", [Sample(Arg(values=[0.0, 3.0, 9.0]), _EDGES), Sample(Arg(2, 3), _EDGES, right=True), Sample(4.0, _EDGES)], differentiable=False)
+                         Sample(Arg(values=[3.0, 1.0]), Arg(3), sorter=Arg(values=[1, 0], dtype="int64"))],
+        differentiable=False)  # fmt: skip
+declare(
+    "bucketize",
+    [Sample(Arg(values=[0.0, 3.0, 9.0]), _EDGES), Sample(Arg(2, 3), _EDGES, right=True), Sample(4.0, _EDGES)],
+    differentiable=False,
+)
 
 
 # -- counts and histograms ---------------------------------------------------------------------------------------------
@@ -131,12 +149,16 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if minlength < 0:
         raise RuntimeError(f"bincount: minlength should be >= 0, got {minlength}")
     if weights is not None and weights._data.shape != a.shape:
-        raise RuntimeError(f"bincount: weights should be 1-d and have the same length as input: {list(weights._data.shape)}, {list(a.shape)}")
+        raise RuntimeError(
+            f"bincount: weights should be 1-d and have the same length as input: {list(weights._data.shape)}, "
+            f"{list(a.shape)}"
+        )
     return wrap(world(a).bincount(a, None if weights is None else weights._data, minlength))
 
 
 _COUNTED = Arg(values=[1, 1, 3], dtype="int64")
-declare("bincount", [Sample(_COUNTED), Sample(_COUNTED, Arg(3)), Sample(_COUNTED, Arg(values=[1, 2, 3], dtype="int64"), 6), Sample(_COUNTED, minlength=2)],
+declare("bincount", [Sample(_COUNTED), Sample(_COUNTED, Arg(3)),
+                     Sample(_COUNTED, Arg(values=[1, 2, 3], dtype="int64"), 6), Sample(_COUNTED, minlength=2)],
         differentiable=False)  # fmt: skip
 
 
@@ -150,7 +172,8 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Te
         left, right = left - 1, right + 1
     _check_range("histc", left, right)
     edges = np.asarray([left, *[right] * _bins("histc", bins)], a.dtype)  # only the outer edges count
-    return into("histc", out, wrap(world(a).histogram(a.reshape(-1, 1), [edges], True, None)))
+    hist = world(a).histogram(a.reshape(-1, 1), [edges], True, None)
+    return into("histc", out, wrap(hist.astype(input._data.dtype, copy=False)))
 
 
 def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
@@ -161,16 +184,17 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
     area under the histogram is 1.
     """
     a = _histogrammed("histogram", input).reshape(-1, 1)
-    found = _grid("histogram", a, [bins], [None if range is None else tuple(range)], weight, density)
+    found = _grid("histogram", a, input.dtype, [bins], [None if range is None else tuple(range)], weight, density)
     pair = (found[0], found[1][0])
     return return_types.histogram(pair if out is None else pair_into("histogram", out, pair))
 
 
 def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
                 out: Any = None) -> Any:  # fmt: skip
-    """The :func:`histogram` of points, the innermost dimension of `input`: (hist, bin_edges), one tensor of edges per coordinate.
+    """The :func:`histogram` of points, the innermost dimension of `input`: (hist, bin_edges of each coordinate).
 
-    `bins` is a number, or numbers or edges for every coordinate; `range` the flat sequence of their leftmost and rightmost edges.
+    `bins` is a number, or numbers or edges for every coordinate; `range` holds the first and the last edge of the first
+    coordinate, of the second, and so on.
     """
     name = "histogramdd"
     a = _histogrammed(name, input)
@@ -182,17 +206,23 @@ def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor |
         raise RuntimeError(f"{name}: expected {n} bins, one for each coordinate of the points, but got {len(many)}")
     if range is not None and len(range) != 2 * n:
         raise RuntimeError(f"{name}: for {n}-dimensional points range needs {2 * n} numbers, but got {len(range)}")
-    ranges = [None] * n if range is None else [(left, right) for left, right in zip(range[::2], range[1::2], strict=True)]
-    found = _grid(name, a.reshape(-1, n), many, ranges, weight, density)
+    ranges = (
+        [None] * n if range is None else [(left, right) for left, right in zip(range[::2], range[1::2], strict=True)]
+    )
+    found = _grid(name, a.reshape(-1, n), input.dtype, many, ranges, weight, density)
     return return_types.histogramdd(found)
 
 
 def _histogrammed(name: str, input: Any) -> Any:
-    """The array of a histogram's input, which must be real and floating."""
+    """The array of a histogram's input, which must be real and floating; 16-bit floats as float32."""
     a = need_tensor(name, "input", input)._data
-    if a.dtype not in (dtypes.float32.np, dtypes.float64.np):
-        raise NotImplementedError(f"{name}: not implemented for {dtypes.FROM_NUMPY[a.dtype]}; it takes float32 and float64")
-    return a
+    if a.dtype not in dtypes.INEXACT or a.dtype.kind == "c":
+        raise NotImplementedError(f"{name}: not implemented for {input.dtype}; it takes floating point tensors")
+    return _wide(a)
+
+
+def _wide(a: Any) -> Any:
+    return a.astype(np.float32) if a.dtype in dtypes.HALF else a
 
 
 def _bins(name: str, bins: Any) -> int:
@@ -209,31 +239,35 @@ def _check_range(name: str, left: float, right: float) -> None:
         raise RuntimeError(f"{name}: max must be larger than min, but got min {left} and max {right}")
 
 
-def _grid(name: str, points: Any, bins: list, ranges: list, weight: Any, density: bool) -> tuple:
-    """The histogram of the rows of `points`, and its edges."""
+def _grid(name: str, points: Any, dtype: Any, bins: list, ranges: list, weight: Any, density: bool) -> tuple:
+    """The histogram of the rows of `points`, and its edges, in the dtype of the input."""
     w = None
     if weight is not None:
-        w = weight._data.reshape(-1)
-        if w.dtype is not points.dtype or len(w) != len(points):
-            raise RuntimeError(f"{name}: weight must have the dtype of the input and one element for each of the {len(points)} points; got "
-                               f"{dtypes.FROM_NUMPY[w.dtype]} of shape {list(weight._data.shape)}")  # fmt: skip
-    edges = [_edges(name, column, b, r) for column, b, r in zip(points.T, bins, ranges, strict=True)]
+        w = _wide(weight._data).reshape(-1)
+        if weight.dtype is not dtype or len(w) != len(points):
+            raise RuntimeError(
+                f"{name}: weight must have the dtype of the input, {dtype}, and one element for each of the "
+                f"{len(points)} points; got {weight.dtype} of shape {list(weight._data.shape)}"
+            )
+    edges = [_edges(name, column, dtype, b, r) for column, b, r in zip(points.T, bins, ranges, strict=True)]
     hist = world(points).histogram(points, edges, False, w)
     if density:
         hist = hist / hist.sum()
         for k, e in enumerate(edges):
             hist = hist / np.diff(e).reshape([-1 if d == k else 1 for d in range(hist.ndim)])
+    hist, *edges = [a.astype(dtype.np, copy=False) for a in (hist, *edges)]
     return wrap(hist), tuple([wrap(e) for e in edges])
 
 
-def _edges(name: str, x: Any, bins: Any, given: Any) -> Any:
+def _edges(name: str, x: Any, dtype: Any, bins: Any, given: Any) -> Any:
     """The edges of one coordinate's bins."""
     if isinstance(bins, TensorBase):
+        own = dtypes.FROM_NUMPY[bins._data.dtype]
         if bins._data.ndim != 1:
             raise RuntimeError(f"{name}: bins tensor should have one dimension, but got {bins._data.ndim}")
-        if bins._data.dtype is not x.dtype:
-            raise RuntimeError(f"{name}: bins must have the dtype of the input, {dtypes.FROM_NUMPY[x.dtype]}, but got {bins.dtype}")
-        return bins._data.copy()
+        if own is not dtype:
+            raise RuntimeError(f"{name}: bins must have the dtype of the input, {dtype}, but got {own}")
+        return _wide(bins._data).copy()
     n = _bins(name, bins)
     if given is not None:
         left, right = float(given[0]), float(given[1])
@@ -246,11 +280,14 @@ def _edges(name: str, x: Any, bins: Any, given: Any) -> Any:
 
 
 _DATA = Arg(values=[1.0, 2.0, 1.0, 2.9, 5.0])
-declare("histc", [Sample(_DATA, 4), Sample(_DATA, 4, 0, 3), Sample(_DATA, bins=3, min=1, max=4), Sample(Arg(0), 3), Sample(Arg(values=[1.0, 1.0]), 4)],
+declare("histc", [Sample(_DATA, 4), Sample(_DATA, 4, 0, 3), Sample(_DATA, bins=3, min=1, max=4), Sample(Arg(0), 3),
+                  Sample(Arg(values=[1.0, 1.0]), 4)],
         differentiable=False)  # fmt: skip
 declare("histogram", [Sample(_DATA, 4), Sample(_DATA, 4, range=(0.0, 3.0)), Sample(_DATA, Arg(values=[0.0, 1.0, 4.0])),
-                      Sample(_DATA, 3, weight=Arg(5), density=True), Sample(Arg(values=[1.0, 1.0]), 2)], differentiable=False)  # fmt: skip
-declare("histogramdd", [Sample(Arg(6, 2), [2, 3]), Sample(Arg(6, 2), 2, range=[-1.0, 1.0, -2.0, 2.0]), Sample(Arg(3, 2, 2), [3, 2], density=True)],
+                      Sample(_DATA, 3, weight=Arg(5), density=True),
+                      Sample(Arg(values=[1.0, 1.0]), 2)], differentiable=False)  # fmt: skip
+declare("histogramdd", [Sample(Arg(6, 2), [2, 3]), Sample(Arg(6, 2), 2, range=[-1.0, 1.0, -2.0, 2.0]),
+                        Sample(Arg(3, 2, 2), [3, 2], density=True)],
         differentiable=False)  # fmt: skip
 
 
@@ -259,7 +296,6 @@ class BinMethods:
 
     __slots__ = ()
     bincount = bincount
-    bucketize = bucketize
     histc = histc
     histogram = histogram
     unique = unique

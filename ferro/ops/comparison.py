@@ -24,7 +24,8 @@ __all__ = ["allclose", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitw
            "bitwise_xor", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clip", "clip_",
            "eq", "equal", "fmax", "fmin", "ge", "greater", "greater_equal", "gt", "isclose", "isfinite", "isinf",
            "isnan", "isneginf", "isposinf", "isreal", "le", "less", "less_equal", "logical_and", "logical_not",
-           "logical_or", "logical_xor", "lt", "maximum", "minimum", "ne", "not_equal", "signbit", "where"]  # fmt: skip
+           "logical_or", "logical_xor", "lt", "maximum", "minimum", "ne", "not_equal", "signbit",
+           "where"]  # fmt: skip
 
 INF, NAN = float("inf"), float("nan")
 
@@ -100,7 +101,9 @@ def ordered(op: Op, x: Any, y: Any) -> Any:
     """A comparison by order, which complex numbers have not."""
     need_tensor(op.name, "input", x)
     if x._data.dtype.kind == "c" or isinstance(y, complex) or (isinstance(y, TensorBase) and y._data.dtype.kind == "c"):
-        raise NotImplementedError(f"{op.name}: complex numbers have no order; compare their abs() or real and imaginary parts")
+        raise NotImplementedError(
+            f"{op.name}: complex numbers have no order; compare their abs() or real and imaginary parts"
+        )
     return binary(op, x, y)
 
 
@@ -120,12 +123,14 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
         return wrap(close)
     if x.dtype.kind in "biu":
         x, y = x.astype(np.float64), y.astype(np.float64)
-    allowed = atol + np.abs(rtol * y)
-    off = np.abs(x - y)
-    return wrap(close | (np.isfinite(off) & (off <= allowed)))
+    with np.errstate(invalid="ignore", over="ignore"):
+        off, allowed = np.abs(x - y), atol + np.abs(rtol * y)
+        return wrap(close | (np.isfinite(off) & (off <= allowed)))
 
 
-declare("isclose", [*pairs(scalars=()), Sample(Arg(values=[1.0, NAN, INF, INF]), Arg(values=[1.0 + 1e-9, NAN, INF, -INF]), equal_nan=True)],
+declare("isclose",
+        [*pairs(scalars=()),
+         Sample(Arg(values=[1.0, NAN, INF, INF]), Arg(values=[1.0 + 1e-9, NAN, INF, -INF]), equal_nan=True)],
         complex=True, differentiable=False)  # fmt: skip
 
 
@@ -185,7 +190,9 @@ def real_input(name: str, x: Any) -> Any:
     """The array of a tensor that must not be complex."""
     a = need_tensor(name, "input", x)._data
     if a.dtype.kind == "c":
-        raise (NotImplementedError if name == "signbit" else RuntimeError)(f"{name}: does not support complex inputs, got {x.dtype}")
+        raise (NotImplementedError if name == "signbit" else RuntimeError)(
+            f"{name}: does not support complex inputs, got {x.dtype}"
+        )
     return a
 
 
@@ -198,7 +205,8 @@ for _name in ("isposinf", "isneginf", "signbit"):
 # -- logic and bits ----------------------------------------------------------------------------------------------------
 
 TRUTHS = [Sample(Arg(2, 3), Arg(3, dtype="bool")), Sample(Arg(3, dtype="bool"), Arg(3, dtype="bool")),
-          Sample(Arg(values=[0.0, 1.0, NAN]), Arg(values=[0.0, 0.0, 1.0])), Sample(Arg(), Arg(0, dtype="int64"))]  # fmt: skip
+          Sample(Arg(values=[0.0, 1.0, NAN]), Arg(values=[0.0, 0.0, 1.0])),
+          Sample(Arg(), Arg(0, dtype="int64"))]  # fmt: skip
 
 
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -236,9 +244,13 @@ for _name in ("logical_and", "logical_or", "logical_xor"):
     declare(_name, TRUTHS, complex=True, differentiable=False)
 declare("logical_not", SPECIAL, complex=True, differentiable=False)
 
-BITS = [Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int32", low=-9, high=9)), Sample(Arg(3, dtype="uint8", low=0, high=99), 5),
-        Sample(Arg(3, dtype="bool"), Arg(2, 3, dtype="bool")), Sample(6, Arg(3, dtype="int16", low=0, high=9))]  # fmt: skip
-SHIFTS = [Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(3, dtype="uint8", low=0, high=99), 2)]
+BITS = [Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int32", low=-9, high=9)),
+        Sample(Arg(3, dtype="uint8", low=0, high=99), 5), Sample(Arg(3, dtype="bool"), Arg(2, 3, dtype="bool")),
+        Sample(6, Arg(3, dtype="int16", low=0, high=9))]  # fmt: skip
+SHIFTS = [
+    Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int64", low=0, high=4)),
+    Sample(Arg(3, dtype="uint8", low=0, high=99), 2),
+]
 
 
 def bitwise_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -294,7 +306,8 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     declare(_name, BITS, differentiable=False)
 for _name in ("bitwise_left_shift", "bitwise_right_shift"):
     declare(_name, SHIFTS, differentiable=False)
-declare("bitwise_not", [Sample(Arg(3, dtype="int64", low=-9, high=9)), Sample(Arg(3, dtype="bool")), Sample(Arg(0, dtype="uint8"))],
+declare("bitwise_not",
+        [Sample(Arg(3, dtype="int64", low=-9, high=9)), Sample(Arg(3, dtype="bool")), Sample(Arg(0, dtype="uint8"))],
         differentiable=False)  # fmt: skip
 
 
@@ -357,7 +370,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
         return tuple([wrap(np.ascontiguousarray(i)) for i in np.nonzero(np.atleast_1d(condition._data))])
     if condition._data.dtype.kind != "b":
         if condition._data.dtype is not UINT8:
-            raise RuntimeError(f"where: expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}")
+            raise RuntimeError(
+                f"where: expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
+            )
         condition = wrap(condition._data != 0)
     if isinstance(input, TensorBase) and isinstance(other, TensorBase):
         x, y = (input, other) if input._data.dtype is other._data.dtype else promote(input, other)
@@ -378,16 +393,18 @@ def both_operands(name: str, x: Any, y: Any) -> list:
     return promote(*operands(name, x, y))
 
 
+TRIPLES = [((3, 4), (3, 4), (3, 4)), ((4,), (3, 1), ()), ((1,), (2,), (2,)), ((0,), (1,), (1,))]
+
 WHERE = Op("where", lambda xp, condition, x, y: xp.where(condition, x, y), kind=ELEMENTWISE,
            x=lambda xp, g, condition: xp.where(condition, g, 0.0),
            y=lambda xp, g, condition: xp.where(condition, 0.0, g),
-           samples=[*[Sample(Arg(*c, dtype="bool"), Arg(*a), Arg(*b)) for c, a, b in
-                      [((3, 4), (3, 4), (3, 4)), ((4,), (3, 1), ()), ((1,), (2,), (2,)), ((0,), (1,), (1,))]],
+           samples=[*[Sample(Arg(*c, dtype="bool"), Arg(*a), Arg(*b)) for c, a, b in TRIPLES],
                     Sample(Arg(3, dtype="bool"), Arg(3), 1.5), Sample(Arg(3, dtype="bool"), 0, Arg(3)),
                     Sample(Arg(3, dtype="bool"), 1.0, 2.0)], complex=True)  # fmt: skip
 
-EXTREMA = [*[Sample(Arg(*a), Arg(*b)) for a, b in [((), ()), ((4,), (4,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((0,), (1,))]],
-           Sample(Arg(values=[1.0, NAN, 1.0, 2.0, INF]), Arg(values=[1.0, 1.0, NAN, 1.0, INF]), smooth=False)]  # fmt: skip
+EXTREMA = [*pairs(scalars=()),
+           Sample(Arg(values=[1.0, NAN, 1.0, 2.0, INF]), Arg(values=[1.0, 1.0, NAN, 1.0, INF]),
+                  smooth=False)]  # fmt: skip
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -398,7 +415,8 @@ def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
 MAXIMUM = Op("maximum", lambda xp, x, y: xp.maximum(x, y), kind=ELEMENTWISE,
              x=lambda xp, g, x, y: _share(xp, g, x == y, x < y),
-             y=lambda xp, g, x, y: _share(xp, g, x == y, x > y), samples=EXTREMA)  # fmt: skip
+             y=lambda xp, g, x, y: _share(xp, g, x == y, x > y),
+             samples=EXTREMA)  # fmt: skip
 
 
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -409,7 +427,8 @@ def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 
 MINIMUM = Op("minimum", lambda xp, x, y: xp.minimum(x, y), kind=ELEMENTWISE,
              x=lambda xp, g, x, y: _share(xp, g, x == y, x > y),
-             y=lambda xp, g, x, y: _share(xp, g, x == y, x < y), samples=EXTREMA)  # fmt: skip
+             y=lambda xp, g, x, y: _share(xp, g, x == y, x < y),
+             samples=EXTREMA)  # fmt: skip
 
 
 def _share(xp: Any, g: Any, tie: Any, lost: Any) -> Any:
@@ -424,8 +443,9 @@ def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 FMAX = Op("fmax", lambda xp, x, y: xp.fmax(x, y), kind=ELEMENTWISE,
-          x=lambda xp, g, x, y: xp.where((x >= y) | (y != y), g, 0.0),
-          y=lambda xp, g, x, y: xp.where((x >= y) | (y != y), 0.0, g), samples=EXTREMA)  # fmt: skip
+          x=lambda xp, g, x, y: xp.where((x >= y) | xp.isnan(y), g, 0.0),
+          y=lambda xp, g, x, y: xp.where((x >= y) | xp.isnan(y), 0.0, g),
+          samples=EXTREMA)  # fmt: skip
 
 
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -435,8 +455,9 @@ def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 FMIN = Op("fmin", lambda xp, x, y: xp.fmin(x, y), kind=ELEMENTWISE,
-          x=lambda xp, g, x, y: xp.where((x <= y) | (y != y), g, 0.0),
-          y=lambda xp, g, x, y: xp.where((x <= y) | (y != y), 0.0, g), samples=EXTREMA)  # fmt: skip
+          x=lambda xp, g, x, y: xp.where((x <= y) | xp.isnan(y), g, 0.0),
+          y=lambda xp, g, x, y: xp.where((x <= y) | xp.isnan(y), 0.0, g),
+          samples=EXTREMA)  # fmt: skip
 
 
 def extremum_operands(name: str, x: Any, y: Any) -> tuple:
@@ -454,7 +475,11 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     """
     dtype = need_tensor("clamp", "input", input)._data.dtype
     if type(min) in PLAIN and type(max) in PLAIN and min is not max and dtype in REAL:  # the frequent case
-        result = unary(CLAMP, input, (None if min is None else constant(min, dtype)._data, None if max is None else constant(max, dtype)._data))
+        result = unary(
+            CLAMP,
+            input,
+            (None if min is None else constant(min, dtype)._data, None if max is None else constant(max, dtype)._data),
+        )
         return result if out is None else into("clamp", out, result)
     if min is None and max is None:
         raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
@@ -464,7 +489,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     tensors = [isinstance(b, TensorBase) for b in (min, max) if b is not None]
     if any(tensors):
         if not all(tensors):
-            raise TypeError(f"clamp: min and max must both be tensors or both be numbers, got {type(min).__name__} and {type(max).__name__}")
+            raise TypeError(
+                "clamp: min and max must both be tensors or both be numbers, "
+                f"got {type(min).__name__} and {type(max).__name__}"
+            )
         given = [t for t in (input, min, max) if t is not None]
         x, *bounds = promote(*given)
         low = bounds.pop(0) if min is not None else None
@@ -500,13 +528,16 @@ def _clamp_high(xp: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
 
 CLAMP = Op("clamp", lambda xp, x, /, low, high: xp.clamp(x, low, high), kind=ELEMENTWISE,
            x=lambda xp, g, x, low, high: xp.where(_inside(x, number(low), number(high)), g, 0.0),
-           samples=[Sample(Arg(3, 4), -1, 1.5), Sample(Arg(3), min=0.5), Sample(Arg(3), max=0.5), Sample(Arg(3), 1, -1), Sample(Arg(0), 0),
+           samples=[Sample(Arg(3, 4), -1, 1.5), Sample(Arg(3), min=0.5), Sample(Arg(3), max=0.5),
+                    Sample(Arg(3), 1, -1), Sample(Arg(0), 0),
                     Sample(Arg(values=[-1.0, 0.0, 0.5, 1.0, 2.0, NAN]), 0.0, 1.0, smooth=False),
-                    Sample(Arg(3, 4), Arg(4, high=0), Arg(3, 1, low=0.5)), Sample(Arg(3, 4), min=Arg(4)), Sample(Arg(3), max=Arg(3)),
-                    Sample(Arg(values=[1.0, 2.0, 3.0, 0.0]), Arg(values=[1.0, 3.0, 2.0, 1.0]), Arg(values=[1.0, 2.0, 2.0, 3.0]),
-                           smooth=False)])  # fmt: skip
+                    Sample(Arg(3, 4), Arg(4, high=0), Arg(3, 1, low=0.5)), Sample(Arg(3, 4), min=Arg(4)),
+                    Sample(Arg(3), max=Arg(3)),
+                    Sample(Arg(values=[1.0, 2.0, 3.0, 0.0]), Arg(values=[1.0, 3.0, 2.0, 1.0]),
+                           Arg(values=[1.0, 2.0, 2.0, 3.0]), smooth=False)])  # fmt: skip
 CLAMP_TENSOR = Op("clamp_tensor", lambda xp, x, low, high: xp.clamp(x, low, high), kind=ELEMENTWISE,
-                  x=lambda xp, g, x, low, high: xp.where(_inside(x, low, high), g, 0.0), low=_clamp_low, high=_clamp_high)  # fmt: skip
+                  x=lambda xp, g, x, low, high: xp.where(_inside(x, low, high), g, 0.0), low=_clamp_low,
+                  high=_clamp_high)  # fmt: skip
 
 
 def number(bound: Any) -> Any:
@@ -525,14 +556,16 @@ def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None) -> Tensor:
 
 
 for _name in ("clamp_min", "clamp_max"):
-    declare(_name, [Sample(Arg(3, 4), 0.5), Sample(Arg(3, 4), Arg(4)), Sample(Arg(values=[0.0, 1.0, NAN]), 0.0, smooth=False)])
+    declare(
+        _name,
+        [Sample(Arg(3, 4), 0.5), Sample(Arg(3, 4), Arg(4)), Sample(Arg(values=[0.0, 1.0, NAN]), 0.0, smooth=False)],
+    )
 
 clip = clamp
 
 # In-place forms that torch has as functions too.
 clamp_, clamp_max_, clamp_min_ = map(in_place, (clamp, clamp_max, clamp_min))
 clip_ = clamp_
-
 
 
 class ComparisonMethods:
@@ -546,15 +579,31 @@ class ComparisonMethods:
     __eq__, __ne__ = equals, differs
     __lt__, __le__, __gt__, __ge__ = (comparison_operator(op) for op in (LT, LE, GT, GE))
     isclose, allclose, equal = isclose, allclose, equal
-    isnan, isinf, isfinite, isposinf, isneginf, isreal, signbit = isnan, isinf, isfinite, isposinf, isneginf, isreal, signbit
+    isnan, isinf, isfinite, isposinf, isneginf, isreal, signbit = (
+        isnan,
+        isinf,
+        isfinite,
+        isposinf,
+        isneginf,
+        isreal,
+        signbit,
+    )
     logical_and, logical_or, logical_xor, logical_not = logical_and, logical_or, logical_xor, logical_not
-    logical_and_, logical_or_, logical_xor_, logical_not_ = (in_place(f) for f in (logical_and, logical_or, logical_xor, logical_not))
+    logical_and_, logical_or_, logical_xor_, logical_not_ = (
+        in_place(f) for f in (logical_and, logical_or, logical_xor, logical_not)
+    )
     bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
-    bitwise_and_, bitwise_or_, bitwise_xor_, bitwise_not_ = (in_place(f) for f in (bitwise_and, bitwise_or, bitwise_xor, bitwise_not))
+    bitwise_and_, bitwise_or_, bitwise_xor_, bitwise_not_ = (
+        in_place(f) for f in (bitwise_and, bitwise_or, bitwise_xor, bitwise_not)
+    )
     bitwise_left_shift, bitwise_right_shift = bitwise_left_shift, bitwise_right_shift
     bitwise_left_shift_, bitwise_right_shift_ = in_place(bitwise_left_shift), in_place(bitwise_right_shift)
     __and__, __or__, __xor__ = bit_operator(bitwise_and), bit_operator(bitwise_or), bit_operator(bitwise_xor)
-    __rand__, __ror__, __rxor__ = bit_operator(bitwise_and, True), bit_operator(bitwise_or, True), bit_operator(bitwise_xor, True)
+    __rand__, __ror__, __rxor__ = (
+        bit_operator(bitwise_and, True),
+        bit_operator(bitwise_or, True),
+        bit_operator(bitwise_xor, True),
+    )
     __iand__, __ior__, __ixor__ = bitwise_and_, bitwise_or_, bitwise_xor_
     __lshift__, __rshift__ = bit_operator(bitwise_left_shift), bit_operator(bitwise_right_shift)
     __rlshift__, __rrshift__ = bit_operator(bitwise_left_shift, True), bit_operator(bitwise_right_shift, True)

@@ -26,7 +26,9 @@ def conj(input: Tensor) -> Tensor:
     return unary(CONJ, input) if need_tensor("conj", "input", input)._data.dtype in COMPLEX else input
 
 
-CONJ = Op("conj", lambda xp, x: xp.conj(x), kind=LINEAR, x=lambda xp, g: g.conj(), samples=points_complex(), complex=True)
+CONJ = Op(
+    "conj", lambda xp, x: xp.conj(x), kind=LINEAR, x=lambda xp, g: g.conj(), samples=points_complex(), complex=True
+)
 
 
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -54,7 +56,9 @@ def real(input: Tensor) -> Tensor:
 
 
 # The cotangent is real and becomes complex by the engine's rule for dtypes.
-REAL = Op("real", lambda xp, x: xp.real(x), kind=LINEAR, view=True, x=lambda xp, g: g, samples=points_complex(), complex=True)
+REAL = Op(
+    "real", lambda xp, x: xp.real(x), kind=LINEAR, view=True, x=lambda xp, g: g, samples=points_complex(), complex=True
+)
 
 
 def imag(input: Tensor) -> Tensor:
@@ -90,7 +94,8 @@ def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 POLAR = Op("polar", lambda xp, x, y: xp.polar(x, y), kind=ELEMENTWISE, weight=8.0,
            x=lambda xp, g, y: xp.real(g) * xp.cos(y) + xp.imag(g) * xp.sin(y),
-           y=lambda xp, g, out: xp.imag(g * out.conj()), samples=[Sample(Arg(*a, low=0.2), Arg(*b)) for a, b in PAIRS_OF_SHAPES])  # fmt: skip
+           y=lambda xp, g, out: xp.imag(g * out.conj()),
+           samples=[Sample(Arg(*a, low=0.2), Arg(*b)) for a, b in PAIRS_OF_SHAPES])  # fmt: skip
 
 
 def two_reals(name: str, x: Any, y: Any, arguments: tuple) -> tuple:
@@ -100,7 +105,9 @@ def two_reals(name: str, x: Any, y: Any, arguments: tuple) -> tuple:
         need_tensor(name, argument, t)
     for argument, t in given:
         if t._data.dtype not in PARTS:
-            raise RuntimeError(f"{name}: expected both inputs to be Half, Float or Double tensors, but {argument} has dtype {t.dtype}")
+            raise RuntimeError(
+                f"{name}: expected both inputs to be Half, Float or Double tensors, but {argument} has dtype {t.dtype}"
+            )
     if x._data.dtype is not y._data.dtype:
         raise RuntimeError(f"{name}: both inputs must have the same dtype, got {x.dtype} and {y.dtype}")
     return x, y
@@ -127,8 +134,17 @@ def _angle_x(xp: Any, g: Any, x: Any) -> Any:
     return xp.where(squares == 0, 0.0, g * 1j * x / squares)
 
 
-ANGLE = Op("angle", lambda xp, x: xp.angle(x), x=_angle_x, weight=8.0, samples=points(-2, 2, 0.0, -0.0, smooth=False), complex=True)
-ANGLE_REAL = Op("angle_real", lambda xp, x: xp.angle(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g))
+ANGLE = Op(
+    "angle",
+    lambda xp, x: xp.angle(x),
+    x=_angle_x,
+    weight=8.0,
+    samples=points(-2, 2, 0.0, -0.0, smooth=False),
+    complex=True,
+)
+ANGLE_REAL = Op(
+    "angle_real", lambda xp, x: xp.angle(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g)
+)
 
 
 def view_as_real(input: Tensor) -> Tensor:
@@ -138,25 +154,35 @@ def view_as_real(input: Tensor) -> Tensor:
     return apply(VIEW_AS_REAL, (input,))
 
 
-VIEW_AS_REAL = Op("view_as_real", lambda xp, x: xp.view_as_real(x), kind=LINEAR, view=True, x=lambda xp, g: xp.as_complex(g))
+VIEW_AS_REAL = Op(
+    "view_as_real", lambda xp, x: xp.view_as_real(x), kind=LINEAR, view=True, x=lambda xp, g: xp.as_complex(g)
+)
 
 
 def view_as_complex(input: Tensor) -> Tensor:
     """A complex view of a real tensor whose last dimension holds real and imaginary parts."""
     a = need_tensor("view_as_complex", "input", input)._data
     if a.dtype not in PARTS:
-        raise RuntimeError(f"view_as_complex is only supported for half, float and double tensors, but got a tensor of {input.dtype}")
+        raise RuntimeError(
+            f"view_as_complex is only supported for half, float and double tensors, but got a tensor of {input.dtype}"
+        )
     if a.ndim == 0:
         raise RuntimeError("view_as_complex: the input tensor must have one or more dimensions")
     if a.shape[-1] != 2:
         raise RuntimeError(f"view_as_complex: the last dimension must have a size of 2, got the shape {list(a.shape)}")
-    if a.size and (a.strides[-1] != a.itemsize or any(s % (2 * a.itemsize) for n, s in zip(a.shape, a.strides[:-1]) if n > 1)):
-        raise RuntimeError(f"view_as_complex: the last dimension must have stride 1 and the others strides divisible by 2; the strides are "
-                           f"{[s // a.itemsize for s in a.strides]}. Make the tensor contiguous() first.")  # fmt: skip
+    if a.size and (
+        a.strides[-1] != a.itemsize or any(s % (2 * a.itemsize) for n, s in zip(a.shape, a.strides[:-1]) if n > 1)
+    ):
+        raise RuntimeError(
+            "view_as_complex: the last dimension must have stride 1 and the others strides divisible by 2; "
+            f"the strides are {[s // a.itemsize for s in a.strides]}. Make the tensor contiguous() first."
+        )
     return apply(VIEW_AS_COMPLEX, (input,))
 
 
-VIEW_AS_COMPLEX = Op("view_as_complex", lambda xp, x: xp.view_as_complex(x), kind=LINEAR, view=True, x=lambda xp, g: xp.view_as_real(g))
+VIEW_AS_COMPLEX = Op(
+    "view_as_complex", lambda xp, x: xp.view_as_complex(x), kind=LINEAR, view=True, x=lambda xp, g: xp.view_as_real(g)
+)
 
 
 def as_complex(input: Tensor) -> Tensor:
@@ -198,7 +224,7 @@ def is_neg(input: Tensor) -> bool:
 
 def is_nonzero(input: Tensor) -> bool:
     """Whether the one element of the tensor is not zero."""
-    return bool(need_tensor("is_nonzero", "is_signed", "input", input))
+    return bool(need_tensor("is_nonzero", "input", input))
 
 
 def set_part(part: Any) -> Any:
@@ -209,9 +235,9 @@ def set_part(part: Any) -> Any:
 
     return write
 
+
 # In-place forms that torch has as functions too.
 conj_physical_ = in_place(conj_physical)
-
 
 
 class ComplexMethods:
@@ -225,4 +251,11 @@ class ComplexMethods:
     real = property(real, set_part(real))
     imag = property(imag, set_part(imag))
     angle = angle
-    is_complex, is_floating_point, is_conj, is_neg, is_nonzero, is_signed = is_complex, is_floating_point, is_conj, is_neg, is_nonzero, is_signed
+    is_complex, is_floating_point, is_conj, is_neg, is_nonzero, is_signed = (
+        is_complex,
+        is_floating_point,
+        is_conj,
+        is_neg,
+        is_nonzero,
+        is_signed,
+    )

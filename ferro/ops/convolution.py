@@ -314,7 +314,8 @@ def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
 
 
 declare("convolution", [Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 2), Arg(2), (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
-                        Sample(Arg(1, 2, 3, 3), Arg(2, 2, 2, 2), None, (2, 2), (1, 1), (1, 1), True, (1, 0), 1)])  # fmt: skip
+                        Sample(Arg(1, 2, 3, 3), Arg(2, 2, 2, 2), None, (2, 2), (1, 1), (1, 1), True, (1, 0), 1)],
+        )  # fmt: skip
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------
@@ -368,7 +369,8 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
 
 
 declare("nn.functional.unfold", [Sample(Arg(2, 2, 4, 3), 2), Sample(Arg(2, 4, 4), (2, 3)), Sample(Arg(0, 2, 4, 4), 2),
-                                 Sample(Arg(1, 2, 5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))], complex=True)  # fmt: skip
+                                 Sample(Arg(1, 2, 5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))],
+        complex=True)  # fmt: skip
 
 
 def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
@@ -404,4 +406,5 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
 
 declare("nn.functional.fold", [Sample(Arg(2, 8, 6), (4, 3), 2), Sample(Arg(8, 4), 4, 2, stride=2),
                                Sample(Arg(0, 4, 9), 4, 2),
-                               Sample(Arg(1, 12, 10), (5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))], complex=True)  # fmt: skip
+                               Sample(Arg(1, 12, 10), (5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))],
+        complex=True)  # fmt: skip

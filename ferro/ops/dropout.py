@@ -18,8 +18,9 @@ from ferro.core.samples import Arg, Sample, declare
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["alpha_dropout", "alpha_dropout_", "dropout", "dropout1d", "dropout2d", "dropout3d", "dropout_", "feature_alpha_dropout",
-           "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "native_dropout"]  # fmt: skip
+__all__ = ["alpha_dropout", "alpha_dropout_", "dropout", "dropout1d", "dropout2d", "dropout3d", "dropout_",
+           "feature_alpha_dropout", "feature_alpha_dropout_", "feature_dropout", "feature_dropout_",
+           "native_dropout"]  # fmt: skip
 
 
 def _kept(shape: tuple, p: float, generator: Any) -> Any:
@@ -33,17 +34,16 @@ def _check(name: str, input: Tensor, p: float) -> None:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, generator: Any, features: int | None = None,
-           alpha: bool = False) -> Tensor:  # fmt: skip
+def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, generator: Any,
+           features: int | None = None, alpha: bool = False) -> Tensor:  # fmt: skip
     """Dropout of elements, or (features: the number of leading dimensions) of whole features."""
     _check(name, input, p)
     x = input._data
     if not training or p == 0 or x.size == 0:
         return input
     if x.dtype not in INEXACT:
-        raise RuntimeError(
-            f"{name}: result type Float can't be cast to the desired output type {input.dtype}; expected a floating-point tensor"
-        )
+        raise RuntimeError(f"{name}: result type Float can't be cast to the desired output type "
+                           f"{input.dtype}; expected a floating-point tensor")  # fmt: skip
     shape = x.shape if features is None else x.shape[:features] + (1,) * (x.ndim - features)
     kept = _kept(shape, p, generator)
     scale, shift = (1 / (1 - p) if p < 1 else 0.0), None
@@ -58,7 +58,9 @@ def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, ge
 
 
 def _alpha(kept: Any, p: float, dtype: Any) -> tuple:
-    """Mask, scale and shift of alpha dropout: dropped elements become the limit of selu at -inf, before mean and variance are restored."""
+    """Mask, scale and shift of alpha dropout: dropped elements become the limit of selu at -inf, before mean and
+    variance are restored.
+    """
     if p == 1:
         return np.zeros_like(kept), 0.0, None
     limit = 1.0507009873554805 * 1.6732632423543772
@@ -89,8 +91,8 @@ def _features(input: Tensor, spatial: int, name: str, batched: bool = False) -> 
     """How many leading dimensions (batch and channel, or channel alone) number the features."""
     ndim = need_tensor(name, "input", input)._data.ndim
     if ndim not in (spatial + 1, spatial + 2):
-        warnings.warn(f"{name}: Received a {ndim}-D input, which is deprecated: a batch of features is {spatial + 2}-D, one sample of them "
-                      f"{spatial + 1}-D.", UserWarning, stacklevel=3)  # fmt: skip
+        warnings.warn(f"{name}: Received a {ndim}-D input, which is deprecated: a batch of features is "
+                      f"{spatial + 2}-D, one sample of them {spatial + 1}-D.", UserWarning, stacklevel=3)  # fmt: skip
     return min(2 if ndim != spatial + 1 or batched else 1, ndim)
 
 
@@ -111,7 +113,9 @@ declare(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """dropout of whole channels of an input of shape (N, C, H, W); of the first two dimensions for any other number of them."""
+    """dropout of whole channels of an input of shape (N, C, H, W); of the first two dimensions for any other number of
+    them.
+    """
     return _apply("dropout2d", input, p, training, inplace, generator, _features(input, 2, "dropout2d", batched=True))
 
 
@@ -154,7 +158,9 @@ def _two(input: Tensor, p: float, train: bool) -> int:
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Dropout that keeps mean and variance of selu activations (Klambauer et al. 2017, Self-Normalizing Neural Networks)."""
+    """Dropout that keeps mean and variance of selu activations (Klambauer et al. 2017, Self-Normalizing Neural
+    Networks).
+    """
     return _apply("alpha_dropout", input, p, training, inplace, generator, alpha=True)
 
 

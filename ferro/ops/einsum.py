@@ -247,7 +247,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
     need_tensor("tensordot", "a", a)
     need_tensor("tensordot", "b", b)
     if isinstance(dims, TensorBase):
-        dims = dims.tolist()
+        dims = dims._data.tolist()
     n = a._data.ndim
     if isinstance(dims, (list, tuple)):
         first, second = [[d] if isinstance(d, int) else list(d) for d in dims]

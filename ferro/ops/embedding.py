@@ -24,17 +24,19 @@ __all__ = ["embedding", "embedding_bag", "embedding_renorm_", "one_hot"]
 def _indices(name: str, input: Tensor) -> Any:
     indices = need_tensor(name, "input", input)._data
     if indices.dtype not in (np.int64, np.int32):
-        raise RuntimeError(f"{name}: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got "
-                           f"{input.dtype} (use .long())")  # fmt: skip
+        raise RuntimeError(f"{name}: Expected tensor for argument #1 'indices' to have one of the "
+                           f"following scalar types: Long, Int; but got {input.dtype} (use .long())")  # fmt: skip
     return indices
 
 
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = 2.0,
-              scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
-    """The rows of the table `weight` with the indices in `input`.  The derivative adds each row's cotangent to its row of the table.
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+              norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
+    """The rows of the table `weight` with the indices in `input`.  The derivative adds each row's cotangent to its row
+    of the table.
 
-    Rows with the index `padding_idx` give no gradient.  `max_norm` first shortens (in place) the looked-up rows of `weight` that are
-    longer; `scale_grad_by_freq` divides gradients by the number of times an index occurs.  `sparse` is accepted; gradients are dense.
+    Rows with the index `padding_idx` give no gradient.  `max_norm` first shortens (in place) the looked-up rows of
+    `weight` that are longer; `scale_grad_by_freq` divides gradients by the number of times an index occurs.  `sparse`
+    is accepted; gradients are dense.
     """
     if input._data.dtype in INEXACT and weight._data.dtype not in INEXACT:  # torch.embedding(weight, indices)
         input, weight = weight, input
@@ -58,11 +60,15 @@ def _padding(name: str, padding_idx: int | None, rows: int) -> int | None:
     return padding_idx % rows
 
 
-_ids = {"dtype": "int64", "low": 0, "high": 5}
-EMBEDDING = Op("embedding", lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices), kind=MULTILINEAR,
-               table=lambda xp, g, indices, table_shape, padding, by_frequency: xp.add_rows(g, indices, table_shape[0], padding, by_frequency))  # fmt: skip
-declare("nn.functional.embedding", [Sample(Arg(2, 3, **_ids), Arg(5, 4)), Sample(Arg(**_ids), Arg(5, 2)), Sample(Arg(0, **_ids), Arg(5, 2)),
-                                    Sample(Arg(values=[1, 0, 1, 4], dtype="int64"), Arg(5, 3))])  # fmt: skip
+_ids: Any = {"dtype": "int64", "low": 0, "high": 5}
+EMBEDDING = Op(
+    "embedding", lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices), kind=MULTILINEAR,
+    table=lambda xp, g, indices, table_shape, padding, by_frequency:
+        xp.add_rows(g, indices, table_shape[0], padding, by_frequency),
+)  # fmt: skip
+declare("nn.functional.embedding",
+        [Sample(Arg(2, 3, **_ids), Arg(5, 4)), Sample(Arg(**_ids), Arg(5, 2)), Sample(Arg(0, **_ids), Arg(5, 2)),
+         Sample(Arg(values=[1, 0, 1, 4], dtype="int64"), Arg(5, 3))])  # fmt: skip
 
 
 def take_rows(table: Tensor, indices: Tensor) -> Tensor:
@@ -86,12 +92,17 @@ def _add_rows_g(xp: Any, g: Any, indices: Any, padding: int | None, by_frequency
     return rows * (wrap(scale[..., None]) if recorded else scale[..., None])
 
 
-ADD_ROWS = Op("embedding_backward", kind=MULTILINEAR, g=_add_rows_g,
-              forward=lambda xp, g, indices, /, count, padding, by_frequency: xp.add_rows(g, indices, count, padding, by_frequency))  # fmt: skip
+ADD_ROWS = Op(
+    "embedding_backward", kind=MULTILINEAR, g=_add_rows_g,
+    forward=lambda xp, g, indices, /, count, padding, by_frequency:
+        xp.add_rows(g, indices, count, padding, by_frequency),
+)  # fmt: skip
 
 
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
-    """Shortens, in place and without history, the rows of `weight` named in `indices` whose p-norm is above max_norm."""
+    """Shortens, in place and without history, the rows of `weight` named in `indices` whose p-norm is above
+    max_norm.
+    """
     table = weight._data
     used = np.unique(indices._data)
     rows = cpu.take_rows(table, used).astype(np.float32 if table.dtype in HALF else table.dtype, copy=False)
@@ -103,11 +114,13 @@ def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_typ
     return weight
 
 
-def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None, norm_type: float = 2.0,
-                  scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Tensor | None = None,
-                  include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:  # fmt: skip
-    """Sum, mean or maximum of the rows of `weight` in each bag of indices: the rows of a 2-D input, or the parts of a 1-D one that start
-    at `offsets`.  Indices equal to `padding_idx` are left out; an empty bag gives zeros; of equal maxima the first gets the gradient.
+def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+                  norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+                  per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+                  padding_idx: int | None = None) -> Tensor:  # fmt: skip
+    """Sum, mean or maximum of the rows of `weight` in each bag of indices: the rows of a 2-D input, or the parts of a
+    1-D one that start at `offsets`.  Indices equal to `padding_idx` are left out; an empty bag gives zeros; of equal
+    maxima the first gets the gradient.
     """
     name = "embedding_bag"
     if need_tensor(name, "input", input)._data.dtype in INEXACT and weight._data.dtype not in INEXACT:
@@ -118,16 +131,15 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f"{name}: mode has to be one of sum, mean or max, got {mode!r}")
     if mode == "max" and (scale_grad_by_freq or sparse):
-        raise ValueError(
-            f"{name}: max mode does not support {'scaling the gradient by the frequency' if scale_grad_by_freq else 'sparse weights'}"
-        )
+        raise ValueError(f"{name}: max mode does not support scale_grad_by_freq and sparse")
     if per_sample_weights is not None:
         if per_sample_weights._data.shape != input._data.shape:
-            raise ValueError(f"{name}: If per_sample_weights ({list(per_sample_weights._data.shape)}) is not None, then it must have the same shape "
-                             f"as the input ({list(input._data.shape)})")  # fmt: skip
+            raise ValueError(f"{name}: If per_sample_weights ({list(per_sample_weights._data.shape)}) "
+                             "is not None, then it must have the same shape as the input "
+                             f"({list(input._data.shape)})")  # fmt: skip
         if mode != "sum":
-            raise NotImplementedError(f"{name}: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
-                                      f"(got mode={mode!r}).")  # fmt: skip
+            raise NotImplementedError(f"{name}: per_sample_weights was not None. per_sample_weights is "
+                                      f"only supported for mode='sum' (got mode={mode!r}).")  # fmt: skip
         per_sample_weights = per_sample_weights.reshape(-1).narrow(0, 0, indices.size)
     padding = _padding(name, padding_idx, weight._data.shape[0])
     if max_norm is not None:
@@ -154,8 +166,9 @@ def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) 
     indices = _indices(name, input)
     if indices.ndim == 2:
         if offsets is not None:
-            raise ValueError(f"{name}: if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. "
-                             f"However, found offsets of type {type(offsets)}")  # fmt: skip
+            raise ValueError(f"{name}: if input is 2D, then offsets has to be None, as input is "
+                             "treated is a mini-batch of fixed length sequences. However, found "
+                             f"offsets of type {type(offsets)}")  # fmt: skip
         return indices.reshape(-1), np.repeat(np.arange(indices.shape[0]), indices.shape[1]), indices.shape[0]
     if indices.ndim != 1:
         raise ValueError(f"{name}: input has to be 1D or 2D Tensor, but got Tensor of dimension {indices.ndim}")
@@ -165,13 +178,11 @@ def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) 
         )
     starts = offsets._data
     if starts.size and starts[0] != 0:
-        raise RuntimeError(
-            f"{name}: offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {starts[0]}"
-        )
+        raise RuntimeError(f"{name}: offsets[0] has to be 0, i.e., the first sequence in the "
+                           f"mini-batch has to start from position 0. However, got {starts[0]}")  # fmt: skip
     if starts.size and starts[-1] > indices.size:
-        raise RuntimeError(
-            f"{name}: offsets[-1] can not be greater than input's length {indices.size} but got offsets[-1] of {starts[-1]}"
-        )
+        raise RuntimeError(f"{name}: offsets[-1] can not be greater than input's length {indices.size} "
+                           f"but got offsets[-1] of {starts[-1]}")  # fmt: skip
     if include_last:
         if not starts.size:
             raise RuntimeError(f"{name}: include_last_offset: number of offsets should be at least 1")
@@ -195,7 +206,7 @@ def _bag_max(rows: Tensor, bags: Any, count: int) -> Tensor:
     return worlds.functional.where(wrap(empty), 0, worlds.functional.gather(rows, 0, wrap(first)))
 
 
-_offsets = {"values": [0, 2, 2, 5], "dtype": "int64"}
+_offsets: Any = {"values": [0, 2, 2, 5], "dtype": "int64"}
 declare("nn.functional.embedding_bag", [
     Sample(Arg(2, 3, **_ids), Arg(5, 4)), Sample(Arg(6, **_ids), Arg(5, 4), Arg(**_offsets), mode="sum"),
     Sample(Arg(6, **_ids), Arg(5, 4, low=-9, high=9), Arg(**_offsets), mode="max"),
@@ -204,7 +215,9 @@ declare("nn.functional.embedding_bag", [
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
-    """Vectors with 1 at the index and 0 elsewhere, in a new last dimension of size `num_classes` (-1: the largest index + 1)."""
+    """Vectors with 1 at the index and 0 elsewhere, in a new last dimension of size `num_classes` (-1: the largest index
+    + 1).
+    """
     x = need_tensor("one_hot", "input", tensor)._data
     if x.dtype != np.int64:
         raise RuntimeError(f"one_hot is only applicable to index tensor of type LongTensor, got {tensor.dtype}")

@@ -63,23 +63,26 @@ def _class_shapes(name: str, input: Tensor, target: Tensor, weight: Tensor | Non
         if len(want) == 1 and have == (1,):
             pass  # one sample without a batch dimension: PyTorch takes a target of one element too
         elif len(want) > 1 and have and have[0] != want[0]:
-            raise ValueError(f"{name}: Expected input batch_size ({want[0]}) to match target batch_size ({have[0]}): input has shape "
-                             f"{list(want)}, target has shape {list(have)}")  # fmt: skip
+            raise ValueError(f"{name}: Expected input batch_size ({want[0]}) to match target "
+                             f"batch_size ({have[0]}): input has shape {list(want)}, target has shape "
+                             f"{list(have)}")  # fmt: skip
         else:
-            raise RuntimeError(f"{name}: size mismatch (got input: {list(want)} , target: {list(have)}); class indices for an input of "
-                               f"shape (N, C, ...) have shape (N, ...), here {list(want[:1] + want[2:] if len(want) > 1 else ())}")  # fmt: skip
+            raise RuntimeError(f"{name}: size mismatch (got input: {list(want)} , target: "
+                               f"{list(have)}); class indices for an input of shape (N, C, ...) have "
+                               "shape (N, ...), here "
+                               f"{list(want[:1] + want[2:] if len(want) > 1 else ())}")  # fmt: skip
     if target._data.dtype not in (np.int64, np.uint8):
         raise RuntimeError(
             f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()"
         )
     classes = want[min(1, len(want) - 1)]
     if weight is not None and weight._data.shape != (classes,):
-        raise RuntimeError(f"{name}: weight tensor should be defined either for all {classes} classes or no classes but got weight "
-                           f"tensor of shape: {list(weight._data.shape)}")  # fmt: skip
+        raise RuntimeError(f"{name}: weight tensor should be defined either for all {classes} classes "
+                           f"or no classes but got weight tensor of shape: {list(weight._data.shape)}")  # fmt: skip
 
 
-def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
-             reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+             ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """-w[t] x[t] for log-probabilities x of shape (N, C, ...) and class indices t of shape (N, ...).
 
     The mean divides by the sum of the weights; elements with target ignore_index count nowhere.  Linear in x.
@@ -92,16 +95,21 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
     return apply(NLL_PICK, (input, target, weight), (ignore_index, reduction))
 
 
-_labels = {"dtype": "int64", "low": 0, "high": 4}
-NLL_PICK = Op("nll_loss", lambda xp, x, target, w, /, ignore_index, reduction: xp.nll_pick(x, target, w, ignore_index, reduction),
-              x=lambda xp, g, target, w, x_shape, ignore_index, reduction: xp.nll_spread(g, target, w, x_shape, ignore_index, reduction),
-              kind=MULTILINEAR, path="nn.functional.nll_loss",
-              samples=[Sample(Arg(5, 4), Arg(5, **_labels)), Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
-                       Sample(Arg(4), Arg(**_labels)), Sample(Arg(4), Arg(**_labels), reduction="none"),
-                       Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
-                       Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1, reduction="none"),
-                       Sample(Arg(5, 4), Arg(values=[0, -100, 3, -100, 1], dtype="int64")),
-                       Sample(Arg(0, 4), Arg(0, **_labels), reduction="sum")])  # fmt: skip
+_labels: Any = {"dtype": "int64", "low": 0, "high": 4}
+NLL_PICK = Op(
+    "nll_loss", forward=lambda xp, x, target, w, /, ignore_index, reduction:
+        xp.nll_pick(x, target, w, ignore_index, reduction),
+    x=lambda xp, g, target, w, x_shape, ignore_index, reduction:
+        xp.nll_spread(g, target, w, x_shape, ignore_index, reduction),
+    kind=MULTILINEAR, path="nn.functional.nll_loss",
+    samples=[Sample(Arg(5, 4), Arg(5, **_labels)),
+             Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
+             Sample(Arg(4), Arg(**_labels)), Sample(Arg(4), Arg(**_labels), reduction="none"),
+             Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
+             Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1,
+                    reduction="none"), Sample(Arg(5, 4), Arg(values=[0, -100, 3, -100, 1], dtype="int64")),
+             Sample(Arg(0, 4), Arg(0, **_labels), reduction="sum")],
+)  # fmt: skip
 
 
 def nll_spread(g: Tensor, target: Tensor, w: Tensor | None, shape: tuple, ignore_index: int, reduction: str) -> Tensor:
@@ -109,9 +117,11 @@ def nll_spread(g: Tensor, target: Tensor, w: Tensor | None, shape: tuple, ignore
     return apply(NLL_SPREAD, (g, target, w), (shape, ignore_index, reduction))
 
 
-NLL_SPREAD = Op("nll_loss_backward", kind=MULTILINEAR, forward=lambda xp, g, target, w, /, shape, ignore_index, reduction:
-                xp.nll_spread(g, target, w, shape, ignore_index, reduction),
-                g=lambda xp, g, target, w, ignore_index, reduction: xp.nll_pick(g, target, w, ignore_index, reduction))  # fmt: skip
+NLL_SPREAD = Op(
+    "nll_loss_backward", kind=MULTILINEAR, forward=lambda xp, g, target, w, /, shape, ignore_index, reduction:
+        xp.nll_spread(g, target, w, shape, ignore_index, reduction),
+    g=lambda xp, g, target, w, ignore_index, reduction: xp.nll_pick(g, target, w, ignore_index, reduction),
+)  # fmt: skip
 
 
 def nll_pick(x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
@@ -119,14 +129,15 @@ def nll_pick(x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, red
     return apply(NLL_PICK, (x, target, w), (ignore_index, reduction))
 
 
-def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100,
-                  reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:  # fmt: skip
+def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+                  ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+                  label_smoothing: float = 0.0) -> Tensor:  # fmt: skip
     """-sum q log softmax(x) over the classes, for logits x of shape (C,), (N, C) or (N, C, ...).
 
     The target holds class indices of shape (N, ...), q being w at the class (label smoothing moves a part of it evenly
-    to all classes), or the probabilities q / w of all classes, in the shape of the input.  The mean divides by the sum of the
-    weights of the classes; with probabilities by the number of elements.  Elements with target ignore_index count
-    nowhere.  The derivative is (sum q) softmax(x) - q; by probabilities it is -w log softmax(x).
+    to all classes), or the probabilities q / w of all classes, in the shape of the input.  The mean divides by the sum
+    of the weights of the classes; with probabilities by the number of elements.  Elements with target ignore_index
+    count nowhere.  The derivative is (sum q) softmax(x) - q; by probabilities it is -w log softmax(x).
     """
     reduction = reduction_of("cross_entropy", reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
@@ -148,15 +159,18 @@ def _soft_cross_entropy(
     """cross_entropy with a target of probabilities."""
     floating("cross_entropy", input, weight)
     if target._data.dtype not in dtypes.INEXACT:
-        raise RuntimeError(f"cross_entropy: Expected floating point type for target with class probabilities, got {target.dtype}: a target "
-                           f"of the input's shape {list(input._data.shape)} holds probabilities; class indices have one dimension less")  # fmt: skip
+        raise RuntimeError("cross_entropy: Expected floating point type for target with class "
+                           f"probabilities, got {target.dtype}: a target of the input's shape "
+                           f"{list(input._data.shape)} holds probabilities; class indices have one "
+                           "dimension less")  # fmt: skip
     if ignore_index >= 0:
         raise RuntimeError("cross_entropy: ignore_index is not supported for floating point target")
     dim = min(1, input._data.ndim - 1)
     classes = input._data.shape[dim] if input._data.ndim else 1
     if weight is not None and weight._data.shape != (classes,):
-        raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got weight "
-                           f"tensor of shape: {list(weight._data.shape)}")  # fmt: skip
+        raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all {classes} "
+                           "classes or no classes but got weight tensor of shape: "
+                           f"{list(weight._data.shape)}")  # fmt: skip
     if smoothing:
         target = target * (1 - smoothing) + smoothing / classes
     products = log_softmax(input, dim) * target
@@ -169,21 +183,28 @@ def _soft_cross_entropy(
 
 CROSS_ENTROPY = Op(
     "cross_entropy", aux=("kept",), weight=4.0, path="nn.functional.cross_entropy",
-    forward=lambda xp, x, target, w, /, ignore_index, reduction, smoothing: xp.cross_entropy(x, target, w, ignore_index, reduction, smoothing),
+    forward=lambda xp, x, target, w, /, ignore_index, reduction, smoothing:
+        xp.cross_entropy(x, target, w, ignore_index, reduction, smoothing),
     x=lambda xp, g, x, target, w, ignore_index, reduction, smoothing, kept:
         xp.cross_entropy_vjp(g, x, target, w, ignore_index, reduction, smoothing, kept),
-    samples=[Sample(Arg(5, 4), Arg(5, **_labels)), Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
-             Sample(Arg(4), Arg(**_labels)), Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
-             Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1, reduction="none"),
+    samples=[Sample(Arg(5, 4), Arg(5, **_labels)),
+             Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
+             Sample(Arg(4), Arg(**_labels)),
+             Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
+             Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1,
+                    reduction="none"),
              Sample(Arg(5, 4), Arg(values=[0, -100, 3, -100, 1], dtype="int64"), label_smoothing=0.2),
              Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False), label_smoothing=0.2),
-             Sample(Arg(3, 4, low=90, high=100), Arg(3, **_labels)), Sample(Arg(0, 4), Arg(0, **_labels), reduction="sum"),
-             Sample(Arg(5, 4), Arg(5, 4, low=0.1)), Sample(Arg(2, 4, 3), Arg(2, 4, 3, low=0.1), Arg(4, low=0.1, grad=False), reduction="none"),
-             Sample(Arg(4), Arg(4, low=0.1), label_smoothing=0.1, reduction="sum")])  # fmt: skip
+             Sample(Arg(3, 4, low=90, high=100), Arg(3, **_labels)),
+             Sample(Arg(0, 4), Arg(0, **_labels), reduction="sum"),
+             Sample(Arg(5, 4), Arg(5, 4, low=0.1)),
+             Sample(Arg(2, 4, 3), Arg(2, 4, 3, low=0.1), Arg(4, low=0.1, grad=False), reduction="none"),
+             Sample(Arg(4), Arg(4, low=0.1), label_smoothing=0.1, reduction="sum")],
+)  # fmt: skip
 
 
-def cross_entropy_vjp(g: Tensor, x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, reduction: str, smoothing: float,
-                      kept: Any) -> Tensor:  # fmt: skip
+def cross_entropy_vjp(g: Tensor, x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, reduction: str,
+                      smoothing: float, kept: Any) -> Tensor:  # fmt: skip
     """The backward of cross_entropy by the logits, on Tensors (`kept` is not used: it has no history)."""
     weight = None if w is None else w._data
     share = cpu.cross_entropy_share(
@@ -217,9 +238,8 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     floating("binary_cross_entropy", input, target, weight)
     _same_shape("binary_cross_entropy", input, target)
     if input._data.dtype is not target._data.dtype:
-        raise RuntimeError(
-            f"binary_cross_entropy: Found dtype {target.dtype} but expected {input.dtype} (the target's dtype must be the input's)"
-        )
+        raise RuntimeError(f"binary_cross_entropy: Found dtype {target.dtype} but expected "
+                           f"{input.dtype} (the target's dtype must be the input's)")  # fmt: skip
     x = input._data
     if x.size and not (x.min() >= 0 and x.max() <= 1):
         raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1 (for logits use "
@@ -236,18 +256,20 @@ def _bce_x(xp: Any, g: Any, x: Any, y: Any) -> Any:
     return g * (x - y) / xp.clamp(x * (1 - x), 1e-12, None)
 
 
-_chances = {"low": 0.05, "high": 0.95}
+_chances: Any = {"low": 0.05, "high": 0.95}
 BCE = Op("binary_cross_entropy", lambda xp, x, y: _bce(xp, x, y), kind=ELEMENTWISE, x=_bce_x,
          y=lambda xp, g, x: g * (xp.log1p(-x) - xp.log(x)), weight=4.0, path="nn.functional.binary_cross_entropy",
-         samples=[Sample(Arg(3, 4, **_chances), Arg(3, 4, **_chances)), Sample(Arg(5, **_chances), Arg(5, **_chances), reduction="none"),
+         samples=[Sample(Arg(3, 4, **_chances), Arg(3, 4, **_chances)),
+                  Sample(Arg(5, **_chances), Arg(5, **_chances), reduction="none"),
                   Sample(Arg(3, 4, **_chances), Arg(3, 4, **_chances), Arg(4, low=0.1, grad=False), reduction="sum"),
                   Sample(Arg(**_chances), Arg(**_chances)),
-                  Sample(Arg(values=[0.0, 1.0, 0.0]), Arg(values=[0.0, 1.0, 1.0], grad=False), smooth=False, twice=False)])  # fmt: skip
+                  Sample(Arg(values=[0.0, 1.0, 0.0]), Arg(values=[0.0, 1.0, 1.0], grad=False), smooth=False,
+                         twice=False)])  # fmt: skip
 
 
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-                                     reduce: bool | None = None, reduction: str = "mean",
-                                     pos_weight: Tensor | None = None) -> Tensor:  # fmt: skip
+def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None,
+                                     size_average: bool | None = None, reduce: bool | None = None,
+                                     reduction: str = "mean", pos_weight: Tensor | None = None) -> Tensor:  # fmt: skip
     """-w (p y log s + (1 - y) log(1 - s)) with s = sigmoid(x) and the weight p of positive examples, without overflow.
 
     The derivative by x is w (s (1 + (p - 1) y) - p y), which is w (s - y) for p = 1.
@@ -276,20 +298,22 @@ def _bce_logits_y(xp: Any, g: Any, x: Any, p: Any) -> Any:
     return -g * x if p is None else -g * (x + (p - 1) * xp.logsigmoid(x))
 
 
-BCE_LOGITS = Op("binary_cross_entropy_with_logits", lambda xp, x, y, p: _bce_logits(xp, x, y, p), kind=ELEMENTWISE, weight=5.0,
-                x=_bce_logits_x, y=_bce_logits_y, p=lambda xp, g, x, y: -g * y * xp.logsigmoid(x),
+BCE_LOGITS = Op("binary_cross_entropy_with_logits", lambda xp, x, y, p: _bce_logits(xp, x, y, p), kind=ELEMENTWISE,
+                weight=5.0, x=_bce_logits_x, y=_bce_logits_y, p=lambda xp, g, x, y: -g * y * xp.logsigmoid(x),
                 path="nn.functional.binary_cross_entropy_with_logits",
-                samples=[Sample(Arg(3, 4), Arg(3, 4, low=0, high=1)), Sample(Arg(5), Arg(5, low=0, high=1), reduction="none"),
+                samples=[Sample(Arg(3, 4), Arg(3, 4, low=0, high=1)),
+                         Sample(Arg(5), Arg(5, low=0, high=1), reduction="none"),
                          Sample(Arg(3, 4), Arg(3, 4, low=0, high=1), Arg(4, low=0.1, grad=False), reduction="sum"),
                          Sample(Arg(3, 4), Arg(3, 4, low=0, high=1), pos_weight=Arg(4, low=0.1, grad=False)),
-                         Sample(Arg(), Arg()), Sample(Arg(values=[0.0, 100.0, -100.0]), Arg(values=[1.0, 0.0, 1.0]))])  # fmt: skip
+                         Sample(Arg(), Arg()),
+                         Sample(Arg(values=[0.0, 100.0, -100.0]), Arg(values=[1.0, 0.0, 1.0]))])  # fmt: skip
 
 
 # -- distributions -----------------------------------------------------------------------------------------------------
 
 
-def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
-           log_target: bool = False) -> Tensor:  # fmt: skip
+def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+           reduction: str = "mean", log_target: bool = False) -> Tensor:  # fmt: skip
     """y (log y - x) for log-probabilities x and probabilities y (with `log_target`: e^y (y - x)); 0 where y = 0.
 
     "batchmean" is the sum over the number of rows: the mean in the sense of probability theory.
@@ -300,8 +324,9 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     ):  # torch.kl_div(input, target, reduction)
         reduction, size_average = size_average, None
     if reduction == "mean" and size_average is None and reduce is None:
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size. 'batchmean' divides only by the "
-                      "batch size, and aligns with the KL math definition.", UserWarning, stacklevel=2)  # fmt: skip
+        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size. "
+                      "'batchmean' divides only by the batch size, and aligns with the KL math definition.",
+                      UserWarning, stacklevel=2)  # fmt: skip
     reduction = reduction_of("kl_div", "sum" if batch else reduction, size_average, reduce)
     need_tensor("kl_div", "input", input)
     need_tensor("kl_div", "target", target)
@@ -314,7 +339,9 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     return reduced(loss, reduction)
 
 
-declare("nn.functional.kl_div", [Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="sum"), Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="none"),
-                                 Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="batchmean"),
-                                 Sample(Arg(3, 4), Arg(3, 4), reduction="batchmean", log_target=True),
-                                 Sample(Arg(3), Arg(values=[0.0, 0.5, 1.0], grad=False), reduction="none")])  # fmt: skip
+declare("nn.functional.kl_div",
+        [Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="sum"),
+         Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="none"),
+         Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="batchmean"),
+         Sample(Arg(3, 4), Arg(3, 4), reduction="batchmean", log_target=True),
+         Sample(Arg(3), Arg(values=[0.0, 0.5, 1.0], grad=False), reduction="none")])  # fmt: skip

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 __all__ = ["exp", "exp2", "exp2_", "exp_", "expit", "expm1", "expm1_", "float_power", "frexp", "ldexp", "ldexp_",
-           "log", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "log_", "logaddexp", "logaddexp2", "logit",
-           "logit_", "pow", "rsqrt", "rsqrt_", "sigmoid", "sigmoid_", "sqrt", "sqrt_", "xlogy", "xlogy_"]  # fmt: skip
+           "log", "log1p", "log1p_", "log2", "log2_", "log10", "log10_", "log_", "logaddexp", "logaddexp2", "logit",
+           "logit_", "pow", "rsqrt", "rsqrt_", "sigmoid", "sigmoid_", "sqrt", "sqrt_", "xlogy",
+           "xlogy_"]  # fmt: skip
 
 INF, NAN, LN2, LN10 = math.inf, math.nan, math.log(2), math.log(10)
 
@@ -43,8 +44,8 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("exp2", out, result)
 
 
-EXP2 = Op("exp2", lambda xp, x: xp.exp2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * out.conj() * LN2, weight=2.0,
-          samples=points(), complex=True)  # fmt: skip
+EXP2 = Op("exp2", lambda xp, x: xp.exp2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * out.conj() * LN2,
+          weight=2.0, samples=points(), complex=True)  # fmt: skip
 
 
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -53,8 +54,9 @@ def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("expm1", out, result)
 
 
-EXPM1 = Op("expm1", lambda xp, x: xp.expm1(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * (out + 1).conj(), weight=2.0,
-           samples=points(-2, 2, 0.0, 1e-6), complex=True)  # fmt: skip
+EXPM1 = Op("expm1", lambda xp, x: xp.expm1(x), floats=True, kind=ELEMENTWISE,
+           x=lambda xp, g, out: g * (out + 1).conj(), weight=2.0, samples=points(-2, 2, 0.0, 1e-6),
+           complex=True)  # fmt: skip
 
 
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -73,8 +75,8 @@ def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("log2", out, result)
 
 
-LOG2 = Op("log2", lambda xp, x: xp.log2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x.conj() * LN2), weight=2.0,
-          samples=points(0.2, 3.0, 0.0, -1.0, smooth=False), complex=True)  # fmt: skip
+LOG2 = Op("log2", lambda xp, x: xp.log2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x.conj() * LN2),
+          weight=2.0, samples=points(0.2, 3.0, 0.0, -1.0, smooth=False), complex=True)  # fmt: skip
 
 
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -83,8 +85,9 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("log10", out, result)
 
 
-LOG10 = Op("log10", lambda xp, x: xp.log10(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x.conj() * LN10), weight=2.0,
-           samples=points(0.2, 3.0, 0.0, -1.0, smooth=False), complex=True)  # fmt: skip
+LOG10 = Op("log10", lambda xp, x: xp.log10(x), floats=True, kind=ELEMENTWISE,
+           x=lambda xp, g, x: g / (x.conj() * LN10), weight=2.0, samples=points(0.2, 3.0, 0.0, -1.0, smooth=False),
+           complex=True)  # fmt: skip
 
 
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -93,8 +96,8 @@ def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("log1p", out, result)
 
 
-LOG1P = Op("log1p", lambda xp, x: xp.log1p(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x + 1).conj(), weight=2.0,
-           samples=points(-0.8, 3.0, 0.0, 1e-8, -1.0, -2.0, smooth=False), complex=True)  # fmt: skip
+LOG1P = Op("log1p", lambda xp, x: xp.log1p(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x + 1).conj(),
+           weight=2.0, samples=points(-0.8, 3.0, 0.0, 1e-8, -1.0, -2.0, smooth=False), complex=True)  # fmt: skip
 
 
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -124,8 +127,9 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sigmoid", out, result)
 
 
-SIGMOID = Op("sigmoid", lambda xp, x: xp.sigmoid(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * (out - out * out).conj(),
-             weight=3.0, samples=points(-4, 4, -100.0, 0.0, 100.0), complex=True)  # fmt: skip
+SIGMOID = Op("sigmoid", lambda xp, x: xp.sigmoid(x), floats=True, kind=ELEMENTWISE,
+             x=lambda xp, g, out: g * (out - out * out).conj(), weight=3.0, samples=points(-4, 4, -100.0, 0.0, 100.0),
+             complex=True)  # fmt: skip
 
 expit = sigmoid
 
@@ -148,7 +152,8 @@ def _logit_x(xp: Any, g: Any, x: Any, eps: float | None) -> Any:
 
 LOGIT = Op("logit", lambda xp, x, /, eps: xp.logit(x, eps), floats=True, kind=ELEMENTWISE, x=_logit_x, weight=3.0,
            samples=[*points(0.05, 0.95, 0.0, 1.5, -0.5, smooth=False), Sample(Arg(values=[1.0, 0.5]), smooth=False),
-                    Sample(Arg(values=[-0.5, 0.1, 0.2, 0.5, 0.8, 0.9, 1.5]), 0.2, smooth=False, complex=False)])  # fmt: skip
+                    Sample(Arg(values=[-0.5, 0.1, 0.2, 0.5, 0.8, 0.9, 1.5]), 0.2, smooth=False,
+                           complex=False)])  # fmt: skip
 
 
 # -- powers ------------------------------------------------------------------------------------------------------------
@@ -168,7 +173,9 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
             raise NotImplementedError("pow: not defined for two bool operands; cast one of them to a number type")
         result = apply(POW, (x, y))
     else:
-        raise TypeError(f"pow: expected a tensor as input or exponent, got {type(input).__name__} and {type(exponent).__name__}")
+        raise TypeError(
+            f"pow: expected a tensor as input or exponent, got {type(input).__name__} and {type(exponent).__name__}"
+        )
     return result if out is None else into("pow", out, result)
 
 
@@ -179,8 +186,10 @@ def power(x: Any, n: Any) -> Any:
         dtype = dtypes.result_np([a, n])
         if dtype.kind == "b":
             raise NotImplementedError("pow: not defined for two bool operands; cast one of them to a number type")
-        if dtype.kind in "iu" and n < 0:
-            raise RuntimeError(f"pow: Integers to negative integer powers are not allowed, got the exponent {n}; cast the base to a floating dtype")
+        if dtype.kind in "iu" and isinstance(n, int) and n < 0:
+            raise RuntimeError(
+                f"pow: Integers to negative integer powers are not allowed, got the exponent {n}; cast the base first"
+            )
         if dtype is not a.dtype:
             x = apply(worlds.CAST, (x,), (dtype,))
     return unary(POW_NUMBER, x, (n,))
@@ -193,6 +202,11 @@ def _pow_number_x(xp: Any, g: Any, x: Any, n: Any) -> Any:
         return g
     if n == 0:
         return xp.zeros_like(g)
+    if n == 0.5:
+        return g * (xp.rsqrt(x) * 0.5).conj()
+    if n == -1:
+        r = xp.reciprocal(x)
+        return -(g * (r * r).conj())
     return g * (x ** (n - 1) * n).conj()
 
 
@@ -233,9 +247,14 @@ def swapped_power(self: Any, other: Any) -> Any:
 
 def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
     """x^y computed in double precision: float64, or complex128 if an operand is complex."""
-    is_complex = any(isinstance(v, complex) or (isinstance(v, TensorBase) and v._data.dtype.kind == "c") for v in (input, exponent))
+    is_complex = any(
+        isinstance(v, complex) or (isinstance(v, TensorBase) and v._data.dtype.kind == "c") for v in (input, exponent)
+    )
     dtype = (dtypes.complex128 if is_complex else dtypes.float64).np
-    wide = [apply(worlds.CAST, (v,), (dtype,)) if isinstance(v, TensorBase) and v._data.dtype is not dtype else v for v in (input, exponent)]
+    wide = [
+        apply(worlds.CAST, (v,), (dtype,)) if isinstance(v, TensorBase) and v._data.dtype is not dtype else v
+        for v in (input, exponent)
+    ]
     result = pow(*[complex(v) if is_complex and isinstance(v, NUMBERS) else v for v in wide])
     return result if out is None else into("float_power", out, result)
 
@@ -275,7 +294,9 @@ def two_tensors(name: str, x: Any, y: Any) -> list:
     """Two operands that must be tensors, promoted; a floating result is needed."""
     found = promote(need_tensor(name, "input", x), need_tensor(name, "other", y))
     if found[0]._data.dtype not in dtypes.INEXACT:
-        raise NotImplementedError(f"{name}: defined for floating-point tensors, not for {found[0].dtype}; cast the operands first")
+        raise NotImplementedError(
+            f"{name}: defined for floating-point tensors, not for {found[0].dtype}; cast the operands first"
+        )
     return found
 
 
@@ -283,7 +304,7 @@ def real_operands(name: str, x: Any, y: Any) -> None:
     """Refuses complex operands."""
     for v in (x, y):
         if isinstance(v, complex) or (isinstance(v, TensorBase) and v._data.dtype.kind == "c"):
-            raise NotImplementedError(f"{name}: not defined for complex operands, got {v.dtype if isinstance(v, TensorBase) else v}")
+            raise NotImplementedError(f"{name}: not defined for complex operands, got {getattr(v, 'dtype', v)}")
 
 
 def xlogy(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -298,7 +319,8 @@ XLOGY = Op("xlogy", lambda xp, x, y: xp.xlogy(x, y), floats=True, kind=ELEMENTWI
            x=lambda xp, g, x, y: xp.where((x == 0) & (y <= 0), 0.0, xp.xlogy(g, y)),
            y=lambda xp, g, x, y: g * x / y,
            samples=[*pairs(-2.0, 2.0, 0.2, 2.0), Sample(2.0, Arg(3, low=0.3)),
-                    Sample(Arg(values=[0.0, 0.0, 1.0, 0.0]), Arg(values=[0.0, -1.0, 0.0, 2.0]), smooth=False)])  # fmt: skip
+                    Sample(Arg(values=[0.0, 0.0, 1.0, 0.0]), Arg(values=[0.0, -1.0, 0.0, 2.0]),
+                           smooth=False)])  # fmt: skip
 
 
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -313,8 +335,8 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 # The derivative by x, which PyTorch gets wrong for negative integers y (it computes an integer power of 2).
 LDEXP = Op("ldexp", lambda xp, x, n: xp.ldexp(x, n), kind=ELEMENTWISE, x=lambda xp, g, n: xp.ldexp(g, n),
-           samples=[Sample(Arg(3, 4), Arg(3, 4, dtype="int64", low=0, high=4)), Sample(Arg(3, 4), Arg(4)), Sample(Arg(), Arg(2))],
-           complex=True)  # fmt: skip
+           samples=[Sample(Arg(3, 4), Arg(3, 4, dtype="int64", low=0, high=4)), Sample(Arg(3, 4), Arg(4)),
+                    Sample(Arg(), Arg(2))], complex=True)  # fmt: skip
 
 
 def frexp(input: Tensor, *, out: tuple | None = None) -> Any:
@@ -331,13 +353,13 @@ def frexp(input: Tensor, *, out: tuple | None = None) -> Any:
 FREXP_RESULT = return_type("frexp", "mantissa", "exponent")
 FREXP = Op("frexp", lambda xp, x: xp.frexp(x), outputs=("mantissa", "exponent"), nondiff=("exponent",),
            x=lambda xp, g, exponent: xp.ldexp(g, -exponent),
-           samples=[Sample(Arg(3, 4)), Sample(Arg()), Sample(Arg(0)), Sample(Arg(values=[0.0, 0.75, -6.0]), smooth=False)])  # fmt: skip
+           samples=[Sample(Arg(3, 4)), Sample(Arg()), Sample(Arg(0)),
+                    Sample(Arg(values=[0.0, 0.75, -6.0]), smooth=False)])  # fmt: skip
 
 # In-place forms that torch has as functions too.
 exp_, exp2_, expm1_, log_, log2_, log10_ = map(in_place, (exp, exp2, expm1, log, log2, log10))
 log1p_, sqrt_, rsqrt_, sigmoid_, logit_, xlogy_ = map(in_place, (log1p, sqrt, rsqrt, sigmoid, logit, xlogy))
 ldexp_ = in_place(ldexp)
-
 
 
 class ExponentialMethods:

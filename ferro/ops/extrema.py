@@ -27,11 +27,16 @@ def distinct(*shape: int) -> Arg:
 TIED = Arg(values=[[2.0, 1.0, 2.0], [0.0, 0.0, 0.0]])
 
 
+# what the operations that return values and their indices have in common
+INDEXED: Any = {"outputs": ("values", "indices"), "nondiff": ("indices",)}
+
+
 def need_elements(name: str, shape: tuple, dim: Any) -> None:
     """Raises where an extremum would be taken over nothing; `dim` None is the whole tensor."""
     if dim is None:
         if 0 in shape:
-            raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape {list(shape)}). "
+            raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape "
+                               f"{list(shape)}). "
                                "Specify the reduction dim with the 'dim' argument.")  # fmt: skip
         return
     for d in (dim,) if isinstance(dim, int) else dim:
@@ -62,11 +67,13 @@ def value_scatter(g: Tensor, shape: tuple, dim: int, index: Tensor, keepdim: boo
     return apply(VALUE_SCATTER, (g, index), (shape, dim, keepdim))
 
 
-VALUE_GATHER = Op("value_gather", lambda xp, x, index, /, dim, keepdim: xp.value_gather(x, dim, index, keepdim), kind=LINEAR,
-                  x=lambda xp, g, x_shape, index, dim, keepdim: xp.value_scatter(g, x_shape, dim, index, keepdim))  # fmt: skip
+VALUE_GATHER = Op(
+    "value_gather", lambda xp, x, index, /, dim, keepdim: xp.value_gather(x, dim, index, keepdim), kind=LINEAR,
+    x=lambda xp, g, x_shape, index, dim, keepdim: xp.value_scatter(g, x_shape, dim, index, keepdim))  # fmt: skip
 
-VALUE_SCATTER = Op("value_scatter", lambda xp, g0, index, /, shape, dim, keepdim: xp.value_scatter(g0, shape, dim, index, keepdim),
-                   kind=LINEAR, g0=lambda xp, g, index, dim, keepdim: xp.value_gather(g, dim, index, keepdim))  # fmt: skip
+VALUE_SCATTER = Op(
+    "value_scatter", lambda xp, x, index, /, shape, dim, keepdim: xp.value_scatter(x, shape, dim, index, keepdim),
+    kind=LINEAR, x=lambda xp, g, index, dim, keepdim: xp.value_gather(g, dim, index, keepdim))  # fmt: skip
 
 
 def tie_weights(input: Tensor, out: Tensor, dim: tuple, keepdim: bool) -> Tensor:
@@ -116,7 +123,7 @@ AMIN = Op("amin", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_sh
 
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, **names: Any) -> Any:
-    """The smallest and the largest element along `dim` (of all by default), with ties as in :func:`amax`: (min, max)."""
+    """The smallest and the largest element along `dim` (of all by default), (min, max); ties as in :func:`amax`."""
     if names:
         dim, keepdim = renamed("aminmax", names, dim, keepdim)
     need_real("aminmax", input)
@@ -132,8 +139,9 @@ def _aminmax_x(xp: Any, g: Any, x: Any, min: Any, max: Any, dim: tuple, keepdim:
     return low if high is None else high if low is None else low + high
 
 
-AMINMAX = Op("aminmax", lambda xp, x, /, dim, keepdim: xp.aminmax(x, dim, keepdim), outputs=("min", "max"), x=_aminmax_x,
-             samples=[Sample(Arg()), Sample(distinct(3, 4)), Sample(distinct(3, 4), dim=0), Sample(distinct(3, 4), dim=1, keepdim=True),
+AMINMAX = Op("aminmax", lambda xp, x, /, dim, keepdim: xp.aminmax(x, dim, keepdim), outputs=("min", "max"),
+             x=_aminmax_x, samples=[Sample(Arg()), Sample(distinct(3, 4)), Sample(distinct(3, 4), dim=0),
+                      Sample(distinct(3, 4), dim=1, keepdim=True),
                       Sample(TIED, smooth=False)])  # fmt: skip
 
 
@@ -181,22 +189,32 @@ def picked(xp: Any, g: Any, x_shape: tuple, indices: Any, dim: int, keepdim: boo
     return xp.value_scatter(g, x_shape, dim, indices, keepdim)
 
 
-PICKED = [Sample(Arg(), 0), Sample(distinct(4), 0), Sample(distinct(3, 4), 0), Sample(distinct(2, 3, 2), -2, True), Sample(TIED, 1, smooth=False)]
+PICKED = [
+    Sample(Arg(), 0),
+    Sample(distinct(4), 0),
+    Sample(distinct(3, 4), 0),
+    Sample(distinct(2, 3, 2), -2, True),
+    Sample(TIED, 1, smooth=False),
+]
 
-MAX = Op("max", lambda xp, x, /, dim, keepdim: xp.max_dim(x, dim, keepdim), outputs=("values", "indices"), nondiff=("indices",),
+MAX = Op("max", lambda xp, x, /, dim, keepdim: xp.max_dim(x, dim, keepdim), **INDEXED,
          x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip
 
-MIN = Op("min", lambda xp, x, /, dim, keepdim: xp.min_dim(x, dim, keepdim), outputs=("values", "indices"), nondiff=("indices",),
+MIN = Op("min", lambda xp, x, /, dim, keepdim: xp.min_dim(x, dim, keepdim), **INDEXED,
          x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip
 
 
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """Where the largest element along `dim`, or of the flattened tensor, is (int64): the first of several, or the first nan."""
+def argmax(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any
+) -> Tensor:
+    """Where the largest one along `dim`, or in the flattened tensor, is: the first of several, or the first nan."""
     return _position("argmax", input, dim, keepdim, out, names)
 
 
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """Where the smallest element along `dim`, or of the flattened tensor, is (int64): the first of several, or the first nan."""
+def argmin(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any
+) -> Tensor:
+    """Where the smallest one along `dim`, or in the flattened tensor, is: the first of several, or the first nan."""
     return _position("argmin", input, dim, keepdim, out, names)
 
 
@@ -209,13 +227,17 @@ def _position(name: str, input: Any, dim: Any, keepdim: bool, out: Any, names: d
     d = None if dim is None else one_dim(name, a.ndim, dim)
     if a.size == 0:
         if d is None:
-            raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape {list(a.shape)})")
+            raise IndexError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape {list(a.shape)})"
+            )
         need_elements(name, a.shape, d)
     return into(name, out, wrap(getattr(world(a), name)(a, d, keepdim)))
 
 
-_WHERE = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True), Sample(Arg(3, 4), None, True),
-          Sample(TIED), Sample(TIED, 1), Sample(Arg(values=[1.0, float("nan"), 3.0]), 0), Sample(Arg(4, dtype="int64"))]  # fmt: skip
+_WHERE = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True),
+          Sample(Arg(3, 4), None, True),
+          Sample(TIED), Sample(TIED, 1), Sample(Arg(values=[1.0, float("nan"), 3.0]), 0),
+          Sample(Arg(4, dtype="int64"))]  # fmt: skip
 declare("argmax", _WHERE, differentiable=False)
 declare("argmin", _WHERE, differentiable=False)
 

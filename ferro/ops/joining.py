@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, promote
+from ferro.core.apply import apply, promote, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.op import LINEAR, Op
@@ -27,13 +27,18 @@ ALL = slice(None)
 
 def _tensors(name: str, given: Any) -> list:
     """A non-empty list of tensors, cast to their common dtype."""
-    if isinstance(given, TensorBase) or not isinstance(given, (tuple, list)):
+    if not isinstance(given, (tuple, list)):
         raise TypeError(f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(given).__name__}")
     if not given:
         raise RuntimeError(f"{name}: expected a non-empty list of Tensors")
     for i, x in enumerate(given):
-        need_tensor(name, f"tensors[{i}]", x)
-    return promote(*given) if len({x._data.dtype for x in given}) > 1 else list(given)
+        if not isinstance(x, TensorBase):
+            need_tensor(name, f"tensors[{i}]", x)
+    dtype = given[0]._data.dtype
+    for x in given:
+        if x._data.dtype is not dtype:
+            return promote(*given)
+    return list(given)
 
 
 # -- one behind the other ----------------------------------------------------------------------------------------------
@@ -42,24 +47,31 @@ def _tensors(name: str, given: Any) -> list:
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
     """The tensors one behind the other along `dim`; their other sizes are equal (tensors of shape (0,) are passed over)."""
     xs = _tensors("cat", tensors)
-    real = [x for x in xs if x._data.shape != (0,)] or xs[:1]
-    shape = real[0]._data.shape
-    if not all(x._data.ndim for x in real):
-        where = next(i for i, x in enumerate(xs) if not x._data.ndim)
-        raise RuntimeError(f"cat: zero-dimensional tensor (at position {where}) cannot be concatenated; use stack()")
-    d = one_dim("cat", len(shape), dim if axis is None else axis)
-    for i, x in enumerate(xs):
-        s = x._data.shape
-        if s == (0,):
-            continue
-        if len(s) != len(shape):
-            raise RuntimeError(f"cat: Tensors must have same number of dimensions: got {len(shape)} and {len(s)} (tensor number {i})")
-        if any(a != b and k != d for k, (a, b) in enumerate(zip(s, shape, strict=True))):
-            raise RuntimeError(f"cat: Sizes of tensors must match except in dimension {d}. Expected shape like {list(shape)} but got "
-                               f"{list(s)} for tensor number {i} in the list.")  # fmt: skip
     if out is not None:
         apart("cat", out, *xs)
-    return into("cat", out, apply(CAT, tuple(real), (d,)))
+    if any(x._data.shape == (0,) for x in xs):
+        xs = [x for x in xs if x._data.shape != (0,)] or xs[:1]
+    n = xs[0]._data.ndim
+    d = one_dim("cat", n, dim if axis is None else axis)
+    try:
+        result = apply(CAT, tuple(xs), (d,))
+    except ValueError:
+        _explain_cat([x._data.shape for x in xs], d)
+        raise
+    return result if out is None else into("cat", out, result)
+
+
+def _explain_cat(shapes: list, dim: int) -> None:
+    """Says why NumPy could not join arrays of these shapes."""
+    first = shapes[0]
+    for i, s in enumerate(shapes):
+        if not s:
+            raise RuntimeError(f"cat: zero-dimensional tensor (at position {i}) cannot be concatenated; use stack()")
+        if len(s) != len(first):
+            raise RuntimeError(f"cat: Tensors must have same number of dimensions: got {len(first)} and {len(s)} (tensor number {i})")
+        if any(a != b and k != dim for k, (a, b) in enumerate(zip(s, first, strict=True))):
+            raise RuntimeError(f"cat: Sizes of tensors must match except in dimension {dim}. Expected shape like {list(first)} but got "
+                               f"{list(s)} for tensor number {i} in the list.")  # fmt: skip
 
 
 def _cat_vjp(xp: Any, g: Any, xs_shape: tuple, dim: int, needs: tuple) -> tuple:
@@ -181,7 +193,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     shape = [0] * len(tensors)
     for place, x in zip(places, tensors, strict=True):
         shape[place] = x._data.size
-    return tuple([apply(EXPAND, (apply(RESHAPE, (x,), (tuple([x._data.size if d == place else 1 for d in range(len(shape))]),)),), (tuple(shape),))
+    return tuple([apply(EXPAND, (unary(RESHAPE, x, (tuple([x._data.size if d == place else 1 for d in range(len(shape))]),)),), (tuple(shape),))
                   for place, x in zip(places, tensors, strict=True)])  # fmt: skip
 
 
@@ -228,7 +240,7 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
                            f"tensor ({self._data.ndim})")  # fmt: skip
     if any(t < 0 for t in times):
         raise RuntimeError(f"repeat: Trying to create tensor with negative dimension: repeats {list(times)}")
-    return apply(REPEAT, (self,), (times,))
+    return unary(REPEAT, self, (times,))
 
 
 def _repeat_x(xp: Any, g: Any, x_shape: tuple, times: tuple) -> Any:
@@ -299,7 +311,7 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     wanted = [one_dim("flip", input._data.ndim, d) for d in sizes("flip", given or (dims,))]
     if len(set(wanted)) != len(wanted):
         raise RuntimeError(f"flip: a dim appears multiple times in the list of dims {wanted}")
-    return apply(FLIP, (input,), (tuple(wanted),))
+    return unary(FLIP, input, (tuple(wanted),))
 
 
 FLIP = Op("flip", lambda xp, x, /, dims: xp.flip(x, dims), kind=LINEAR, x=lambda xp, g, dims: xp.flip(g, dims), complex=True,
@@ -338,7 +350,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise RuntimeError(f"roll: shifts and dimensions must align. shifts: {len(by)}, dims: {len(along)}")
     if not input._data.ndim:
         raise IndexError(f"roll: Dimension specified as {along[0]} but tensor has no dimensions")
-    return apply(ROLL, (input,), (by, tuple([one_dim("roll", input._data.ndim, d) for d in along])))
+    return unary(ROLL, input, (by, tuple([one_dim("roll", input._data.ndim, d) for d in along])))
 
 
 ROLL = Op("roll", lambda xp, x, /, shifts, dims: xp.roll(x, shifts, dims), kind=LINEAR,
@@ -358,7 +370,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     where = tuple([one_dim("rot90", n, d) for d in plane])
     if where[0] == where[1]:
         raise RuntimeError(f"rot90: expected rotation dims to be different, but got dim0 = {plane[0]} and dim1 = {plane[1]}")
-    return apply(ROT90, (input,), (k % 4, where))
+    return unary(ROT90, input, (k % 4, where))
 
 
 ROT90 = Op("rot90", lambda xp, x, /, k, dims: xp.rot90(x, k, dims), kind=LINEAR, x=lambda xp, g, k, dims: xp.rot90(g, -k, dims),

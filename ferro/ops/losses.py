@@ -41,8 +41,8 @@ def _pair(name: str, input: Tensor, target: Tensor) -> list:
         elif len(have) == len(want) + 1 and have[-1] == 1:
             hint = "target.squeeze(-1)"
         warnings.warn(f"{name}: Using a target size ({list(have)}) that is different to the input size "
-                      f"({list(want)}). This will likely lead " "to incorrect results due to "
-                      f"broadcasting: {hint}.", UserWarning, stacklevel=3)  # fmt: skip
+                      f"({list(want)}). This will likely lead to incorrect results due to broadcasting: {hint}.",
+                      UserWarning, stacklevel=3)  # fmt: skip
         try:
             shape = np.broadcast_shapes(want, have)
         except ValueError:
@@ -73,9 +73,10 @@ def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: 
     loss = once(loss)
     return Op(name, lambda xp, x, y, /, reduction, parameter: _total(xp, loss(xp, x - y, parameter), reduction),
               x=lambda xp, g, x, y, x_shape, reduction, parameter: slope(xp, _each(g, x_shape, reduction), x - y,
-                                                                         parameter), y=lambda xp, g, x, y, x_shape,
-              reduction, parameter: -slope(xp, _each(g, x_shape, reduction), x - y, parameter), samples=samples,
-              path=path, weight=2.0, complex=complex)  # fmt: skip
+                                                                         parameter),
+              y=lambda xp, g, x, y, x_shape, reduction, parameter: -slope(xp, _each(g, x_shape, reduction), x - y,
+                                                                          parameter), samples=samples, path=path,
+              weight=2.0, complex=complex)  # fmt: skip
 
 
 def _weighted(name: str, input: Tensor, weight: Tensor, loss: Tensor, reduction: str) -> Tensor:
@@ -104,12 +105,11 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return apply(MSE, (x, y), (reduction, 0))
 
 
-MSE = Op("mse_loss", lambda xp, x, y, /, reduction, parameter: _total(xp, (x - y) * (x - y), reduction), x=lambda xp, g,
-         x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, 2.0), y=lambda xp, g, x, y, x_shape,
-         reduction: (x - y) * _each(g, x_shape, reduction, -2.0), samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4),
-                                                                                               weight=Arg(3, 4,
-                                                                                                          low=0.1))],
-         path="nn.functional.mse_loss", weight=2.0)  # fmt: skip
+MSE = Op("mse_loss", lambda xp, x, y, /, reduction, parameter: _total(xp, (x - y) * (x - y), reduction),
+         x=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, 2.0),
+         y=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, -2.0),
+         samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))], path="nn.functional.mse_loss",
+         weight=2.0)  # fmt: skip
 
 
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
@@ -129,9 +129,9 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
 
 
 L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), complex=True,
-                 path="nn.functional.l1_loss", samples=[*_samples(), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0,
-                                                                                                                2.5]),
-                                                                            smooth=False)])  # fmt: skip
+                 path="nn.functional.l1_loss",
+                 samples=[*_samples(),
+                          Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.5]), smooth=False)])  # fmt: skip
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
@@ -154,16 +154,11 @@ def _smooth_l1(xp: Any, d: Any, beta: float) -> Any:
     return xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta)
 
 
-SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth_l1_loss", slope=lambda xp, g, d,
-                        beta: g * xp.where(xp.abs(d) < beta, d * (1 / beta), xp.sgn(d)), samples=[*_samples({"beta": 0.5},
-                                                                                                            {"beta": 0.0}),
-                                                                                                  Sample(Arg(values=[1.0,
-                                                                                                                     2.0,
-                                                                                                                     3.0]),
-                                                                                                         Arg(values=[1.0,
-                                                                                                                     1.0,
-                                                                                                                     4.0]),
-                                                                                                         smooth=False)])  # fmt: skip
+SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth_l1_loss",
+                        slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) < beta, d * (1 / beta), xp.sgn(d)),
+                        samples=[*_samples({"beta": 0.5}, {"beta": 0.0}),
+                                 Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),
+                                        smooth=False)])  # fmt: skip
 
 
 def huber_loss(
@@ -187,19 +182,18 @@ def _huber(xp: Any, d: Any, delta: float) -> Any:
     return xp.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta)
 
 
-HUBER = _difference("huber_loss", _huber, path="nn.functional.huber_loss", slope=lambda xp, g, d,
-                    delta: g * xp.where(xp.abs(d) < delta, d, xp.sgn(d) * delta), samples=[*_samples({"delta": 0.5}),
-                                                                                           Sample(Arg(values=[1.0, 2.0,
-                                                                                                              3.0]),
-                                                                                                  Arg(values=[1.0, 1.0,
-                                                                                                              4.0]),
-                                                                                                  smooth=False)])  # fmt: skip
+HUBER = _difference("huber_loss", _huber, path="nn.functional.huber_loss",
+                    slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) < delta, d, xp.sgn(d) * delta),
+                    samples=[*_samples({"delta": 0.5}),
+                             Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),
+                                    smooth=False)])  # fmt: skip
 
 
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
                      size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
                      reduction: str = "mean") -> Tensor:  # fmt: skip
-    """e^x - y x (without `log_input` x - y log(x + eps)); `full` adds Stirling's approximation of log y! where y > 1.
+    """e^x - y x (without `log_input` x - y log(x + eps)); `full` adds Stirling's approximation of log y!
+    where y > 1.
     """
     reduction = reduction_of("poisson_nll_loss", reduction, size_average, reduce)
     if log_input:
@@ -213,15 +207,13 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
     return reduced(loss, reduction)
 
 
-declare("nn.functional.poisson_nll_loss", [Sample(Arg(3, 4), Arg(3, 4, low=0.1, high=4)), Sample(Arg(5), Arg(5, low=0.1,
-                                                                                                             high=4),
-                                                                                                 full=True,
-                                                                                                 reduction="sum"),
-                                           Sample(Arg(3, 4, low=0.1), Arg(3, 4, low=0.1), log_input=False,
-                                                  reduction="none")])  # fmt: skip
+declare("nn.functional.poisson_nll_loss",
+        [Sample(Arg(3, 4), Arg(3, 4, low=0.1, high=4)),
+         Sample(Arg(5), Arg(5, low=0.1, high=4), full=True, reduction="sum"),
+         Sample(Arg(3, 4, low=0.1), Arg(3, 4, low=0.1), log_input=False, reduction="none")])  # fmt: skip
 
 
-def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6,
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
                       reduction: str = "mean") -> Tensor:  # fmt: skip
     """(log v + (x - y)^2 / v) / 2 with v = max(var, eps), the derivative passing through max unchanged; `full` adds
     log(2 pi) / 2.
@@ -237,9 +229,9 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: 
         if x.shape[:-1] == v.shape:
             var = var.unsqueeze(-1)
         elif x.ndim != v.ndim or sum(b for a, b in zip(x.shape, v.shape, strict=True) if a != b) != 1:
-            raise ValueError(f"gaussian_nll_loss: var is of incorrect size {list(v.shape)}; allowed is the "
-                             f"input's {list(x.shape)}, that "
-                             "without its last dimension, or with one dimension of size 1")  # fmt: skip
+            raise ValueError(f"gaussian_nll_loss: var is of incorrect size {list(v.shape)}; allowed is "
+                             f"the input's {list(x.shape)}, that without its last dimension, or with "
+                             "one dimension of size 1")  # fmt: skip
     # max(var, eps), but with the derivative of var itself
     floor = wrap(np.maximum(var._data, np.asarray(eps, v.dtype)) - var._data)
     var = var + floor
@@ -249,12 +241,10 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: 
     return reduced(loss, reduction)
 
 
-declare("nn.functional.gaussian_nll_loss", [Sample(Arg(3, 4), Arg(3, 4), Arg(3, 4, low=0.1)), Sample(Arg(3, 4), Arg(3,
-                                                                                                                    4),
-                                                                                                     Arg(3, low=0.1),
-                                                                                                     full=True),
-                                            Sample(Arg(3, 4), Arg(3, 4), Arg(3, 1, low=0.1), reduction="none"),
-                                            Sample(Arg(3, 4), Arg(3, 4), 0.5)])  # fmt: skip
+declare("nn.functional.gaussian_nll_loss",
+        [Sample(Arg(3, 4), Arg(3, 4), Arg(3, 4, low=0.1)), Sample(Arg(3, 4), Arg(3, 4), Arg(3, low=0.1), full=True),
+         Sample(Arg(3, 4), Arg(3, 4), Arg(3, 1, low=0.1), reduction="none"),
+         Sample(Arg(3, 4), Arg(3, 4), 0.5)])  # fmt: skip
 
 
 # -- margins -----------------------------------------------------------------------------------------------------------
@@ -281,21 +271,17 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
     """
     reduction = reduction_of("margin_ranking_loss", reduction, size_average, reduce)
     if not input1._data.ndim == input2._data.ndim == target._data.ndim:
-        raise RuntimeError("margin_ranking_loss: all inputs must have the same number of dimensions, got "
-                           "sizes: input1: "
-                           f"{list(input1._data.shape)}, input2: {list(input2._data.shape)}, target: "
-                           f"{list(target._data.shape)}")  # fmt: skip
+        raise RuntimeError("margin_ranking_loss: all inputs must have the same number of dimensions, "
+                           f"got sizes: input1: {list(input1._data.shape)}, input2: "
+                           f"{list(input2._data.shape)}, target: {list(target._data.shape)}")  # fmt: skip
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-_signs = {"values": [1.0, -1.0, 1.0, 1.0], "grad": False}
-declare("nn.functional.margin_ranking_loss", [Sample(Arg(4), Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(4),
-                                                                                            Arg(**_signs), 0.5,
-                                                                                            reduction="none"),
-                                              Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 3.0]), Arg(values=[1.0,
-                                                                                                                 1.0],
-                                                                                                         grad=False),
-                                                     smooth=False)])  # fmt: skip
+_signs: Any = {"values": [1.0, -1.0, 1.0, 1.0], "grad": False}
+declare("nn.functional.margin_ranking_loss",
+        [Sample(Arg(4), Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(4), Arg(**_signs), 0.5, reduction="none"),
+         Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 3.0]), Arg(values=[1.0, 1.0], grad=False),
+                smooth=False)])  # fmt: skip
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
@@ -307,11 +293,9 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
     return reduced(margin_part + where(target != -1, input, 0), reduction)
 
 
-declare("nn.functional.hinge_embedding_loss", [Sample(Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(**_signs), 0.5,
-                                                                                     reduction="none"), Sample(Arg(2,
-                                                                                                                   4),
-                                                                                                               Arg(**_signs),
-                                                                                                               reduction="sum")])  # fmt: skip
+declare("nn.functional.hinge_embedding_loss",
+        [Sample(Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(**_signs), 0.5, reduction="none"),
+         Sample(Arg(2, 4), Arg(**_signs), reduction="sum")])  # fmt: skip
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
@@ -329,8 +313,8 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     want = target._data.ndim + 1
     if input1._data.ndim != want or input2._data.ndim != want:
         raise RuntimeError(f"cosine_embedding_loss: a {want - 1}D target tensor expects {want}D input "
-                           "tensors, but found inputs with sizes "
-                           f"{list(input1._data.shape)} and {list(input2._data.shape)}.")  # fmt: skip
+                           f"tensors, but found inputs with sizes {list(input1._data.shape)} and "
+                           f"{list(input2._data.shape)}.")  # fmt: skip
     eps = 1e-12
     product = (input1 * input2).sum(-1)
     cosine = product / (((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)).sqrt()
@@ -339,17 +323,17 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     return reduced(loss, reduction)
 
 
-declare("nn.functional.cosine_embedding_loss", [Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs)), Sample(Arg(3), Arg(3),
-                                                                                                    Arg(values=1.0,
-                                                                                                        grad=False)),
-                                                Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs), 0.3,
-                                                       reduction="none")])  # fmt: skip
+declare("nn.functional.cosine_embedding_loss",
+        [Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs)), Sample(Arg(3), Arg(3), Arg(values=1.0, grad=False)),
+         Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs), 0.3, reduction="none")])  # fmt: skip
 
 
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
-                        swap: bool = False, size_average: bool | None = None, reduce: bool | None = None,
-                        reduction: str = "mean") -> Tensor:  # fmt: skip
-    """max(0, margin + d(a, p) - d(a, n)) with the p-norm distance; `swap` takes min(d(a, n), d(p, n)) instead of d(a, n)."""
+def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
+                        eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
+                        reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+    """max(0, margin + d(a, p) - d(a, n)) with the p-norm distance; `swap` takes min(d(a, n), d(p, n)) instead of d(a,
+    n).
+    """
     reduction = reduction_of("triplet_margin_loss", reduction, size_average, reduce)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0, got {margin}")
@@ -360,8 +344,9 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
     return _triplet("triplet_margin_loss", anchor, positive, negative, distance, margin, swap, reduction)
 
 
-def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Callable | None = None,
-                                      margin: float = 1.0, swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
+def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *,
+                                      distance_function: Callable | None = None, margin: float = 1.0,
+                                      swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
     """triplet_margin_loss with a distance of one's own (the Euclidean one by default)."""
     reduction = reduction_of("triplet_margin_with_distance_loss", reduction)
     if margin <= 0:
@@ -382,8 +367,9 @@ def _triplet(
 ) -> Tensor:
     dims = [t._data.ndim for t in (anchor, positive, negative)]
     if len(set(dims)) > 1:
-        raise RuntimeError(f"{name}: The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
-                           f"anchor {dims[0]}D, positive {dims[1]}D, and negative {dims[2]}D inputs")  # fmt: skip
+        raise RuntimeError(f"{name}: The anchor, positive, and negative tensors are expected to have "
+                           f"the same number of dimensions, but got: anchor {dims[0]}D, positive "
+                           f"{dims[1]}D, and negative {dims[2]}D inputs")  # fmt: skip
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = worlds.functional.minimum(far, distance(positive, negative))
@@ -391,8 +377,9 @@ def _triplet(
 
 
 _three = (Arg(4, 3), Arg(4, 3), Arg(4, 3))
-declare("nn.functional.triplet_margin_loss", [Sample(*_three), Sample(*_three, margin=0.5, p=1), Sample(*_three, swap=True, reduction="none"),
-                                              Sample(Arg(3), Arg(3), Arg(3))])  # fmt: skip
+declare("nn.functional.triplet_margin_loss",
+        [Sample(*_three), Sample(*_three, margin=0.5, p=1), Sample(*_three, swap=True, reduction="none"),
+         Sample(Arg(3), Arg(3), Arg(3))])  # fmt: skip
 declare(
     "nn.functional.triplet_margin_with_distance_loss",
     [Sample(*_three), Sample(*_three, margin=0.5, swap=True, reduction="sum")],
@@ -402,8 +389,9 @@ declare(
 # -- several labels ----------------------------------------------------------------------------------------------------
 
 
-def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-                                reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None,
+                                size_average: bool | None = None, reduce: bool | None = None,
+                                reduction: str = "mean") -> Tensor:  # fmt: skip
     """The mean over the classes (last dimension) of -w (y log sigmoid(x) + (1 - y) log sigmoid(-x))."""
     reduction = reduction_of("multilabel_soft_margin_loss", reduction, size_average, reduce)
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
@@ -412,13 +400,17 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
     return reduced(loss.sum(-1) / input._data.shape[-1], reduction)
 
 
-declare("nn.functional.multilabel_soft_margin_loss", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(4), Arg(4), reduction="sum"),
-                                                      Sample(Arg(3, 4), Arg(3, 4), Arg(4, low=0.1), reduction="none")])  # fmt: skip
+declare("nn.functional.multilabel_soft_margin_loss",
+        [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(4), Arg(4), reduction="sum"),
+         Sample(Arg(3, 4), Arg(3, 4), Arg(4, low=0.1), reduction="none")])  # fmt: skip
 
 
 def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
-                      size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
-    """sum over the classes j other than the target t of w[t] max(0, margin - x[t] + x[j])^p / C, for x of shape (N, C) or (C,)."""
+                      size_average: bool | None = None, reduce: bool | None = None,
+                      reduction: str = "mean") -> Tensor:  # fmt: skip
+    """sum over the classes j other than the target t of w[t] max(0, margin - x[t] + x[j])^p / C, for x of shape (N, C)
+    or (C,).
+    """
     name = "multi_margin_loss"
     reduction = reduction_of(name, reduction, size_average, reduce)
     floating(name, input, weight)
@@ -453,8 +445,10 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
     return reduced(loss.reshape(()) if len(shape) < 2 and reduction == "none" else loss, reduction)
 
 
-declare("nn.functional.multi_margin_loss", [Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(4), Arg(1, dtype="int64", low=0, high=4)),
-                                            Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4), 2, 0.5, Arg(4, low=0.1, grad=False), reduction="none")])  # fmt: skip
+declare("nn.functional.multi_margin_loss",
+        [Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(4), Arg(1, dtype="int64", low=0, high=4)),
+         Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4), 2, 0.5, Arg(4, low=0.1, grad=False),
+                reduction="none")])  # fmt: skip
 
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
@@ -492,5 +486,6 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | N
     return reduced(loss.reshape(()) if len(shape) < 2 and reduction == "none" else loss, reduction)
 
 
-declare("nn.functional.multilabel_margin_loss", [Sample(Arg(2, 4), Arg(values=[[3, 0, -1, 1], [1, -1, -1, -1]], dtype="int64")),
-                                                 Sample(Arg(4), Arg(values=[0, 1, 2, -1], dtype="int64"), reduction="none")])  # fmt: skip
+declare("nn.functional.multilabel_margin_loss",
+        [Sample(Arg(2, 4), Arg(values=[[3, 0, -1, 1], [1, -1, -1, -1]], dtype="int64")),
+         Sample(Arg(4), Arg(values=[0, 1, 2, -1], dtype="int64"), reduction="none")])  # fmt: skip

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro import cpu
-from ferro.core.apply import apply
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor
 from ferro.core.inplace import record_write
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
-from ferro.ops.indexing import filler, written
+from ferro.ops.filling import filler
+from ferro.ops.indexing import written
 from ferro.ops.shape import EXPAND, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -28,10 +29,13 @@ def _boolean(name: str, mask: Any) -> Any:
 
 
 def _expanded(name: str, x: Any, shape: tuple) -> Any:
-    return x if x._data.shape == shape else apply(EXPAND, (x,), (shape,))
+    return x if x._data.shape == shape else unary(EXPAND, x, (shape,))
 
 
 def _common(name: str, *tensors: Any) -> tuple:
+    shape = tensors[0]._data.shape
+    if all(x._data.shape == shape for x in tensors):
+        return shape
     try:
         return tuple(broadcast_shapes(*[x._data.shape for x in tensors]))
     except RuntimeError:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, one_dim
 from ferro.core.base import wrap
 from ferro.core.inplace import in_place
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.parts import DIAGONAL, diagonal
-from ferro.ops.shape import CONTIGUOUS, reshape
+from ferro.ops.parts import DIAGONAL, as_strided, diagonal
+from ferro.ops.shape import CONTIGUOUS, reshape, storage_offset, stride
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -73,7 +73,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     n = input._data.ndim
     if n not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {n}D")
-    result = diag_embed(input, diagonal) if n == 1 else apply(CONTIGUOUS, (apply(DIAGONAL, (input,), (int(diagonal), 0, 1)),))
+    result = diag_embed(input, diagonal) if n == 1 else apply(CONTIGUOUS, (unary(DIAGONAL, input, (int(diagonal), 0, 1)),))
     return result if out is None else into("diag", out, result)
 
 
@@ -88,7 +88,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     d1, d2 = one_dim("diag_embed", n + 1, dim1, "dim1"), one_dim("diag_embed", n + 1, dim2, "dim2")
     if d1 == d2:
         raise RuntimeError(f"diag_embed: diagonal dimensions cannot be identical {dim1}, {dim2}")
-    return apply(DIAG_EMBED, (input,), (int(offset), d1, d2))
+    return unary(DIAG_EMBED, input, (int(offset), d1, d2))
 
 
 DIAG_EMBED = Op("diag_embed", lambda xp, x, /, offset, dim1, dim2: xp.diag_embed(x, offset, dim1, dim2), kind=LINEAR,
@@ -114,9 +114,26 @@ def trace(input: Tensor) -> Tensor:
 declare("trace", [Sample(Arg(3, 3)), Sample(Arg(2, 4)), Sample(Arg(0, 2))], complex=True)
 
 
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """Gives the elements whose indices are all equal one value; wrap: of a tall matrix, again after each `width` rows."""
+    shape, n = self._data.shape, self._data.ndim
+    if n < 2:
+        raise RuntimeError(f"fill_diagonal_: dimensions must larger than 1, got shape {list(shape)}")
+    if n > 2 and len(set(shape)) > 1:
+        raise RuntimeError(f"fill_diagonal_: all dimensions of input must be of equal length, got shape {list(shape)}")
+    strides = stride(self)
+    step, size = sum(strides), min(shape)
+    as_strided(self, (size,), (step,)).fill_(fill_value)  # type: ignore[attr-defined]
+    if wrap and n == 2 and shape[0] > shape[1] + 1:
+        count = -(-self._data.size // (shape[1] + 1)) - size
+        as_strided(self, (count,), (step,), storage_offset(self) + strides[0] * (shape[1] + 1)).fill_(fill_value)  # type: ignore[attr-defined]
+    return self
+
+
 class MatrixMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
     diag, diag_embed, diagflat, trace, tril, triu = diag, diag_embed, diagflat, trace, tril, triu
+    fill_diagonal_ = fill_diagonal_
     tril_, triu_ = in_place(tril), in_place(triu)

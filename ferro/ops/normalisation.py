@@ -19,53 +19,63 @@ from ferro.ops.activations import floating
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "native_batch_norm", "native_group_norm",
-           "native_layer_norm", "rms_norm"]  # fmt: skip
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "native_batch_norm",
+           "native_group_norm", "native_layer_norm", "rms_norm"]  # fmt: skip
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
 def _trailing(name: str, input: Tensor, normalized_shape: Any, *affine: Any) -> int:
-    """The number of dimensions in `normalized_shape`, which must be the last ones of the input and the shape of the weights."""
+    """The number of dimensions in `normalized_shape`, which must be the last ones of the input and the shape of the
+    weights.
+    """
     wanted = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     shape = need_tensor(name, "input", input)._data.shape
     if not wanted:
-        raise RuntimeError(f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
-                           "normalized_shape = []")  # fmt: skip
+        raise RuntimeError(f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e., "
+                           "containing at least one element, but got normalized_shape = []")  # fmt: skip
     if len(wanted) > len(shape) or shape[len(shape) - len(wanted) :] != wanted:
-        raise RuntimeError(f"{name}: Given normalized_shape={list(wanted)}, expected input with shape [*, {', '.join(map(str, wanted))}], but got "
-                           f"input of size {list(shape)}")  # fmt: skip
+        raise RuntimeError(f"{name}: Given normalized_shape={list(wanted)}, expected input with shape "
+                           f"[*, {', '.join(map(str, wanted))}], but got input of size {list(shape)}")  # fmt: skip
     for label, t in zip(("weight", "bias"), affine, strict=False):
         if t is not None and need_tensor(name, label, t)._data.shape != wanted:
-            raise RuntimeError(f"{name}: Expected {label} to be of same shape as normalized_shape, but got {label} of shape "
-                               f"{list(t._data.shape)} and normalized_shape = {list(wanted)}")  # fmt: skip
+            raise RuntimeError(f"{name}: Expected {label} to be of same shape as normalized_shape, but "
+                               f"got {label} of shape {list(t._data.shape)} and normalized_shape = "
+                               f"{list(wanted)}")  # fmt: skip
     return len(wanted)
 
 
-def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
-               cudnn_enable: bool = True) -> Tensor:  # fmt: skip
-    """y = (x - mean) / sqrt(var + eps) over the last dimensions, times weight, plus bias (Ba et al. 2016, Layer Normalization).
+def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
+               eps: float = 1e-5, cudnn_enable: bool = True) -> Tensor:  # fmt: skip
+    """y = (x - mean) / sqrt(var + eps) over the last dimensions, times weight, plus bias (Ba et al. 2016, Layer
+    Normalization).
 
-    With r = 1 / sqrt(var + eps), z the normalised x and h = w g: dx = r (h - mean h - z mean(h z)), dw = sum g z, db = sum g.
+    With r = 1 / sqrt(var + eps), z the normalised x and h = w g: dx = r (h - mean h - z mean(h z)), dw = sum g z, db =
+    sum g.
     """
     n = _trailing("layer_norm", input, normalized_shape, weight, bias)
     floating("layer_norm", input, weight, bias)
     return apply(LAYER_NORM, (input, weight, bias), (n, eps))
 
 
-LAYER_NORM = Op("layer_norm", lambda xp, x, weight, bias, /, n, eps: xp.layer_norm(x, weight, bias, n, eps), aux=("mean", "rstd"),
-                vjp=lambda xp, g, x, weight, mean, rstd, n, eps, needs: xp.layer_norm_vjp(g, x, weight, mean, rstd, n, eps, needs),
+LAYER_NORM = Op("layer_norm", lambda xp, x, weight, bias, /, n, eps: xp.layer_norm(x, weight, bias, n, eps),
+                aux=("mean", "rstd"),
+                vjp=lambda xp, g, x, weight, mean, rstd, n, eps, needs: xp.layer_norm_vjp(g, x, weight, mean, rstd, n,
+                                                                                          eps, needs),
                 diff=("x", "weight", "bias"), weight=3.0, path="nn.functional.layer_norm",
-                samples=[Sample(Arg(3, 4), (4,)), Sample(Arg(3, 4), (4,), Arg(4), Arg(4)), Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)),
-                         Sample(Arg(5), (5,), Arg(5), None, 1e-2), Sample(Arg(2, 2, 3), (3,), Arg(3), Arg(3)),
+                samples=[Sample(Arg(3, 4), (4,)), Sample(Arg(3, 4), (4,), Arg(4), Arg(4)),
+                         Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)), Sample(Arg(5), (5,), Arg(5), None, 1e-2),
+                         Sample(Arg(2, 2, 3), (3,), Arg(3), Arg(3)),
                          Sample(Arg(0, 3), (3,), Arg(3), Arg(3))])  # fmt: skip
 
 
 def layer_norm_vjp(
     g: Tensor, x: Tensor, weight: Tensor | None, mean: Any, rstd: Any, n: int, eps: float, needs: tuple
 ) -> tuple:
-    """The backward of layer_norm by x, weight and bias, on Tensors (mean and rstd are computed anew: they need a history)."""
+    """The backward of layer_norm by x, weight and bias, on Tensors (mean and rstd are computed anew: they need a
+    history).
+    """
     ndim = x._data.ndim
     dims, lead = tuple(range(ndim - n, ndim)), tuple(range(ndim - n))
     d = x - x.mean(dims, True)
@@ -81,10 +91,11 @@ def _sum(t: Tensor, dims: tuple) -> Tensor:
 
 
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """y = x / sqrt(mean(x^2) + eps) over the last dimensions, times weight (Zhang and Sennrich 2019, Root Mean Square Layer Normalization).
+    """y = x / sqrt(mean(x^2) + eps) over the last dimensions, times weight (Zhang and Sennrich 2019, Root Mean Square
+    Layer Normalization).
 
-    eps None is the machine epsilon of the dtype.  With r = 1 / sqrt(mean(x^2) + eps), z = r x and h = w g:
-    dx = r (h - z mean(h z)), dw = sum g z.
+    eps None is the machine epsilon of the dtype.  With r = 1 / sqrt(mean(x^2) + eps), z = r x and h = w g: dx = r (h -
+    z mean(h z)), dw = sum g z.
     """
     n = _trailing("rms_norm", input, normalized_shape, weight)
     dtype = input._data.dtype
@@ -104,8 +115,9 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
 RMS_NORM = Op("rms_norm", lambda xp, x, weight, /, n, eps: xp.rms_norm(x, weight, n, eps), aux=("rstd",),
               vjp=lambda xp, g, x, weight, rstd, n, eps, needs: xp.rms_norm_vjp(g, x, weight, rstd, n, eps, needs),
               diff=("x", "weight"), weight=3.0, path="nn.functional.rms_norm", complex=True,
-              samples=[Sample(Arg(3, 4), (4,)), Sample(Arg(3, 4), (4,), Arg(4), 1e-3), Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)),
-                       Sample(Arg(5), (5,)), Sample(Arg(0, 3), (3,), Arg(3))])  # fmt: skip
+              samples=[Sample(Arg(3, 4), (4,)), Sample(Arg(3, 4), (4,), Arg(4), 1e-3),
+                       Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)), Sample(Arg(5), (5,)),
+                       Sample(Arg(0, 3), (3,), Arg(3))])  # fmt: skip
 
 
 def rms_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
@@ -128,8 +140,8 @@ def _check_channels(name: str, input: Tensor, **per_channel: Any) -> None:
         raise RuntimeError(f"{name}: expected an input of shape (N, C, ...), got {list(shape)}")
     for label, t in per_channel.items():
         if t is not None and t._data.size != shape[1]:
-            raise RuntimeError(f"{name}: {label} should contain {shape[1]} elements not {t._data.size} (the input of shape {list(shape)} has "
-                               f"{shape[1]} channels)")  # fmt: skip
+            raise RuntimeError(f"{name}: {label} should contain {shape[1]} elements not {t._data.size} "
+                               f"(the input of shape {list(shape)} has {shape[1]} channels)")  # fmt: skip
 
 
 def _update(running: Tensor | None, value: Any, momentum: float) -> None:
@@ -140,13 +152,15 @@ def _update(running: Tensor | None, value: Any, momentum: float) -> None:
         bump(running, "batch_norm")
 
 
-def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None,
-               training: bool = False, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
-    """y = (x - mean) / sqrt(var + eps) for each channel (dimension 1), times weight, plus bias (Ioffe and Szegedy 2015).
+def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
+               bias: Tensor | None = None, training: bool = False, momentum: float = 0.1,
+               eps: float = 1e-5) -> Tensor:  # fmt: skip
+    """y = (x - mean) / sqrt(var + eps) for each channel (dimension 1), times weight, plus bias (Ioffe and Szegedy
+    2015).
 
     In training mean and variance are those of the batch, and the running ones move towards them by `momentum` (the
-    variance unbiased); otherwise they are the running ones.  The derivative in training is that of layer_norm, with means over
-    the batch; otherwise dx = w g / sqrt(var + eps).
+    variance unbiased); otherwise they are the running ones.  The derivative in training is that of layer_norm, with
+    means over the batch; otherwise dx = w g / sqrt(var + eps).
     """
     if training:
         shape = need_tensor("batch_norm", "input", input)._data.shape
@@ -161,8 +175,8 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 
-def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
-                training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
+def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
+                bias: Tensor | None, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
     """The normalised input, and the mean and biased variance it was normalised with."""
     if need_tensor("batch_norm", "input", input)._data.ndim == 1 and input._data.size == 0:
         empty = np.zeros(0, input._data.dtype)
@@ -182,15 +196,20 @@ def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor 
     return result
 
 
-_normed = {"low": 0.5, "high": 2.0, "grad": False}
-BATCH_NORM = Op("batch_norm", outputs=("out", "mean", "var"), nondiff=("mean", "var"), diff=("x", "weight", "bias"), weight=3.0,
-                forward=lambda xp, x, weight, bias, running_mean, running_var, /, training, eps:
-                    xp.batch_norm(x, weight, bias, running_mean, running_var, training, eps),
-                vjp=lambda xp, g, x, weight, mean, var, training, eps, needs: xp.batch_norm_vjp(g, x, weight, mean, var, training, eps, needs),
-                path="nn.functional.batch_norm",
-                samples=[Sample(Arg(4, 3), None, None, training=True), Sample(Arg(4, 3), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3)),
-                         Sample(Arg(2, 3, 4), None, None, Arg(3), Arg(3), True, 0.2, 1e-2),
-                         Sample(Arg(2, 3, 2, 2), None, None, Arg(3), None, True), Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))])  # fmt: skip
+_normed: Any = {"low": 0.5, "high": 2.0, "grad": False}
+BATCH_NORM = Op(
+    "batch_norm", outputs=("out", "mean", "var"), nondiff=("mean", "var"), diff=("x", "weight", "bias"), weight=3.0,
+    forward=lambda xp, x, weight, bias, running_mean, running_var, /, training, eps:
+        xp.batch_norm(x, weight, bias, running_mean, running_var, training, eps),
+    vjp=lambda xp, g, x, weight, mean, var, training, eps, needs:
+        xp.batch_norm_vjp(g, x, weight, mean, var, training, eps, needs),
+    path="nn.functional.batch_norm",
+    samples=[Sample(Arg(4, 3), None, None, training=True),
+             Sample(Arg(4, 3), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3)),
+             Sample(Arg(2, 3, 4), None, None, Arg(3), Arg(3), True, 0.2, 1e-2),
+             Sample(Arg(2, 3, 2, 2), None, None, Arg(3), None, True),
+             Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))],
+)  # fmt: skip
 
 
 def batch_norm_vjp(
@@ -213,8 +232,9 @@ def batch_norm_vjp(
     return dx, (g * z).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
 
 
-def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None,
-                  bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
+def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
+                  weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
+                  momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
     """batch_norm of each sample alone (Ulyanov et al. 2016); the running statistics take the mean over the samples."""
     _check_channels(
         "instance_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
@@ -251,25 +271,30 @@ def _groups(input: Tensor, groups: int, weight: Tensor | None, bias: Tensor | No
     return out if bias is None else out + bias.reshape(column)
 
 
-declare("nn.functional.instance_norm", [Sample(Arg(2, 3, 4)), Sample(Arg(2, 3, 2, 2), None, None, Arg(3), Arg(3)),
-                                        Sample(Arg(2, 3, 4), None, None, Arg(3), eps=1e-2),
-                                        Sample(Arg(2, 3, 4), Arg(3, grad=False), Arg(3, **_normed), use_input_stats=False)])  # fmt: skip
+declare("nn.functional.instance_norm",
+        [Sample(Arg(2, 3, 4)), Sample(Arg(2, 3, 2, 2), None, None, Arg(3), Arg(3)),
+         Sample(Arg(2, 3, 4), None, None, Arg(3), eps=1e-2),
+         Sample(Arg(2, 3, 4), Arg(3, grad=False), Arg(3, **_normed), use_input_stats=False)])  # fmt: skip
 
 
-def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
-               cudnn_enabled: bool = True) -> Tensor:  # fmt: skip
-    """layer_norm over each of `num_groups` groups of channels, with weight and bias for each channel (Wu and He 2018)."""
+def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+               eps: float = 1e-5, cudnn_enabled: bool = True) -> Tensor:  # fmt: skip
+    """layer_norm over each of `num_groups` groups of channels, with weight and bias for each channel (Wu
+    and He 2018).
+    """
     _check_channels("group_norm", input, weight=weight, bias=bias)
     shape = input._data.shape
     if num_groups <= 0:
         raise RuntimeError(f"group_norm: Expected num groups to be greater than 0, got {num_groups}")
     if shape[1] % num_groups:
-        raise RuntimeError(f"group_norm: Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} "
-                           f"and num_groups={num_groups}")  # fmt: skip
+        raise RuntimeError("group_norm: Expected number of channels in input to be divisible by "
+                           f"num_groups, but got input of shape {list(shape)} and "
+                           f"num_groups={num_groups}")  # fmt: skip
     for label, t in (("weight", weight), ("bias", bias)):
         if t is not None and t._data.ndim != 1:
-            raise RuntimeError(f"group_norm: Expected {label} to be a vector of size equal to the number of channels in input, but got {label} of "
-                               f"shape {list(t._data.shape)} and input of shape {list(shape)}")  # fmt: skip
+            raise RuntimeError(f"group_norm: Expected {label} to be a vector of size equal to the "
+                               f"number of channels in input, but got {label} of shape "
+                               f"{list(t._data.shape)} and input of shape {list(shape)}")  # fmt: skip
     return _groups(input, num_groups, weight, bias, eps)
 
 
@@ -341,8 +366,8 @@ def native_group_norm(
     return out, mean, ((d * d).mean(-1) + eps).rsqrt()
 
 
-def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None,
-                      training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
+def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+                      running_var: Tensor | None, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
     """batch_norm, and in training the mean and 1 / sqrt(var + eps) (not differentiable; empty otherwise)."""
     out, mean, var = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training:

@@ -38,7 +38,9 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
     """
     a = need_tensor("linalg.vector_norm", "x", x)._data
     if isinstance(ord, str):
-        raise TypeError(f"linalg.vector_norm: ord must be a number (also inf), got {ord!r}; names are for linalg.matrix_norm")
+        raise TypeError(
+            f"linalg.vector_norm: ord must be a number (also inf), got {ord!r}; names are for linalg.matrix_norm"
+        )
     need_inexact("linalg.vector_norm", x)
     dims = many_dims("linalg.vector_norm", a.ndim, dim)
     if dtype is not None:
@@ -46,7 +48,8 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
     if a.size == 0 and (ord < 0 or ord == INF):
         empty = [d for d in dims if a.shape[d] == 0]
         if empty:
-            raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm of a tensor of shape {list(a.shape)} over dimension "
+            raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm of a tensor of shape "
+                               f"{list(a.shape)} over dimension "
                                f"{empty[0]}: it is empty, and this norm of nothing is not defined")  # fmt: skip
     result = unary(VECTOR_NORM, x, (ord if isinstance(ord, (int, float)) else float(ord), dims, keepdim))
     return result if out is None else into("linalg.vector_norm", out, result)
@@ -57,9 +60,13 @@ def _norm_dtype(dtype: Any, have: Any) -> Any:
     want, own = dtypes.FROM_NUMPY[dtypes.to_numpy(dtype)], dtypes.FROM_NUMPY[have]
     if want.is_complex != own.is_complex or want.category < 2:
         kind = "complex" if own.is_complex else "real"
-        raise RuntimeError(f"linalg.vector_norm: dtype should be floating point or complex and {kind} as the input is, got {want}")
+        raise RuntimeError(
+            f"linalg.vector_norm: dtype should be floating point or complex and {kind} as the input is, got {want}"
+        )
     if dtypes.promote_types(own, want) is not want:
-        raise RuntimeError(f"linalg.vector_norm: the dtype of the input ({own}) should be convertible without narrowing to {want}")
+        raise RuntimeError(
+            f"linalg.vector_norm: the dtype of the input ({own}) should be convertible without narrowing to {want}"
+        )
     return want.np
 
 
@@ -85,8 +92,10 @@ def _vector_norm_x(xp: Any, g: Any, x: Any, out: Any, ord: float, dim: tuple, ke
 
 _ORDS = (0, 0.5, 1, 1.5, 2, 2.5, 3, INF, -INF, -1, -2.0)
 # second derivatives at these points are finite here and nan in PyTorch
-_KINKS = [Sample(Arg(values=[0.0, 0.0]), o, smooth=False, twice=o in (1, 3, INF, -INF)) for o in (0.5, 1, 1.5, 2, 3, INF, -INF, -1)] + [
-    Sample(Arg(values=[1.0, 0.0, -2.0]), o, smooth=False, twice=o in (1, 3)) for o in (0.5, 1, 1.5, 2.5, 3, -1)]  # fmt: skip
+_KINKS = [Sample(Arg(values=[0.0, 0.0]), o, smooth=False, twice=o in (1, 3, INF, -INF))
+          for o in (0.5, 1, 1.5, 2, 3, INF, -INF, -1)] + [
+    Sample(Arg(values=[1.0, 0.0, -2.0]), o, smooth=False, twice=o in (1, 3))
+    for o in (0.5, 1, 1.5, 2.5, 3, -1)]  # fmt: skip
 
 
 def away(rng: Any, shape: tuple) -> Any:
@@ -102,7 +111,9 @@ VECTOR_NORM = Op(
              Sample(Arg(values=[3.0, -3.0, 1.0]), INF, smooth=False), *_KINKS], complex=True)  # fmt: skip
 
 
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None) -> Tensor:
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
+) -> Tensor:
     """The p-norm of the elements over the dimensions `dim` (all by default), as :func:`linalg.vector_norm`.
 
     "fro" is the 2-norm, over at most two dimensions; "nuc" the sum of the singular values (:func:`linalg.matrix_norm`).
@@ -115,8 +126,10 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, 
     return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype, out=out)
 
 
-declare("norm", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), 3, 1), Sample(Arg(3, 4), "fro", (0, 1)), Sample(Arg(2, 3), 1, 0, True),
-                 Sample(Arg(3, 4, make=away), INF, (0, 1)), Sample(Arg(values=[0.0, 0.0]), smooth=False, twice=False)], complex=True)  # fmt: skip
+declare("norm", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), 3, 1), Sample(Arg(3, 4), "fro", (0, 1)),
+                 Sample(Arg(2, 3), 1, 0, True),
+                 Sample(Arg(3, 4, make=away), INF, (0, 1)), Sample(Arg(values=[0.0, 0.0]),
+        smooth=False, twice=False)], complex=True)  # fmt: skip
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
@@ -124,9 +137,11 @@ declare("norm", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), 3, 1
 
 def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None,
                 out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """The norm of the matrices in the dimensions `dim`: "fro" (root of the sum of |a|^2), 1 and -1 (largest and smallest
-    sum of |a| of a column), inf and -inf (of a row); "nuc", 2 and -2 are those of the singular values.
-    """  # noqa: D205
+    """The norm of the matrices in the dimensions `dim`.
+
+    "fro": the root of the sum of |a|^2; 1 and -1: the largest and the smallest sum of |a| of a column, inf and -inf of
+    a row; 2 and -2: the largest and the smallest singular value, "nuc" their sum.
+    """
     name = "linalg.matrix_norm"
     a = need_tensor(name, "A", A)._data
     if not isinstance(dim, (tuple, list)) or len(dim) != 2:
@@ -140,26 +155,28 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     if ord == "fro":
         result = vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
     elif ord in (1, -1, INF, -INF):
-        inner, outer = (row, column) if abs(ord) == 1 else (column, row)
-        sums = vector_norm(A, 1, inner, True, dtype=dtype)
+        sums = vector_norm(A, 1, row if abs(ord) == 1 else column, True, dtype=dtype)
         result = (amax if ord > 0 else amin)(sums, (row, column), keepdim)
     elif ord in ("nuc", 2, -2):
-        result = _by_singular_values(A if dtype is None else cast(A, _norm_dtype(dtype, a.dtype)), ord, row, column, keepdim)
+        result = _by_singular_values(
+            A if dtype is None else cast(A, _norm_dtype(dtype, a.dtype)), ord, row, column, keepdim
+        )
     else:
         raise RuntimeError(f"{name}: Order {ord} not supported; it is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2")
     return result if out is None else into(name, out, result)
 
 
 def _by_singular_values(A: Any, ord: Any, row: int, column: int, keepdim: bool) -> Any:
-    xp = worlds.functional
-    if not hasattr(xp, "svdvals"):
-        raise NotImplementedError(f"linalg.matrix_norm: order {ord!r} needs singular values, which are not there yet; 'fro', 1, -1, inf and "
+    fn = worlds.functional
+    if not hasattr(fn, "svdvals"):
+        raise NotImplementedError(f"linalg.matrix_norm: order {ord!r} needs singular values, which are not there "
+                                  f"yet; 'fro', 1, -1, inf and "
                                   "-inf are")  # fmt: skip
     others = [d for d in range(A._data.ndim) if d not in (row, column)]
-    values = xp.svdvals(xp.permute(A, (*others, row, column)))
+    values = fn.svdvals(fn.permute(A, (*others, row, column)))
     last = values._data.ndim - 1
     result = sum(values, last) if ord == "nuc" else (amax if ord > 0 else amin)(values, last)
-    return xp.reshape(result, kept(A._data.shape, (row, column))) if keepdim else result
+    return fn.reshape(result, kept(A._data.shape, (row, column))) if keepdim else result
 
 
 declare("linalg.matrix_norm", [Sample(Arg(3, 4)), Sample(Arg(2, 3, 4), "fro", (0, 2), True),
@@ -195,8 +212,10 @@ def dist(input: Tensor, other: Any, p: float = 2) -> Tensor:
     return vector_norm(input - other, p)
 
 
-declare("dist", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(4), 3), Sample(Arg(3), Arg(3), 1), Sample(Arg(3), Arg(3), 0.5),
-                 Sample(Arg(4), Arg(4), INF), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.0]), smooth=False, twice=False)], complex=True)  # fmt: skip
+declare("dist", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(4), 3), Sample(Arg(3), Arg(3), 1),
+                 Sample(Arg(3), Arg(3), 0.5),
+                 Sample(Arg(4), Arg(4), INF), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.0]),
+        smooth=False, twice=False)], complex=True)  # fmt: skip
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
@@ -205,7 +224,8 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return vector_norm(diff, p, max(diff._data.ndim - 1, 0), keepdim)
 
 
-declare("nn.functional.pairwise_distance", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(4), Arg(3, 4), p=3.0, keepdim=True),
+declare("nn.functional.pairwise_distance", [Sample(Arg(3, 4), Arg(3, 4)),
+                                            Sample(Arg(4), Arg(3, 4), p=3.0, keepdim=True),
                                             Sample(Arg(3, 4), Arg(3, 4), 1.0, 0.1)])  # fmt: skip
 
 
@@ -220,10 +240,12 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     try:
         shape = np.broadcast_shapes(x._data.shape, y._data.shape)
     except ValueError:
-        raise RuntimeError(f"{name}: shapes {list(x._data.shape)} and {list(y._data.shape)} cannot be broadcast together") from None
+        raise RuntimeError(
+            f"{name}: shapes {list(x._data.shape)} and {list(y._data.shape)} cannot be broadcast together"
+        ) from None
     d = one_dim(name, len(shape), dim)
-    xp = worlds.functional
-    x, y = [t if t._data.shape == shape else xp.expand(t, shape) for t in (x, y)]
+    fn = worlds.functional
+    x, y = [t if t._data.shape == shape else fn.expand(t, shape) for t in (x, y)]
     x, y = x / _at_least(vector_norm(x, 2, d, True), eps), y / _at_least(vector_norm(y, 2, d, True), eps)
     return sum(x * y.conj() if x._data.dtype.kind == "c" else x * y, d)
 
@@ -236,7 +258,8 @@ def _at_least(size: Any, eps: float) -> Any:
     return size
 
 
-declare("nn.functional.cosine_similarity", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(3, 4), 0), Sample(Arg(4), Arg(3, 4), dim=-1),
+declare("nn.functional.cosine_similarity", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(3, 4), 0),
+                                            Sample(Arg(4), Arg(3, 4), dim=-1),
                                             Sample(Arg(2, 3, 2), Arg(2, 3, 2), 2, 0.5)])  # fmt: skip
 
 
@@ -246,8 +269,10 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     return result if out is None else into("normalize", out, result)
 
 
-declare("nn.functional.normalize", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 1.0, 0), Sample(Arg(2, 3, 2), p=3.0, dim=-1), Sample(Arg(4), dim=0),
-                                    Sample(Arg(values=[[0.0, 0.0], [3.0, 4.0]]), smooth=False, twice=False)], complex=True)  # fmt: skip
+declare("nn.functional.normalize", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 1.0, 0), Sample(Arg(2, 3, 2), p=3.0, dim=-1),
+                                    Sample(Arg(4), dim=0),
+                                    Sample(Arg(values=[[0.0, 0.0], [3.0, 4.0]]),
+        smooth=False, twice=False)], complex=True)  # fmt: skip
 
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
@@ -263,11 +288,13 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     need_inexact(name, input)
     d = one_dim(name, n, dim)
     size = vector_norm(input, p, [k for k in range(n) if k != d], True)
-    result = input * worlds.functional.where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+    fn, large = worlds.functional, size > maxnorm
+    result = input * fn.where(large, maxnorm / (fn.where(large, size, 1.0) + 1e-7), 1.0)
     return result if out is None else into(name, out, result)
 
 
-declare("renorm", [Sample(Arg(3, 4, make=away), 2, 0, 1.0), Sample(Arg(3, 4, make=away), 1, 1, 2.0), Sample(Arg(2, 3, 2, make=away), 3, -1, 0.5),
+declare("renorm", [Sample(Arg(3, 4, make=away), 2, 0, 1.0), Sample(Arg(3, 4, make=away), 1, 1, 2.0),
+                   Sample(Arg(2, 3, 2, make=away), 3, -1, 0.5),
                    Sample(Arg(3, 4), 2, 0, 100.0)], complex=True)  # fmt: skip
 
 MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
@@ -283,22 +310,30 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = MOD
         if need_tensor("cdist", label.lower(), x)._data.ndim < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {label} got: {x._data.ndim}D")
         if x._data.dtype.kind in "biuc":
-            raise RuntimeError(f"cdist only supports floating-point dtypes, {label} got: {dtypes.FROM_NUMPY[x._data.dtype]}")
+            raise RuntimeError(
+                f"cdist only supports floating-point dtypes, {label} got: {dtypes.FROM_NUMPY[x._data.dtype]}"
+            )
     a, b = x1._data.shape, x2._data.shape
     if a[-1] != b[-1]:
-        raise RuntimeError(f"cdist: X1 and X2 must have the same number of columns. X1: {a[-1]} (shape {list(a)}), X2: {b[-1]} (shape {list(b)})")
+        raise RuntimeError(
+            f"cdist: X1 and X2 must have the same number of columns. X1: {a[-1]} (shape {list(a)}), X2: {b[-1]} "
+            f"(shape {list(b)})"
+        )
     if p < 0:
         raise RuntimeError(f"cdist only supports non-negative p values, got {p}")
     mode = MODES[0] if compute_mode is None else compute_mode
     if mode not in MODES:
-        raise ValueError(f"cdist: {compute_mode!r} is not a valid value for compute_mode; it is one of {', '.join(MODES)}")
+        raise ValueError(
+            f"cdist: {compute_mode!r} is not a valid value for compute_mode; it is one of {', '.join(MODES)}"
+        )
     if p == 2 and a[-1] and (mode == MODES[1] or (mode == MODES[0] and (a[-2] > 25 or b[-2] > 25))):
         return apply(EUCLIDEAN, tuple(promote(x1, x2)))
-    xp = worlds.functional
-    return vector_norm(xp.unsqueeze(x1, -2) - xp.unsqueeze(x2, -3), p, -1)
+    fn = worlds.functional
+    return vector_norm(fn.unsqueeze(x1, -2) - fn.unsqueeze(x2, -3), p, -1)
 
 
-declare("cdist", [*[Sample(Arg(3, 4, make=away), Arg(2, 4), p) for p in (0.5, 1.0, 1.5, 2.0, 3.0, INF)], Sample(Arg(2, 3, 4), Arg(2, 4)),
+declare("cdist", [*[Sample(Arg(3, 4, make=away), Arg(2, 4), p) for p in (0.5, 1.0, 1.5, 2.0, 3.0, INF)],
+                  Sample(Arg(2, 3, 4), Arg(2, 4)),
                   Sample(Arg(3, 4), Arg(2, 4), 2.0, MODES[1]), Sample(Arg(2, 3, 4), Arg(2, 4), 2.0, MODES[1]),
                   Sample(Arg(values=[[1.0, 2.0]]), Arg(values=[[1.0, 2.0], [0.0, 0.0]]), smooth=False)])  # fmt: skip
 

@@ -16,7 +16,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted
 from ferro.core.worlds import world
-from ferro.ops.extrema import need_elements, pair_into, picked
+from ferro.ops.extrema import INDEXED, need_elements, pair_into, picked
 from ferro.ops.reductions import need_real, renamed, spread
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _all(xp: Any, g: Any, x: Any, out: Any) -> Any:
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None) -> Any:
-    """The elements in order along `dim`: (values, indices); equal elements keep their order, whether or not `stable`."""
+    """The elements in order along `dim`: (values, indices); equal ones keep their order, whether or not `stable`."""
     need_tensor("sort", "input", input)
     need_real("sort", input)
     pair = apply(SORT, (input,), (one_dim("sort", input._data.ndim, dim), descending))
@@ -54,14 +54,18 @@ def _ordered_x(xp: Any, g: Any, x_shape: tuple, indices: Any, dim: int) -> Any:
     return xp.value_scatter(g, x_shape, dim, indices, True)
 
 
-_SORTED = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4), 0), Sample(distinct(3, 4), 1, True), Sample(distinct(2, 3, 2), -2),
-           Sample(Arg(0, 2), 0), Sample(TIED, smooth=False), Sample(TIED, 1, True, smooth=False), Sample(Arg(4, 3, dtype="int64"), 0)]  # fmt: skip
+_SORTED = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4), 0), Sample(distinct(3, 4), 1, True),
+           Sample(distinct(2, 3, 2), -2),
+           Sample(Arg(0, 2), 0), Sample(TIED, smooth=False), Sample(TIED, 1, True, smooth=False),
+           Sample(Arg(4, 3, dtype="int64"), 0)]  # fmt: skip
 
-SORT = Op("sort", lambda xp, x, /, dim, descending: xp.sort(x, dim, descending), outputs=("values", "indices"), nondiff=("indices",),
+SORT = Op("sort", lambda xp, x, /, dim, descending: xp.sort(x, dim, descending), **INDEXED,
           x=_ordered_x, samples=[*_SORTED, Sample(distinct(4), stable=True), Sample(distinct(70))])  # fmt: skip
 
 
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None) -> Tensor:
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None
+) -> Tensor:
     """The indices that sort along `dim`; equal elements keep their order, whether or not `stable`."""
     a = need_tensor("argsort", "input", input)._data
     need_real("argsort", input)
@@ -90,14 +94,17 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     d = one_dim("topk", a.ndim, dim)
     n = a.shape[d] if a.ndim else 1
     if not 0 <= k <= n:
-        raise RuntimeError(f"topk: selected index k out of range: k is {k}, but dimension {d} has {n} elements (shape {list(a.shape)})")
+        raise RuntimeError(
+            f"topk: selected index k out of range: k is {k}, but dimension {d} has {n} elements (shape {list(a.shape)})"
+        )
     pair = apply(TOPK, (input,), (int(k), d, largest))
     return return_types.topk(pair if out is None else pair_into("topk", out, pair))
 
 
-TOPK = Op("topk", lambda xp, x, /, k, dim, largest: xp.topk(x, k, dim, largest), outputs=("values", "indices"), nondiff=("indices",),
+TOPK = Op("topk", lambda xp, x, /, k, dim, largest: xp.topk(x, k, dim, largest), **INDEXED,
           x=_ordered_x,
-          samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0), Sample(distinct(3, 4), 2, 1, False), Sample(distinct(4), 0),
+          samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0),
+                   Sample(distinct(3, 4), 2, 1, False), Sample(distinct(4), 0),
                    Sample(distinct(2, 3), 3, -1, True, True), Sample(distinct(1100), 3)])  # fmt: skip
 
 
@@ -123,20 +130,23 @@ def kthvalue(input: Tensor, k: int, dim: Any = -1, keepdim: bool = False, *, out
     need_elements("kthvalue", a.shape, d)
     n = a.shape[d] if a.ndim else 1
     if not 1 <= k <= n:
-        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {d}: k is {k}, allowed are 1 to {n}")
+        raise RuntimeError(
+            f"kthvalue(): selected number k out of range for dimension {d}: k is {k}, allowed are 1 to {n}"
+        )
     if out is not None and np.may_share_memory(a, out[0]._data):
-        raise RuntimeError("kthvalue: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+        raise RuntimeError("kthvalue: unsupported operation: some elements of the input tensor and the written-to "
+                           "tensor refer to a single "
                            "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
     return _selected("kthvalue", KTHVALUE, input, d, keepdim, out, (int(k),))
 
 
-KTHVALUE = Op("kthvalue", lambda xp, x, /, k, dim, keepdim: xp.kthvalue(x, k, dim, keepdim), outputs=("values", "indices"),
-              nondiff=("indices",), x=picked,
-              samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0), Sample(distinct(3, 4), 2, 1, True)])  # fmt: skip
+KTHVALUE = Op("kthvalue", lambda xp, x, /, k, dim, keepdim: xp.kthvalue(x, k, dim, keepdim), **INDEXED, x=picked,
+              samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0),
+                       Sample(distinct(3, 4), 2, 1, True)])  # fmt: skip
 
 
 def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
-    """The median, of an even number of elements the lower one; along `dim` (values, indices).  nan if one element is nan.
+    """The median, of an even number of elements the lower one; along `dim` (values, indices).  nan if one is nan.
 
     Of all elements: those equal to the median share the gradient evenly.  Along `dim` the one at `indices` gets it.
     """
@@ -153,37 +163,51 @@ def _median(name: str, over_all: Op, along: Op, input: Any, dim: Any, keepdim: b
         dim, keepdim = renamed(name, names, dim, keepdim)
     need_tensor(name, "input", input)
     if input._data.dtype.kind in "bc":
-        raise NotImplementedError(f"{name}: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it takes real numbers")
+        raise NotImplementedError(
+            f"{name}: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it takes real numbers"
+        )
     if dim is None:
         return into(name, out, unary(over_all, input))
     return _selected(name, along, input, dim, keepdim, out)
 
 
-_MEDIANS = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4)), Sample(TIED, smooth=False), Sample(distinct(3, 4), 0),
+_MEDIANS = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4)), Sample(TIED, smooth=False),
+            Sample(distinct(3, 4), 0),
             Sample(distinct(3, 4), 1, True), Sample(Arg(5, dtype="int64"))]  # fmt: skip
 _NAN = Arg(values=[[1.0, NAN, 3.0], [2.0, 5.0, 4.0]])
 
-MEDIAN_ALL = Op("median", lambda xp, x: xp.median(x), x=_all, samples=[*_MEDIANS, Sample(_NAN, smooth=False), Sample(_NAN, 1, smooth=False)])
+MEDIAN_ALL = Op(
+    "median",
+    lambda xp, x: xp.median(x),
+    x=_all,
+    samples=[*_MEDIANS, Sample(_NAN, smooth=False), Sample(_NAN, 1, smooth=False)],
+)
 
-MEDIAN = Op("median_dim", lambda xp, x, /, dim, keepdim: xp.median_dim(x, dim, keepdim), outputs=("values", "indices"),
-            nondiff=("indices",), x=picked)  # fmt: skip
+MEDIAN = Op("median_dim", lambda xp, x, /, dim, keepdim: xp.median_dim(x, dim, keepdim), **INDEXED,
+            x=picked)  # fmt: skip
 
-NANMEDIAN_ALL = Op("nanmedian", lambda xp, x: xp.nanmedian(x), x=_all, samples=[*_MEDIANS, Sample(_NAN, smooth=False), Sample(_NAN, 1, smooth=False)])
+NANMEDIAN_ALL = Op(
+    "nanmedian",
+    lambda xp, x: xp.nanmedian(x),
+    x=_all,
+    samples=[*_MEDIANS, Sample(_NAN, smooth=False), Sample(_NAN, 1, smooth=False)],
+)
 
-NANMEDIAN = Op("nanmedian_dim", lambda xp, x, /, dim, keepdim: xp.nanmedian_dim(x, dim, keepdim), outputs=("values", "indices"),
-               nondiff=("indices",), x=picked)  # fmt: skip
+NANMEDIAN = Op("nanmedian_dim", lambda xp, x, /, dim, keepdim: xp.nanmedian_dim(x, dim, keepdim), **INDEXED,
+               x=picked)  # fmt: skip
 
 
 def mode(input: Tensor, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
-    """The most frequent element along `dim`, of several the smallest: (values, indices), the index of its last appearance."""
+    """The most frequent element along `dim` (of several the smallest) and where it appears last: (values, indices)."""
     if names:
         dim, keepdim = renamed("mode", names, dim, keepdim)
     return _selected("mode", MODE, input, dim, keepdim, out)
 
 
-MODE = Op("mode", lambda xp, x, /, dim, keepdim: xp.mode(x, dim, keepdim), outputs=("values", "indices"), nondiff=("indices",),
+MODE = Op("mode", lambda xp, x, /, dim, keepdim: xp.mode(x, dim, keepdim), **INDEXED,
           x=picked,
-          samples=[Sample(Arg()), Sample(TIED, smooth=False), Sample(TIED, 0, smooth=False), Sample(TIED, 1, True, smooth=False),
+          samples=[Sample(Arg()), Sample(TIED, smooth=False), Sample(TIED, 0, smooth=False),
+                   Sample(TIED, 1, True, smooth=False),
                    Sample(Arg(12, dtype="int64"))])  # fmt: skip
 
 
@@ -194,7 +218,7 @@ ROUNDINGS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
              out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
-    """The q-quantiles along `dim` (of all elements by default): the element of rank q (n - 1), between two `interpolation`.
+    """The q-quantiles along `dim` (of all by default): the element of rank q (n - 1), between two by `interpolation`.
 
     A one-dimensional `q` adds a first dimension to the result.  nan where an element is nan.
     """
@@ -211,23 +235,23 @@ def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolat
     if names:
         dim, keepdim = renamed(name, names, dim, keepdim)
     q = _check_quantile(name, input, q, interpolation)
-    a, xp = input._data, worlds.functional
+    a, fn = input._data, worlds.functional
     many = q._data.ndim == 1
     d = a.ndim if dim is None else one_dim(name, a.ndim, dim)
-    x = xp.reshape(input, (-1,)) if dim is None or a.ndim == 0 else xp.movedim(input, d, -1)
+    x = fn.reshape(input, (-1,)) if dim is None or a.ndim == 0 else fn.movedim(input, d, -1)
     if x._data.shape[-1] == 0 or a.size == 0:
         raise RuntimeError(f"{name}() input tensor must be non-empty, got shape {list(a.shape)}")
     ordered = sort(x, -1)[0]
     ranks = _ranks(name, ordered._data, q, interpolation)
-    result = _between(xp, ordered, ranks, interpolation)
+    result = _between(fn, ordered, ranks, interpolation)
     if many:
-        result = xp.movedim(result, -1, 0)
+        result = fn.movedim(result, -1, 0)
     else:
-        result = xp.squeeze(result, -1)
+        result = fn.squeeze(result, -1)
     if keepdim:
         lead = result._data.shape[:1] if many else ()
         rest = (1,) * a.ndim if dim is None else tuple([1 if k == d else s for k, s in enumerate(a.shape)])
-        result = xp.reshape(result, lead + rest)
+        result = fn.reshape(result, lead + rest)
     return into(name, out, result)
 
 
@@ -237,7 +261,9 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> Any:
     if d not in (dtypes.float32.np, dtypes.float64.np):
         raise RuntimeError(f"{name}() input tensor must be either float or double dtype, got {dtypes.FROM_NUMPY[d]}")
     if interpolation not in ROUNDINGS:
-        raise RuntimeError(f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}")
+        raise RuntimeError(
+            f"{name}() interpolation must be one of linear, lower, higher, midpoint or nearest, but got {interpolation}"
+        )
     if not isinstance(q, TensorBase):
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
@@ -245,7 +271,10 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> Any:
     if q._data.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor, got shape {list(q._data.shape)}")
     if q._data.dtype is not d:
-        raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor: {q.dtype} is not {input.dtype}")
+        raise RuntimeError(
+            f"{name}() q tensor must be same dtype as the input tensor: {dtypes.FROM_NUMPY[q._data.dtype]} is not "
+            f"{input.dtype}"
+        )
     if not ((q._data >= 0) & (q._data <= 1)).all():
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q
@@ -270,17 +299,18 @@ def _ranks(name: str, ordered: Any, q: Any, interpolation: str) -> Any:
     return ranks
 
 
-def _between(xp: Any, ordered: Any, ranks: Any, interpolation: str) -> Any:
+def _between(fn: Any, ordered: Any, ranks: Any, interpolation: str) -> Any:
     """The elements of rank `ranks` of sorted rows, between two of them as told."""
     below = np.floor(ranks._data)
-    low = xp.gather(ordered, -1, wrap(below.astype(np.int64)))
+    low = fn.gather(ordered, -1, wrap(below.astype(np.int64)))
     if interpolation not in ("linear", "midpoint"):
         return low
-    high = xp.gather(ordered, -1, wrap(np.ceil(ranks._data).astype(np.int64)))
-    return xp.lerp(low, high, 0.5 if interpolation == "midpoint" else ranks - wrap(below))
+    high = fn.gather(ordered, -1, wrap(np.ceil(ranks._data).astype(np.int64)))
+    return fn.lerp(low, high, 0.5 if interpolation == "midpoint" else ranks - wrap(below))
 
 
-_QUANTILES = [Sample(distinct(5), 0.3), Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), 1), Sample(distinct(3, 4), 0.25, 0, True),
+_QUANTILES = [Sample(distinct(5), 0.3), Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), 1),
+              Sample(distinct(3, 4), 0.25, 0, True),
               Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), keepdim=True), Sample(Arg(), 0.5),
               *[Sample(distinct(6), 0.37, interpolation=name) for name in ROUNDINGS]]  # fmt: skip
 declare("quantile", _QUANTILES)

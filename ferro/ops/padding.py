@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro import cpu
-from ferro.core.apply import apply
+from ferro.core.apply import unary
 from ferro.core.arguments import sizes
 from ferro.core.base import wrap
 from ferro.core.op import Op
@@ -83,7 +83,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
                                f"output size, which is invalid. Check dimension {d} of your input.")  # fmt: skip
     if isinstance(value, complex) and input._data.dtype.kind != "c":
         raise RuntimeError(f"constant_pad_nd: value {value} cannot be converted to {input.dtype} without overflow")
-    return apply(CONSTANT_PAD, (input,), (pairs, value))
+    return unary(CONSTANT_PAD, input, (pairs, value))
 
 
 CONSTANT_PAD = Op("constant_pad", lambda xp, x, /, pads, value: xp.constant_pad(x, pads, value), path="constant_pad_nd", complex=True,
@@ -93,7 +93,7 @@ CONSTANT_PAD = Op("constant_pad", lambda xp, x, /, pads, value: xp.constant_pad(
 
 def constant_pad(x: Tensor, pads: tuple, value: Any) -> Tensor:
     """constant_pad_nd() with (before, after) for every dimension."""
-    return apply(CONSTANT_PAD, (x,), (pads, value))
+    return unary(CONSTANT_PAD, x, (pads, value))
 
 
 declare("nn.functional.pad", [Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (1, 0, 0, 2), value=0.5), Sample(Arg(1, 2, 4), (2, 1), "reflect"),

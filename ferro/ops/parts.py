@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.apply import apply
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase
 from ferro.core.inplace import restride
@@ -45,12 +45,12 @@ SLICE_PUT = Op("slice_put", lambda xp, x, src, /, key: xp.slice_put(x, src, key)
 
 def slice_get(x: Tensor, key: tuple) -> Tensor:
     """The view x[key] for a key in normal form."""
-    return apply(SLICE, (x,), (key,))
+    return unary(SLICE, x, (key,))
 
 
 def slice_place(g: Tensor, shape: tuple, key: tuple) -> Tensor:
     """Zeros of `shape` with g at [key]."""
-    return apply(SLICE_PLACE, (g,), (shape, key))
+    return unary(SLICE_PLACE, g, (shape, key))
 
 
 def slice_put(x: Tensor, src: Tensor, key: tuple) -> Tensor:
@@ -60,7 +60,7 @@ def slice_put(x: Tensor, src: Tensor, key: tuple) -> Tensor:
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at `index` along `dim`, without that dimension: a view."""
-    return apply(SELECT, (input,), (_select_key("select", input, dim, index),))
+    return unary(SELECT, input, (_select_key("select", input, dim, index),))
 
 
 def _select_key(name: str, x: Any, dim: int, index: int) -> tuple:
@@ -90,7 +90,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     i = i + shape[d] if i < 0 else i
     if i + length > shape[d]:
         raise RuntimeError(f"narrow(): start ({i}) + length ({length}) exceeds dimension size ({shape[d]}).")
-    return apply(NARROW, (input,), ((ALL,) * d + (slice(i, i + length), ...),))
+    return unary(NARROW, input, ((ALL,) * d + (slice(i, i + length), ...),))
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
@@ -127,7 +127,7 @@ def _put(name: str, x: Any, src: Any, key: tuple) -> Tensor:
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of the matrices in dim1 and dim2 as the last dimension, `offset` places to the right: a view."""
     d1, d2 = _two_dims("diagonal", input, dim1, dim2)
-    return apply(DIAGONAL, (input,), (int(offset), d1, d2))
+    return unary(DIAGONAL, input, (int(offset), d1, d2))
 
 
 def matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -288,7 +288,7 @@ def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]
         small, extra = divmod(n, count)
         starts = [i * small + min(i, extra) for i in range(count + 1)]
         bounds = list(zip(starts[:-1], starts[1:], strict=True))
-    return tuple([apply(SLICE, (x,), ((ALL,) * d + (slice(a, max(a, b)), ...),)) for a, b in bounds])
+    return tuple([unary(SLICE, x, ((ALL,) * d + (slice(a, max(a, b)), ...),)) for a, b in bounds])
 
 
 declare("tensor_split", [Sample(Arg(5, 2), 3), Sample(Arg(2, 6), (1, 4), 1), Sample(Arg(4), [3, 2])], complex=True)
@@ -357,7 +357,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
         raise RuntimeError(f"unfold: maximum size for tensor at dimension {d} is {n} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"unfold: step is {step} but must be > 0")
-    return apply(UNFOLD, (self,), (d, size, step))
+    return unary(UNFOLD, self, (d, size, step))
 
 
 UNFOLD = Op("unfold", lambda xp, x, /, dim, size, step: xp.windows(x, dim, size, step), kind=LINEAR, view=True,
@@ -371,12 +371,12 @@ WINDOWS_ADD = Op("windows_add", lambda xp, x, /, shape, dim, size, step: xp.wind
 
 def windows(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     """Windows along a dimension; arguments in normal form."""
-    return apply(UNFOLD, (x,), (dim, size, step))
+    return unary(UNFOLD, x, (dim, size, step))
 
 
 def windows_add(g: Tensor, shape: tuple, dim: int, size: int, step: int) -> Tensor:
     """The transpose of unfold: what overlaps in windows is added."""
-    return apply(WINDOWS_ADD, (g,), (shape, dim, size, step))
+    return unary(WINDOWS_ADD, g, (shape, dim, size, step))
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
@@ -386,7 +386,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     input lie at one place (an expanded input), each gets an equal share.
     """
     where = _strided_arguments("as_strided", input, size, stride, storage_offset)
-    out = apply(AS_STRIDED, (input,), where)
+    out = unary(AS_STRIDED, input, where)
     have = input._meta.view if input._meta is not None else None
     if have is not None and out._meta is not None and out._meta.view is not None:  # written through, it reaches beyond its input
         out._meta.view.steps = ((AS_STRIDED, (*where[:3], geometry(have.base._data)), None),)
@@ -429,12 +429,12 @@ AS_STRIDED_PUT = Op("as_strided_put", lambda xp, x, src, /, size, stride, offset
 
 def as_strided_read(x: Tensor, size: tuple, stride: tuple, offset: int, source: tuple) -> Tensor:
     """as_strided() of a tensor that is read as if it were laid out like `source`."""
-    return apply(AS_STRIDED_READ, (x,), (size, stride, offset, source))
+    return unary(AS_STRIDED_READ, x, (size, stride, offset, source))
 
 
 def as_strided_add(g: Tensor, size: tuple, stride: tuple, offset: int, source: tuple) -> Tensor:
     """The transpose of as_strided_read()."""
-    return apply(AS_STRIDED_ADD, (g,), (size, stride, offset, source))
+    return unary(AS_STRIDED_ADD, g, (size, stride, offset, source))
 
 
 def as_strided_put(x: Tensor, src: Tensor, size: tuple, stride: tuple, offset: int, source: tuple) -> Tensor:

@@ -1,7 +1,8 @@
 """The classical orthogonal polynomials, of a degree given per element.
 
-They have no derivative in PyTorch; here all have, to any order, because the derivative of a polynomial is one of the next
-order: C^λₙ' = 2λ C^(λ+1)ₙ₋₁ (Gegenbauer) and L^αₙ' = -L^(α+1)ₙ₋₁ (Laguerre), NIST Digital Library of Mathematical Functions 18.9.
+They have no derivative in PyTorch; here all have, to any order, because the derivative of a polynomial is one of the
+next order: C^λₙ' = 2λ C^(λ+1)ₙ₋₁ (Gegenbauer) and L^αₙ' = -L^(α+1)ₙ₋₁ (Laguerre), by section 18.9 of the NIST Digital
+Library of Mathematical Functions.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []  # public in ferro.special
 
-CHEBYSHEV_T = Op("chebyshev_polynomial_t", lambda xp, x, n: xp.chebyshev_polynomial_t(x, n), kind=ELEMENTWISE, weight=50.0,
-                 x=lambda xp, g, x, n: g * n * xp.gegenbauer(x, n - 1, 1.0))  # fmt: skip
+CHEBYSHEV_T = Op("chebyshev_polynomial_t", lambda xp, x, n: xp.chebyshev_polynomial_t(x, n), kind=ELEMENTWISE,
+                 weight=50.0, x=lambda xp, g, x, n: g * n * xp.gegenbauer(x, n - 1, 1.0))  # fmt: skip
 GEGENBAUER = Op("gegenbauer", lambda xp, x, n, /, order: xp.gegenbauer(x, n, order), kind=ELEMENTWISE, weight=50.0,
                 x=lambda xp, g, x, n, order: g * (2 * order) * xp.gegenbauer(x, n - 1, order + 1))  # fmt: skip
 LAGUERRE = Op("laguerre", lambda xp, x, n, /, order: xp.laguerre(x, n, order), kind=ELEMENTWISE, weight=50.0,
@@ -32,7 +33,7 @@ HERMITE_HE = Op("hermite_polynomial_he", lambda xp, x, n: xp.hermite_polynomial_
                 x=lambda xp, g, x, n: g * n * xp.hermite_polynomial_he(x, n - 1))  # fmt: skip
 
 
-def argument_and_degree(name: str, x: Any, n: Any) -> tuple:
+def argument_and_degree(name: str, x: Any, n: Any) -> tuple[Any, Any]:
     """The two operands as tensors of one floating dtype; the degree is rounded towards zero."""
     some_tensor(name, x, n)
     x, n = promote(*operands(name, x, n))
@@ -57,12 +58,16 @@ def laguerre(x: Tensor, n: Any, order: float) -> Tensor:
 
 def chebyshev_polynomial_t(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """Tₙ(x), Chebyshev's polynomial of the first kind: Tₙ(cos t) = cos nt.  d = n Uₙ₋₁(x) dx."""
-    return into("chebyshev_polynomial_t", out, apply(CHEBYSHEV_T, argument_and_degree("chebyshev_polynomial_t", input, n)))
+    return into(
+        "chebyshev_polynomial_t", out, apply(CHEBYSHEV_T, argument_and_degree("chebyshev_polynomial_t", input, n))
+    )
 
 
 def chebyshev_polynomial_u(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """Uₙ(x), Chebyshev's polynomial of the second kind: Uₙ(cos t) = sin (n+1)t / sin t."""
-    return into("chebyshev_polynomial_u", out, gegenbauer(*argument_and_degree("chebyshev_polynomial_u", input, n), 1.0))
+    return into(
+        "chebyshev_polynomial_u", out, gegenbauer(*argument_and_degree("chebyshev_polynomial_u", input, n), 1.0)
+    )
 
 
 def chebyshev_polynomial_v(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
@@ -149,8 +154,10 @@ CUBIC = [Sample(Arg(3, 4), 3), Sample(Arg(), 3), Sample(Arg(0), 3)]
 for _name, _reference in [
     ("chebyshev_polynomial_t", _numpy("Chebyshev")), ("chebyshev_polynomial_u", _plain(8, 0, -4, 0)),
     ("chebyshev_polynomial_v", _plain(8, -4, -4, 1)), ("chebyshev_polynomial_w", _plain(8, 4, -4, -1)),
-    ("shifted_chebyshev_polynomial_t", _numpy("Chebyshev", 2, -1)), ("shifted_chebyshev_polynomial_u", _plain(64, -96, 40, -4)),
-    ("shifted_chebyshev_polynomial_v", _plain(64, -112, 56, -7)), ("shifted_chebyshev_polynomial_w", _plain(64, -80, 24, -1)),
+    ("shifted_chebyshev_polynomial_t", _numpy("Chebyshev", 2, -1)),
+    ("shifted_chebyshev_polynomial_u", _plain(64, -96, 40, -4)),
+    ("shifted_chebyshev_polynomial_v", _plain(64, -112, 56, -7)),
+    ("shifted_chebyshev_polynomial_w", _plain(64, -80, 24, -1)),
     ("hermite_polynomial_h", _numpy("Hermite")), ("hermite_polynomial_he", _numpy("HermiteE")),
     ("laguerre_polynomial_l", _numpy("Laguerre")), ("legendre_polynomial_p", _numpy("Legendre")),
 ]:  # fmt: skip

@@ -39,7 +39,8 @@ def pool_scatter(x: Any, index: Any, size: tuple) -> Tensor:
 
 
 POOL_GATHER = Op("pool_gather", lambda xp, x, index, /, dims: xp.pool_gather(x, index, dims),
-                 x=lambda xp, g, x_shape, index, dims: xp.pool_scatter(g, index, x_shape[len(x_shape) - dims :]))  # fmt: skip
+                 x=lambda xp, g, x_shape, index, dims: xp.pool_scatter(
+                     g, index, x_shape[len(x_shape) - dims :]))  # fmt: skip
 POOL_SCATTER = Op("pool_scatter", lambda xp, x, index, /, size: xp.pool_scatter(x, index, size),
                   x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)))  # fmt: skip
 
@@ -91,7 +92,8 @@ def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, pad
 MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: xp.max_pool(
                   x, kernel, size, stride, pad, dilation),
               outputs=("out", "indices"), nondiff=("indices",), weight=4.0,
-              x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(g, indices, spatial(x_shape, kernel)))  # fmt: skip
+              x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(
+                  g, indices, spatial(x_shape, kernel)))  # fmt: skip
 
 
 def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
@@ -315,7 +317,8 @@ declare("nn.functional.adaptive_avg_pool3d", [Sample(Arg(1, 2, 5, 4, 3), (3, Non
 
 ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x, size),
                   outputs=("out", "indices"), nondiff=("indices",),
-                  x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, spatial(x_shape, size)))  # fmt: skip
+                  x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(
+                      g, indices, spatial(x_shape, size)))  # fmt: skip
 
 
 def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
@@ -485,7 +488,8 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any =
 
 
 declare("nn.functional.max_unpool1d", [Sample(Arg(1, 2, 2), Arg(1, 2, 2, values=[0, 3, 1, 2], dtype="int64"), 2),
-                                       Sample(Arg(1, 2), Arg(1, 2, values=[0, 4], dtype="int64"), 2, output_size=(5,))])  # fmt: skip
+                                       Sample(Arg(1, 2), Arg(1, 2, values=[0, 4], dtype="int64"), 2, output_size=(5,))],
+        )  # fmt: skip
 declare("nn.functional.max_unpool2d", [
     Sample(Arg(1, 1, 2, 2), Arg(1, 1, 2, 2, values=[0, 3, 9, 15], dtype="int64"), 2)])  # fmt: skip
 declare("nn.functional.max_unpool3d", [Sample(Arg(1, 1, 1, 2), Arg(1, 1, 1, 2, values=[0, 15], dtype="int64"), 2)])
@@ -496,7 +500,8 @@ declare("nn.functional.max_unpool3d", [Sample(Arg(1, 1, 1, 2), Arg(1, 1, 1, 2, v
 FRACTIONAL_MAX = Op("fractional_max_pool",
                     lambda xp, x, samples, /, kernel, size: xp.fractional_max(x, samples, kernel, size),
                     outputs=("out", "indices"), nondiff=("indices",),
-                    x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, spatial(x_shape, size)))  # fmt: skip
+                    x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(
+                      g, indices, spatial(x_shape, size)))  # fmt: skip
 
 
 def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, output_ratio: Any,
@@ -556,14 +561,16 @@ def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = No
 
 def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
                                        output_ratio: Any = None,
-                                       return_indices: bool = False, _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
+                                       return_indices: bool = False,
+                                       _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
     """:func:`fractional_max_pool2d` with the positions of the maxima."""
     return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
 def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
                                        output_ratio: Any = None,
-                                       return_indices: bool = False, _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
+                                       return_indices: bool = False,
+                                       _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
     """:func:`fractional_max_pool3d` with the positions of the maxima."""
     return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
@@ -573,4 +580,5 @@ declare("nn.functional.fractional_max_pool2d", [
     Sample(_distinct(2, 6, 6), (2, 3), output_ratio=(0.5, 0.4), return_indices=True,
            _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False))])  # fmt: skip
 declare("nn.functional.fractional_max_pool3d", [
-    Sample(_distinct(1, 2, 4, 5, 5), 2, (2, 3, 3), _random_samples=Arg(1, 2, 3, low=0.1, high=0.9, grad=False))])  # fmt: skip
+    Sample(_distinct(1, 2, 4, 5, 5), 2, (2, 3, 3), _random_samples=Arg(1, 2, 3, low=0.1, high=0.9, grad=False)),
+])  # fmt: skip

@@ -264,7 +264,7 @@ def _coefficients(name: str, input: Any, beta: Any, alpha: Any) -> tuple:
     """`beta` and `alpha` as Python numbers; an integer tensor takes integers only."""
     if type(beta) in NUMBERS and type(alpha) in NUMBERS and input._data.dtype in INEXACT:
         return beta, alpha
-    found = [c.item() if isinstance(c, TensorBase) else c for c in (beta, alpha)]
+    found = [c._data.item() if isinstance(c, TensorBase) else c for c in (beta, alpha)]
     if input._data.dtype not in INEXACT and any(isinstance(c, (float, complex)) for c in found):
         raise RuntimeError(
             f"{name}: for integer tensors, beta and alpha must be integers, got beta={found[0]} and alpha={found[1]}"
@@ -574,7 +574,8 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("linalg.matrix_power", out, result)
 
 
-declare("linalg.matrix_power", [*[Sample(Arg(3, 3, make=_regular), n) for n in (1, 2, 3, 5, -2)], Sample(Arg(2, 2, 2), 3),
+declare("linalg.matrix_power", [*[Sample(Arg(3, 3, make=_regular), n) for n in (1, 2, 3, 5, -2)],
+                                Sample(Arg(2, 2, 2), 3),
                                 Sample(Arg(2, 0, 0), 2)], complex=True)  # fmt: skip
 
 

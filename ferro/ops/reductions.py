@@ -16,11 +16,13 @@ from ferro.core.worlds import world
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "std", "std_mean", "sum", "var",
-           "var_mean"]  # fmt: skip
+__all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "std", "std_mean", "sum",
+           "var", "var_mean"]  # fmt: skip
 
-REDUCED = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True), Sample(Arg(2, 3, 2), (0, 2)),
-           Sample(Arg(2, 3, 2), (-1, 0), keepdim=True), Sample(Arg(1, 3), 0), Sample(Arg(3, 4), axis=1), Sample(Arg(0, 3), 1)]  # fmt: skip
+REDUCED = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True),
+           Sample(Arg(2, 3, 2), (0, 2)),
+           Sample(Arg(2, 3, 2), (-1, 0), keepdim=True), Sample(Arg(1, 3), 0), Sample(Arg(3, 4), axis=1),
+           Sample(Arg(0, 3), 1)]  # fmt: skip
 NAN, INF = math.nan, math.inf
 
 
@@ -74,14 +76,17 @@ def summable(x: Any, dtype: Any) -> Any:
 def need_inexact(name: str, x: Any, what: str = "input") -> None:
     """RuntimeError unless the tensor is floating-point or complex."""
     if x._data.dtype not in dtypes.INEXACT:
-        raise RuntimeError(f"{name}: expected a floating point or complex tensor as {what}, got {dtypes.FROM_NUMPY[x._data.dtype]}; "
+        raise RuntimeError(f"{name}: expected a floating point or complex tensor as {what}, got "
+                           f"{dtypes.FROM_NUMPY[x._data.dtype]}; "
                            "convert it, e.g. with .float()")  # fmt: skip
 
 
 def need_real(name: str, x: Any) -> None:
     """RuntimeError if the tensor is complex."""
     if x._data.dtype.kind == "c":
-        raise RuntimeError(f"{name}: complex tensors are not supported (they have no order); got {dtypes.FROM_NUMPY[x._data.dtype]}")
+        raise RuntimeError(
+            f"{name}: complex tensors are not supported (they have no order); got {dtypes.FROM_NUMPY[x._data.dtype]}"
+        )
 
 
 # -- sums and products -------------------------------------------------------------------------------------------------
@@ -118,7 +123,7 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
 
 
 NANSUM = Op("nansum", lambda xp, x, /, dim, keepdim: xp.nansum(x, dim, keepdim),
-            x=lambda xp, g, x, dim, keepdim: spread(xp, g, x.shape, dim, keepdim) * (x == x),
+            x=lambda xp, g, x, dim, keepdim: spread(xp, g, x.shape, dim, keepdim) * ~xp.isnan(x),
             samples=[*REDUCED, Sample(Arg(values=[1.0, NAN, 2.0]), smooth=False)])  # fmt: skip
 
 
@@ -175,7 +180,8 @@ def _prod_x(xp: Any, g: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
 
 
 PROD = Op("prod", lambda xp, x, /, dim, keepdim: xp.prod(x, dim, keepdim), x=_prod_x,
-          samples=[Sample(Arg()), Sample(Arg(5)), Sample(Arg(3, 4), 0), Sample(Arg(2, 3, 2), -1, True), Sample(Arg(0, 3), 0),
+          samples=[Sample(Arg()), Sample(Arg(5)), Sample(Arg(3, 4), 0), Sample(Arg(2, 3, 2), -1, True),
+                   Sample(Arg(0, 3), 0),
                    Sample(Arg(values=[2.0, 0.0, 3.0])), Sample(Arg(values=[0.0, 4.0, 0.0, 5.0])), Sample(Arg(), 0),
                    Sample(Arg(values=[[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), 1), Sample(Arg(2, 3))],
           complex=True)  # fmt: skip
@@ -262,7 +268,8 @@ def _std_mean_x(xp: Any, g: Any, x: Any, std: Any, dim: tuple, correction: Any, 
 
 
 _MOMENTS = [Sample(Arg(5)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, keepdim=True), Sample(Arg(2, 3, 2), (0, 2)),
-            Sample(Arg(4), correction=0), Sample(Arg(4, 3), 0, correction=2), Sample(Arg(4), True), Sample(Arg(4), False),
+            Sample(Arg(4), correction=0), Sample(Arg(4, 3), 0, correction=2), Sample(Arg(4), True),
+            Sample(Arg(4), False),
             Sample(Arg(4, 3), 0, False), Sample(Arg(4, 3), 1, True, True), Sample(Arg(4, 3), axis=0)]  # fmt: skip
 
 VAR = Op("var", lambda xp, x, /, dim, correction, keepdim: xp.var(x, dim, correction, keepdim), x=_var_x,
@@ -281,7 +288,9 @@ STD_MEAN = Op("std_mean", lambda xp, x, /, dim, correction, keepdim: xp.std_mean
 # -- log of a sum of exponentials --------------------------------------------------------------------------------------
 
 
-def logsumexp(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
+def logsumexp(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any
+) -> Tensor:
     """log(sum(exp(x))) over the dimensions `dim`, without overflow.  Its derivative is softmax(x).
 
     Over nothing, or over elements that are all -inf, the result is -inf; the gradient is then 0.
@@ -304,9 +313,11 @@ def _logsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -
 
 
 LOGSUMEXP = Op("logsumexp", lambda xp, x, /, dim, keepdim: xp.logsumexp(x, dim, keepdim), x=_logsumexp_x,
-               samples=[Sample(Arg(4), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (0, 1), True), Sample(Arg(), 0), Sample(Arg(0, 2), 0, smooth=False),
+               samples=[Sample(Arg(4), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (0, 1), True), Sample(Arg(), 0),
+                        Sample(Arg(0, 2), 0, smooth=False),
                         Sample(Arg(3, 4, low=500, high=900), -1, complex=False),
-                        Sample(Arg(values=[-INF, 0.0, 1.0]), 0, smooth=False, complex=False)], complex=True)  # fmt: skip
+                        Sample(Arg(values=[-INF, 0.0, 1.0]), 0, smooth=False, complex=False)],
+               complex=True)  # fmt: skip
 
 
 # -- logic and counting ------------------------------------------------------------------------------------------------
@@ -342,8 +353,10 @@ def count_nonzero(input: Tensor, dim: Any = None, **names: Any) -> Tensor:
     return wrap(world(a).count_nonzero(a, many_dims("count_nonzero", a.ndim, dim)))
 
 
-_LOGIC = [Sample(Arg(3, 4, dtype="bool")), Sample(Arg(3, 4, dtype="bool"), 0), Sample(Arg(3, 4, dtype="int64"), 1, True),
-          Sample(Arg(values=[0.0, math.nan])), Sample(Arg(0, 2), 0), Sample(Arg(dtype="uint8", values=[3, 0]))]  # fmt: skip
+_LOGIC = [Sample(Arg(3, 4, dtype="bool")), Sample(Arg(3, 4, dtype="bool"), 0),
+          Sample(Arg(3, 4, dtype="int64"), 1, True),
+          Sample(Arg(values=[0.0, math.nan])), Sample(Arg(0, 2), 0),
+          Sample(Arg(dtype="uint8", values=[3, 0]))]  # fmt: skip
 declare("all", [*_LOGIC, Sample(Arg(2, 3, 4, dtype="bool"), (0, 2))], differentiable=False, complex=True)
 declare("any", [*_LOGIC, Sample(Arg(2, 3, 4, dtype="bool"), (0, 2))], differentiable=False, complex=True)
 declare("count_nonzero", [*[s for s in _LOGIC if True not in s.args], Sample(Arg(2, 3, 4, dtype="int64"), (0, 2))],
@@ -365,5 +378,3 @@ class ReductionMethods:
     std = std
     sum = sum
     var = var
-
-

@@ -11,7 +11,7 @@ from ferro.core.apply import apply, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
-from ferro.core.op import ELEMENTWISE, LINEAR, Op
+from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
@@ -58,7 +58,7 @@ SIGN = Op("sign", lambda xp, x: xp.sign(x), kind=ELEMENTWISE, x=lambda xp, g: xp
 
 
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """x / |x|, and 0 at 0: for real x its sign.  d = (dx - s Re(conj(s) dx)) / |x| with s = sgn x: 0 for real x, and at 0."""
+    """s = x / |x|, and 0 at 0: for real x its sign.  d = (dx - s Re(conj(s) dx)) / |x|: 0 for real x, and at 0."""
     need_tensor("sgn", "input", input)
     if input._data.dtype.kind != "c":
         return sign(input, out=out)
@@ -84,7 +84,8 @@ def copysign(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
 COPYSIGN = Op("copysign", lambda xp, x, y: xp.copysign(x, y), kind=ELEMENTWISE,
               x=lambda xp, g, x, out: g * xp.where(x == 0, 0.0, out / x),
               y=lambda xp, g: xp.zeros_like(g),
-              samples=[*pairs(scalars=(1.5, -1.5)), Sample(Arg(values=[0.0, -0.0, 1.0]), -1.0, smooth=False)])  # fmt: skip
+              samples=[*pairs(scalars=(1.5, -1.5)),
+                       Sample(Arg(values=[0.0, -0.0, 1.0]), -1.0, smooth=False)])  # fmt: skip
 
 
 def floats(name: str, *xs: Any) -> list:
@@ -137,12 +138,15 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
     """x rounded to a multiple of 10^-decimals, halves to the even neighbour.  The derivative is 0."""
     kind = need_tensor("round", "input", input)._data.dtype.kind
     if kind in "bc" or (kind in "iu" and decimals):
-        raise NotImplementedError(f"round: not defined for {input.dtype} tensors{' with decimals' if kind in 'iu' else ''}")
+        raise NotImplementedError(
+            f"round: not defined for {input.dtype} tensors{' with decimals' if kind in 'iu' else ''}"
+        )
     result = wrap(input._data.copy()) if kind in "iu" else unary(ROUND, input, (decimals,))
     return result if out is None else into("round", out, result)
 
 
-ROUND = Op("round", lambda xp, x, /, decimals: xp.round(x, decimals), kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g),
+ROUND = Op("round", lambda xp, x, /, decimals: xp.round(x, decimals), kind=ELEMENTWISE,
+           x=lambda xp, g: xp.zeros_like(g),
            samples=[*HALVES, Sample(Arg(3, 4), decimals=1), Sample(Arg(3, low=-90, high=90), decimals=-1)])  # fmt: skip
 
 
@@ -152,7 +156,13 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("frac", out, result)
 
 
-FRAC = Op("frac", lambda xp, x: xp.frac(x), kind=ELEMENTWISE, x=lambda xp, g: g, samples=points(-2, 2, 0.0, 1.0, -1.0, smooth=False))
+FRAC = Op(
+    "frac",
+    lambda xp, x: xp.frac(x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: g,
+    samples=points(-2, 2, 0.0, 1.0, -1.0, smooth=False),
+)
 
 
 def floating_only(name: str, x: Any) -> Any:
@@ -174,7 +184,8 @@ def floor_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor
 
 QUOTIENTS = [Sample(Arg(3, 4, low=-6, high=6), Arg(4, low=0.7, high=2.0)), Sample(Arg(3, low=-6, high=6), -1.7),
              Sample(Arg(4, dtype="int64", low=-9, high=9), Arg(4, dtype="int64", low=1, high=4)),
-             Sample(Arg(4, dtype="int64", low=-9, high=9), -2), Sample(Arg(values=[1.0, 0.0, -1.0]), 0.0, smooth=False)]  # fmt: skip
+             Sample(Arg(4, dtype="int64", low=-9, high=9), -2),
+             Sample(Arg(values=[1.0, 0.0, -1.0]), 0.0, smooth=False)]  # fmt: skip
 declare("floor_divide", QUOTIENTS, differentiable=False)
 
 
@@ -186,11 +197,16 @@ def fmod(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("fmod", out, result)
 
 
-MODULI = [*QUOTIENTS, Sample(Arg(values=[5.0, 5.0, -5.0, -5.0]), Arg(values=[3.0, -3.0, 3.0, -3.0])), Sample(Arg(), Arg(2, low=0.5))]
+MODULI = [
+    *QUOTIENTS,
+    Sample(Arg(values=[5.0, 5.0, -5.0, -5.0]), Arg(values=[3.0, -3.0, 3.0, -3.0])),
+    Sample(Arg(), Arg(2, low=0.5)),
+]
 
 FMOD = Op("fmod", lambda xp, x, y: xp.fmod(x, y), kind=ELEMENTWISE,
           x=lambda xp, g: g,
-          y=lambda xp, g, x, y: -(g * xp.trunc(x / y)), samples=MODULI)  # fmt: skip
+          y=lambda xp, g, x, y: -(g * xp.trunc(x / y)),
+          samples=MODULI)  # fmt: skip
 
 
 def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -204,7 +220,7 @@ def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 
 REMAINDER = Op("remainder", lambda xp, x, y: xp.remainder(x, y), kind=ELEMENTWISE,
                x=lambda xp, g: g,
-               y=lambda xp, g, x, y: -(g * xp.floor(x / y)),
+               y=lambda xp, g, x, y: -(g * (x // y)),
                samples=[*MODULI, Sample(5, Arg(values=[2, 3], dtype="int64"))])  # fmt: skip
 
 
@@ -212,7 +228,7 @@ REMAINDER = Op("remainder", lambda xp, x, y: xp.remainder(x, y), kind=ELEMENTWIS
 
 
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The next floating number after x in the direction of y.  The derivative by x is 1, and 0 where x = y; by y it is 0."""
+    """The next floating number after x towards y.  The derivative by x is 1, and 0 where x = y; by y it is 0."""
     x, y = promote(need_tensor("nextafter", "input", input), need_tensor("nextafter", "other", other))
     result = apply(NEXTAFTER, (floating_only("nextafter", x), y))
     return result if out is None else into("nextafter", out, result)
@@ -221,7 +237,8 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 NEXTAFTER = Op("nextafter", lambda xp, x, y: xp.nextafter(x, y), kind=ELEMENTWISE,
                x=lambda xp, g, x, y: xp.where(x == y, 0.0, g),
                y=lambda xp, g: xp.zeros_like(g),
-               samples=[*pairs(scalars=()), Sample(Arg(values=[1.0, 0.0]), Arg(values=[1.0, -1.0]), smooth=False)])  # fmt: skip
+               samples=[*pairs(scalars=()),
+                        Sample(Arg(values=[1.0, 0.0]), Arg(values=[1.0, -1.0]), smooth=False)])  # fmt: skip
 
 
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -235,24 +252,31 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
 
 
 HEAVISIDE = Op("heaviside", lambda xp, x, y: xp.heaviside(x, y))
-declare("heaviside", [*pairs(scalars=()), Sample(Arg(values=[-1.0, 0.0, 1.0]), Arg(values=[0.5]))], differentiable=False)
+declare(
+    "heaviside", [*pairs(scalars=()), Sample(Arg(values=[-1.0, 0.0, 1.0]), Arg(values=[0.5]))], differentiable=False
+)
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *,
                out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """x with nan replaced, and infinities too (by default by the largest finite numbers).  The derivative there is 0."""
+    """x with nan and the infinities (by default by the largest numbers) replaced.  The derivative there is 0."""
     a = need_tensor("nan_to_num", "input", input)._data
     if a.dtype not in dtypes.INEXACT:
         return into("nan_to_num", out, wrap(a.copy()))
     info = dtypes.finfo(input.dtype)
-    values = (nan if nan is not None else 0.0, info.max if posinf is None else posinf, info.min if neginf is None else neginf)
+    values = (
+        nan if nan is not None else 0.0,
+        info.max if posinf is None else posinf,
+        info.min if neginf is None else neginf,
+    )
     result = unary(NAN_TO_NUM, input, tuple([float(v) for v in values]))
     return result if out is None else into("nan_to_num", out, result)
 
 
-NAN_TO_NUM = Op("nan_to_num", lambda xp, x, /, nan, posinf, neginf: xp.nan_to_num(x, nan, posinf, neginf), kind=ELEMENTWISE,
-                x=lambda xp, g, x: xp.where(xp.isfinite(x), g, 0.0),
-                samples=[*points(-2, 2, *EDGES, smooth=False), Sample(Arg(values=list(EDGES)), 1.0, 2.0, 3.0, smooth=False)])  # fmt: skip
+NAN_TO_NUM = Op("nan_to_num", lambda xp, x, /, nan, posinf, neginf: xp.nan_to_num(x, nan, posinf, neginf),
+                kind=ELEMENTWISE, x=lambda xp, g, x: xp.where(xp.isfinite(x), g, 0.0),
+                samples=[*points(-2, 2, *EDGES, smooth=False),
+                         Sample(Arg(values=list(EDGES)), 1.0, 2.0, 3.0, smooth=False)])  # fmt: skip
 
 
 # -- divisors ----------------------------------------------------------------------------------------------------------
@@ -277,8 +301,10 @@ def integers(name: str, x: Any, y: Any) -> list:
 
 
 for _name in ("gcd", "lcm"):
-    declare(_name, [Sample(Arg(3, 4, dtype="int64", low=-20, high=20), Arg(4, dtype="int64", low=-20, high=20)),
-                    Sample(Arg(3, dtype="int32", low=0, high=9), Arg(1, dtype="int64", low=0, high=9))], differentiable=False)  # fmt: skip
+    declare(_name,
+            [Sample(Arg(3, 4, dtype="int64", low=-20, high=20), Arg(4, dtype="int64", low=-20, high=20)),
+             Sample(Arg(3, dtype="int32", low=0, high=9), Arg(1, dtype="int64", low=0, high=9))],
+            differentiable=False)  # fmt: skip
 
 absolute, fix = abs, trunc
 
@@ -293,11 +319,11 @@ def arithmetic_operator(function: Any, swapped: bool = False) -> Any:
 
     return method
 
+
 # In-place forms that torch has as functions too.
 abs_, floor_, ceil_, trunc_, round_, frac_ = map(in_place, (abs, floor, ceil, trunc, round, frac))
 nan_to_num_, gcd_, lcm_ = map(in_place, (nan_to_num, gcd, lcm))
 fix_ = trunc_
-
 
 
 class RoundingMethods:

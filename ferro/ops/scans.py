@@ -1,4 +1,4 @@
-"""Scans along one dimension: cumulative sums, products and extrema, linear recurrences, differences, trapezoidal rule."""
+"""Scans along one dimension: cumulative sums, products, extrema, linear recurrences, differences, trapezoidal rule."""
 
 from __future__ import annotations
 
@@ -11,16 +11,33 @@ from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.inplace import in_place
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted
-from ferro.ops.extrema import pair_into
+from ferro.ops.extrema import INDEXED, pair_into
 from ferro.ops.reductions import need_real, renamed, sum, summable
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "logcumsumexp", "trapezoid", "trapz"]
+__all__ = [
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_trapezoid",
+    "diff",
+    "logcumsumexp",
+    "trapezoid",
+    "trapz",
+]
 
 INF = math.inf
-_SCANNED = [Sample(Arg(), 0), Sample(Arg(5), 0), Sample(Arg(3, 4), 0), Sample(Arg(2, 3, 2), -2), Sample(Arg(3, 0), 1), Sample(Arg(2, 1), -1)]
+_SCANNED = [
+    Sample(Arg(), 0),
+    Sample(Arg(5), 0),
+    Sample(Arg(3, 4), 0),
+    Sample(Arg(2, 3, 2), -2),
+    Sample(Arg(3, 0), 1),
+    Sample(Arg(2, 1), -1),
+]
 _ZEROS = [Sample(Arg(values=[2.0, 0.0, 3.0]), 0), Sample(Arg(values=[[0.0, 4.0, 0.0, 5.0], [1.0, 0.0, 0.0, 2.0]]), 1)]
 
 
@@ -57,15 +74,15 @@ AFFINE_SCAN = Op(
 
 
 def prod_others(input: Tensor, dim: int | None) -> Tensor:
-    """At every place the product of the other elements (along `dim`, or all): exact, to any order, where there are zeros."""
-    xp = worlds.functional
+    """At every place the product of the other elements (along `dim`, or all): exact, to any order, among zeros."""
+    fn = worlds.functional
     if dim is None:
-        return xp.reshape(prod_others(xp.reshape(input, (-1,)), 0), input._data.shape)
+        return fn.reshape(prod_others(fn.reshape(input, (-1,)), 0), input._data.shape)
     if input._data.ndim == 0:
-        return xp.ones_like(input)
+        return fn.ones_like(input)
     before = shift(cumprod(input, dim), 1, dim, 1)
-    behind = shift(cumprod(xp.flip(input, (dim,)), dim), 1, dim, 1)
-    return before * xp.flip(behind, (dim,))
+    behind = shift(cumprod(fn.flip(input, (dim,)), dim), 1, dim, 1)
+    return before * fn.flip(behind, (dim,))
 
 
 def picked_sum(g: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -116,14 +133,16 @@ def cumprod_others(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
 
 
 CUMPROD = Op("cumprod", lambda xp, x, /, dim: xp.cumprod(x, dim),
-             x=lambda xp, g, x, out, dim: xp.cumprod_others(g, x, out, dim), samples=[*_SCANNED, *_ZEROS], complex=True)  # fmt: skip
+             x=lambda xp, g, x, out, dim: xp.cumprod_others(g, x, out, dim),
+             samples=[*_SCANNED, *_ZEROS], complex=True)  # fmt: skip
 
 
 def logcumsumexp(input: Tensor, dim: Any = None, *, out: Tensor | None = None, **names: Any) -> Tensor:
     """log(exp(x_0) + ... + exp(x_i)) along `dim`, without overflow; an element -inf gets gradient 0."""
     dim = _dim("logcumsumexp", input, dim, names)
     if input._data.dtype.kind in "biu":
-        raise NotImplementedError(f"logcumsumexp: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it takes floating point "
+        raise NotImplementedError(f"logcumsumexp: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it "
+                                  f"takes floating point "
                                   "and complex tensors")  # fmt: skip
     result = unary(LOGCUMSUMEXP, input, (dim,))
     return result if out is None else into("logcumsumexp", out, result)
@@ -131,9 +150,9 @@ def logcumsumexp(input: Tensor, dim: Any = None, *, out: Tensor | None = None, *
 
 def _logcumsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     # sum over k >= i of g_k exp(x_i - out_k), as a recurrence whose factors exp(out_k - out_(k+1)) are at most 1
-    finite = xp.where(out == -INF, 0.0, out)
-    factors = xp.exp(out - xp.shift(finite, -1, dim, INF)).conj()
-    return xp.affine_scan(factors, g, dim, True) * xp.exp(x - finite).conj()
+    behind = xp.shift(out, -1, dim, INF)
+    factors = xp.exp(xp.where(out == behind, 0.0, out - behind)).conj()
+    return xp.affine_scan(factors, g, dim, True) * xp.exp(x - xp.where(out == -INF, 0.0, out)).conj()
 
 
 LOGCUMSUMEXP = Op("logcumsumexp", lambda xp, x, /, dim: xp.logcumsumexp(x, dim), x=_logcumsumexp_x,
@@ -144,12 +163,12 @@ LOGCUMSUMEXP = Op("logcumsumexp", lambda xp, x, /, dim: xp.logcumsumexp(x, dim),
 
 
 def cummax(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> Any:
-    """The largest of x_0 ... x_i along `dim`: (values, indices), of several equal elements the last; it gets the gradient."""
+    """The largest of x_0 ... x_i along `dim`, (values, indices): of equal ones the last, which gets the gradient."""
     return _running("cummax", CUMMAX, input, dim, out, names)
 
 
 def cummin(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> Any:
-    """The smallest of x_0 ... x_i along `dim`: (values, indices), of several equal elements the last; it gets the gradient."""
+    """The smallest of x_0 ... x_i along `dim`, (values, indices): of equal ones the last, which gets the gradient."""
     return _running("cummin", CUMMIN, input, dim, out, names)
 
 
@@ -160,13 +179,14 @@ def _running(name: str, op: Op, input: Any, dim: Any, out: Any, names: dict) -> 
     return getattr(return_types, name)(pair if out is None else pair_into(name, out, pair))
 
 
-_RUNNING = [Sample(Arg(), 0), Sample(Arg(5, make=permuted()), 0), Sample(Arg(3, 4, make=permuted()), 1), Sample(Arg(2, 3, 2, make=permuted()), -2),
+_RUNNING = [Sample(Arg(), 0), Sample(Arg(5, make=permuted()), 0), Sample(Arg(3, 4, make=permuted()), 1),
+            Sample(Arg(2, 3, 2, make=permuted()), -2),
             Sample(Arg(values=[1.0, 1.0, 0.0, 1.0]), 0, smooth=False), Sample(Arg(0, 2), 0)]  # fmt: skip
 
-CUMMAX = Op("cummax", lambda xp, x, /, dim: xp.cummax(x, dim), outputs=("values", "indices"), nondiff=("indices",),
+CUMMAX = Op("cummax", lambda xp, x, /, dim: xp.cummax(x, dim), **INDEXED,
             x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices), samples=_RUNNING)  # fmt: skip
 
-CUMMIN = Op("cummin", lambda xp, x, /, dim: xp.cummin(x, dim), outputs=("values", "indices"), nondiff=("indices",),
+CUMMIN = Op("cummin", lambda xp, x, /, dim: xp.cummin(x, dim), **INDEXED,
             x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices), samples=_RUNNING)  # fmt: skip
 
 
@@ -175,37 +195,47 @@ CUMMIN = Op("cummin", lambda xp, x, /, dim: xp.cummin(x, dim), outputs=("values"
 
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *,
          out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """The n-th differences x_(i+1) - x_i along `dim`, of x with `prepend` and `append` joined on; of bools, whether they differ."""
+    """The n-th differences x_(i+1) - x_i along `dim`, of x with `prepend` and `append` joined on (x itself for n = 0);
+    of bools, whether they differ.
+    """
     a = need_tensor("diff", "input", input)._data
     if a.ndim == 0:
         raise RuntimeError("diff: expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"diff: order must be non-negative but got {n}")
     d = one_dim("diff", a.ndim, dim)
-    parts = [_joinable(label, p, a, d) for label, p in (("prepend", prepend), ("input", input), ("append", append)) if p is not None]
-    xp = worlds.functional
-    x = xp.cat(parts, d) if len(parts) > 1 else input
+    parts = [
+        _joinable(label, p, a, d)
+        for label, p in (("prepend", prepend), ("input", input), ("append", append))
+        if p is not None
+    ]
+    fn = worlds.functional
+    x = fn.cat(parts, d) if len(parts) > 1 and n else input
     length = x._data.shape[d]
     for k in range(min(n, length)):
-        high, low = xp.narrow(x, d, 1, length - k - 1), xp.narrow(x, d, 0, length - k - 1)
-        x = xp.logical_xor(high, low) if a.dtype.kind == "b" else high - low
+        high, low = fn.narrow(x, d, 1, length - k - 1), fn.narrow(x, d, 0, length - k - 1)
+        x = fn.logical_xor(high, low) if a.dtype.kind == "b" else high - low
     if n == 0:
-        x = xp.clone(x)
+        x = fn.clone(x)
     return x if out is None else into("diff", out, x)
 
 
 def _joinable(label: str, part: Any, a: Any, dim: int) -> Any:
     b = need_tensor("diff", label, part)._data
     if b.ndim != a.ndim:
-        raise RuntimeError(f"diff: expects prepend or append to be the same dimension as input; {label} has {b.ndim}, input {a.ndim}")
+        raise RuntimeError(
+            f"diff: expects prepend or append to be the same dimension as input; {label} has {b.ndim}, input {a.ndim}"
+        )
     if any(s != t for k, (s, t) in enumerate(zip(a.shape, b.shape, strict=True)) if k != dim):
-        raise RuntimeError(f"diff: expects the shape of {label} {list(b.shape)} to match that of input {list(a.shape)} except along "
+        raise RuntimeError(f"diff: expects the shape of {label} {list(b.shape)} to match that of input "
+                           f"{list(a.shape)} except along "
                            f"dimension {dim}")  # fmt: skip
     return part
 
 
 declare("diff", [Sample(Arg(5)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), dim=0), Sample(Arg(3), 5), Sample(Arg(3), 0),
-                 Sample(Arg(2, 3), 1, 1, Arg(2, 2), Arg(2, 1)), Sample(Arg(4, dtype="int64")), Sample(Arg(4, dtype="bool"))], complex=True)  # fmt: skip
+                 Sample(Arg(2, 3), 1, 1, Arg(2, 2), Arg(2, 1)), Sample(Arg(4, dtype="int64")),
+                 Sample(Arg(4, dtype="bool"))], complex=True)  # fmt: skip
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
@@ -217,7 +247,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, di
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
-    """The areas under y along `dim` up to each point after the first, by the trapezoidal rule: see :func:`trapezoid`."""
+    """The areas under y along `dim` up to each point after the first: see :func:`trapezoid`."""
     d, pairs, widths = _trapezoids("cumulative_trapezoid", y, x, dx, dim)
     if widths is None:
         return cumsum(pairs, d) * ((1 if dx is None else dx) / 2.0)
@@ -234,26 +264,28 @@ def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
     for label, t in (("y", y), ("x", x)):
         if t is not None and t._data.dtype.kind == "b":
             raise RuntimeError(f"{name}: received a bool input for `{label}`, but bool is not supported")
-    xp = worlds.functional
+    fn = worlds.functional
     d = one_dim(name, a.ndim, dim) - a.ndim
     if a.shape[d] == 0:
         return d, y, None
-    pairs = xp.narrow(y, d, 1, a.shape[d] - 1) + xp.narrow(y, d, 0, a.shape[d] - 1)
+    pairs = fn.narrow(y, d, 1, a.shape[d] - 1) + fn.narrow(y, d, 0, a.shape[d] - 1)
     if x is None:
         return d, pairs, None
     b = x._data
     if b.ndim == 1:
         if b.shape[0] != a.shape[d]:
-            raise RuntimeError(f"{name}: There must be one `x` value for each sample point: {b.shape[0]} values of x for {a.shape[d]} "
+            raise RuntimeError(f"{name}: There must be one `x` value for each sample point: {b.shape[0]} values of "
+                               f"x for {a.shape[d]} "
                                f"points along dimension {dim} of y")  # fmt: skip
         widths = diff(x)
-        return d, pairs, xp.reshape(widths, (-1,) + (1,) * (-d - 1))
+        return d, pairs, fn.reshape(widths, (-1,) + (1,) * (-d - 1))
     if b.ndim < -d:
-        x = xp.reshape(x, (1,) * (-d - b.ndim) + b.shape)
+        x = fn.reshape(x, (1,) * (-d - b.ndim) + b.shape)
     return d, pairs, diff(x, dim=d)
 
 
-_AREAS = [Sample(Arg(5)), Sample(Arg(3, 4), dx=0.5), Sample(Arg(3, 4), Arg(4)), Sample(Arg(3, 4), Arg(3), dim=0), Sample(Arg(3, 4), Arg(3, 4), dim=0),
+_AREAS = [Sample(Arg(5)), Sample(Arg(3, 4), dx=0.5), Sample(Arg(3, 4), Arg(4)), Sample(Arg(3, 4), Arg(3), dim=0),
+          Sample(Arg(3, 4), Arg(3, 4), dim=0),
           Sample(Arg(2, 3, 4), Arg(3, 4)), Sample(Arg(4, dtype="int64"))]  # fmt: skip
 declare("trapezoid", [*_AREAS, Sample(Arg(0, grad=False))], complex=True)
 declare("cumulative_trapezoid", [*_AREAS, Sample(Arg(0, grad=False))], complex=True)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
-from ferro.core.apply import apply, constant
+from ferro.core.apply import apply, constant, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place, record_write
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.indexing import INT32, INT64, in_bounds, number, source_arguments, written
+from ferro.ops.filling import number
+from ferro.ops.indexing import INT32, INT64, in_bounds, source_arguments, written
 from ferro.ops.parts import SLICE
 from ferro.ops.shape import EXPAND, RESHAPE, broadcast_shapes, flatten
 
@@ -86,8 +87,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         indices = wrap(np.where(data < 0, data + input._data.shape[d], data))
     a, b = input._data.shape, data.shape
     common = broadcast_shapes((*a[:d], 1, *a[d + 1 :]), (*b[:d], 1, *b[d + 1 :]))
-    x = apply(EXPAND, (input,), ((*common[:d], a[d], *common[d + 1 :]),))
-    return gather(x, d, apply(EXPAND, (indices,), ((*common[:d], b[d], *common[d + 1 :]),)), out=out)
+    x = unary(EXPAND, input, ((*common[:d], a[d], *common[d + 1 :]),))
+    return gather(x, d, unary(EXPAND, indices, ((*common[:d], b[d], *common[d + 1 :]),)), out=out)
 
 
 declare("take_along_dim", [Sample(Arg(2, 4), TWO, 1), Sample(Arg(1, 3), TWO, 1), Sample(Arg(2, 4), Arg(values=[[1, 3, 0]], dtype="int64"), 1),
@@ -108,9 +109,9 @@ def _arguments(name: str, x: Any, dim: int, index: Any, src: Any) -> tuple:
         if not index._data.size:
             src = wrap(np.zeros(shape, x._data.dtype))
         elif src._data.shape != shape and len(src._data.shape) == len(shape):  # type: ignore[attr-defined]
-            src = apply(SLICE, (src,), ((*[slice(0, n) for n in shape], ...),))
+            src = unary(SLICE, src, ((*[slice(0, n) for n in shape], ...),))
         elif src._data.shape != shape:  # type: ignore[attr-defined]
-            src = apply(RESHAPE, (src,), (shape,))
+            src = unary(RESHAPE, src, (shape,))
     else:
         d = _index(name, x, dim, index)
         src = apply(EXPAND, (number(name, src, x),), (index._data.shape,))
@@ -247,7 +248,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     (index, source), d = source_arguments("index_reduce", input, dim, index, source)
     shape = source._data.shape
-    wide = apply(EXPAND, (apply(RESHAPE, (index,), ((-1,) + (1,) * (len(shape) - d - 1),)),), (shape,))
+    wide = apply(EXPAND, (unary(RESHAPE, index, ((-1,) + (1,) * (len(shape) - d - 1),)),), (shape,))
     result = _scatter_reduce("index_reduce", input, wide, source, d, reduce, include_self)
     return result if out is None else into("index_reduce", out, result)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.apply import apply
+from ferro.core.apply import unary
 from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
-from ferro.core.base import TensorBase, history
-from ferro.core.dtypes import COMPLEX, dtype, from_numpy
+from ferro.core.base import TensorBase
+from ferro.core.dtypes import dtype
 from ferro.core.inplace import restride
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -30,7 +29,7 @@ __all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shape
 def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape (one size may be -1): a view where strides allow, else a copy."""
     new_shape = sizes("reshape", size or (shape,))
-    return apply(RESHAPE, (input,), (infer("reshape", input._data.shape, new_shape),))
+    return unary(RESHAPE, input, (infer("reshape", input._data.shape, new_shape),))
 
 
 RESHAPE = Op("reshape", lambda xp, x, /, shape: xp.reshape(x, shape), kind=LINEAR, view=True,
@@ -72,7 +71,7 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     if isinstance(given, _DTYPE):
         return _view_bits(input, given)
     new_shape = infer("view", input._data.shape, sizes("view", shape))
-    found = apply(RESHAPE, (input,), (new_shape,))
+    found = unary(RESHAPE, input, (new_shape,))
     if found._data.size and _meta_view(found) is None:
         raise RuntimeError(f"view: size {list(new_shape)} is not compatible with input tensor's size and stride (shape {list(input.shape)}, "
                            f"stride {list(stride(input))}): at least one dimension spans across two contiguous subspaces. "
@@ -99,7 +98,7 @@ def _view_bits(x: Any, wanted: Any) -> Tensor:
             raise RuntimeError(f"view: the last dimension of {shape[-1]} elements of {have} bytes cannot hold elements of {size} bytes")
         if have < size and any(s * have % size for s in (*strides[:-1], geometry(x._data)[2])):
             raise RuntimeError(f"view: strides {list(strides)} and storage offset must be divisible by {size // have} to view {x.dtype} as {wanted}")
-    return apply(VIEW_BITS, (x,), (wanted.np,))
+    return unary(VIEW_BITS, x, (wanted.np,))
 
 
 VIEW_BITS = Op("view_dtype", lambda xp, x, /, dtype: xp.bit_view(x, dtype), view=True)
@@ -131,7 +130,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     n = 1
     for s in shape[start : end + 1]:
         n *= s
-    return apply(RESHAPE, (input,), ((*shape[:start], n, *shape[end + 1 :]),))
+    return unary(RESHAPE, input, ((*shape[:start], n, *shape[end + 1 :]),))
 
 
 declare("flatten", [Sample(Arg(2, 3, 2)), Sample(Arg(2, 3, 2), 1), Sample(Arg(2, 3, 2), 0, -2), Sample(Arg())], complex=True)
@@ -144,7 +143,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     inner = _sizes("unflatten", (sizes,))
     if not inner:
         raise RuntimeError("unflatten: sizes must be non-empty")
-    return apply(RESHAPE, (input,), ((*shape[:d], *infer("unflatten", shape[d : d + 1], inner), *shape[d + 1 :]),))
+    return unary(RESHAPE, input, ((*shape[:d], *infer("unflatten", shape[d : d + 1], inner), *shape[d + 1 :]),))
 
 
 _sizes = sizes
@@ -163,7 +162,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """The tensor without its dimensions of size 1, or without those of them that `dim` (an int or several) names."""
     shape = input._data.shape
     dims = many_dims("squeeze", len(shape), dim, empty_is_all=False)
-    return apply(SQUEEZE, (input,), (tuple([d for d in dims if shape[d] == 1]),))
+    return unary(SQUEEZE, input, (tuple([d for d in dims if shape[d] == 1]),))
 
 
 SQUEEZE = Op("squeeze", lambda xp, x, /, dim: xp.squeeze(x, dim), kind=LINEAR, view=True,
@@ -174,7 +173,7 @@ SQUEEZE = Op("squeeze", lambda xp, x, /, dim: xp.squeeze(x, dim), kind=LINEAR, v
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """The tensor with a dimension of size 1 inserted at `dim`."""
-    return apply(UNSQUEEZE, (input,), (one_dim("unsqueeze", input._data.ndim + 1, dim),))
+    return unary(UNSQUEEZE, input, (one_dim("unsqueeze", input._data.ndim + 1, dim),))
 
 
 UNSQUEEZE = Op("unsqueeze", lambda xp, x, /, dim: xp.unsqueeze(x, dim), kind=LINEAR, view=True,
@@ -195,7 +194,7 @@ def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     order = tuple([one_dim("permute", n, d) for d in wanted])
     if len(set(order)) != n:
         raise RuntimeError(f"permute: duplicate dims are not allowed, got {list(wanted)}")
-    return apply(PERMUTE, (input,), (order,))
+    return unary(PERMUTE, input, (order,))
 
 
 PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR, view=True,
@@ -207,7 +206,7 @@ PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR,
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """The tensor with two dimensions exchanged."""
     n = input._data.ndim
-    return apply(TRANSPOSE, (input,), (one_dim("transpose", n, dim0, "dim0"), one_dim("transpose", n, dim1, "dim1")))
+    return unary(TRANSPOSE, input, (one_dim("transpose", n, dim0, "dim0"), one_dim("transpose", n, dim1, "dim1")))
 
 
 TRANSPOSE = Op("transpose", lambda xp, x, /, dim0, dim1: xp.transpose(x, dim0, dim1), kind=LINEAR, view=True,
@@ -231,7 +230,7 @@ def t(input: Tensor) -> Tensor:
     n = input._data.ndim
     if n > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D; use transpose(dim0, dim1) or .mT")
-    return apply(PERMUTE, (input,), ((1, 0) if n == 2 else tuple(range(n)),))
+    return unary(PERMUTE, input, ((1, 0) if n == 2 else tuple(range(n)),))
 
 
 declare("t", [Sample(Arg(2, 3)), Sample(Arg(3)), Sample(Arg())], complex=True)
@@ -265,7 +264,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             raise RuntimeError(f"movedim: repeated dim in `{what}` ({dims})")
     rest = iter([d for d in range(n) if d not in start])
     moved = dict(zip(end, start, strict=True))
-    return apply(PERMUTE, (input,), (tuple([moved[d] if d in moved else next(rest) for d in range(n)]),))
+    return unary(PERMUTE, input, (tuple([moved[d] if d in moved else next(rest) for d in range(n)]),))
 
 
 def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
@@ -290,13 +289,15 @@ def _expand(name: str, x: Any, wanted: tuple) -> Tensor:
     if lead < 0:
         raise RuntimeError(f"{name}: the number of sizes provided ({len(wanted)}) must be greater or equal to the number of dimensions in the "
                            f"tensor ({len(have)}); got {list(wanted)} for shape {list(have)}")  # fmt: skip
-    full = tuple([have[i - lead] if s == -1 and i >= lead else s for i, s in enumerate(wanted)])
-    if any(s < 0 for s in full):
-        raise RuntimeError(f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension")
-    if any(h not in (1, s) for h, s in zip(have, full[lead:], strict=True)):
+    full = wanted
+    if wanted and min(wanted) < 0:
+        full = tuple([have[i - lead] if s == -1 and i >= lead else s for i, s in enumerate(wanted)])
+        if min(full) < 0:
+            raise RuntimeError(f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension")
+    if have != full[lead:] and any(h not in (1, s) for h, s in zip(have, full[lead:], strict=True)):
         raise RuntimeError(f"{name}: the expanded size {list(wanted)} must match the existing size {list(have)} at non-singleton dimensions: "
                            "only dimensions of size 1 can be expanded")  # fmt: skip
-    return apply(EXPAND, (x,), (full,))
+    return unary(EXPAND, x, (full,))
 
 
 EXPAND = Op("expand", lambda xp, x, /, shape: xp.expand(x, shape), kind=LINEAR, view=True,
@@ -352,7 +353,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     shape = broadcast_shapes(*[need_tensor("broadcast_tensors", "tensors", x)._data.shape for x in tensors])
-    return tuple([x if x._data.shape == shape else apply(EXPAND, (x,), (tuple(shape),)) for x in tensors])
+    return tuple([x if x._data.shape == shape else unary(EXPAND, x, (tuple(shape),)) for x in tensors])
 
 
 declare("broadcast_tensors", [Sample(Arg(3), Arg(2, 1)), Sample(Arg(), Arg(2)), Sample(Arg(2, 3))], complex=True)
@@ -394,7 +395,7 @@ for _function in (atleast_1d, atleast_2d, atleast_3d):
 
 def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
     """The tensor itself if its elements lie in memory in C order, else a copy in which they do."""
-    return self if self._data.flags.c_contiguous else apply(CONTIGUOUS, (self,))
+    return self if self._data.flags.c_contiguous else unary(CONTIGUOUS, self)
 
 
 CONTIGUOUS = Op("contiguous", lambda xp, x: xp.contiguous(x), kind=LINEAR, x=lambda xp, g: g,
@@ -418,7 +419,7 @@ def storage_offset(self: Tensor) -> int:
 
 
 def _reversed(x: Any) -> Tensor:
-    return apply(PERMUTE, (x,), (tuple(range(x._data.ndim))[::-1],))
+    return unary(PERMUTE, x, (tuple(range(x._data.ndim))[::-1],))
 
 
 class ShapeMethods:

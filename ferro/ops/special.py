@@ -41,8 +41,9 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERF, input, out)
 
 
-ERF = Op("erf", lambda xp, x: xp.erf(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.exp(-(x * x)) * (2 / SQRT_PI),
-         weight=8.0, samples=points(-2, 2, 0.0, 6.0, -6.0, INF))  # fmt: skip
+ERF = Op("erf", lambda xp, x: xp.erf(x), floats=True, kind=ELEMENTWISE,
+         x=lambda xp, g, x: g * xp.exp(-(x * x)) * (2 / SQRT_PI), weight=8.0,
+         samples=points(-2, 2, 0.0, 6.0, -6.0, INF))  # fmt: skip
 
 
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -50,8 +51,9 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERFC, input, out)
 
 
-ERFC = Op("erfc", lambda xp, x: xp.erfc(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.exp(-(x * x)) * (-2 / SQRT_PI),
-          weight=8.0, samples=points(-2, 2, 0.0, 6.0, -6.0))  # fmt: skip
+ERFC = Op("erfc", lambda xp, x: xp.erfc(x), floats=True, kind=ELEMENTWISE,
+          x=lambda xp, g, x: g * xp.exp(-(x * x)) * (-2 / SQRT_PI), weight=8.0,
+          samples=points(-2, 2, 0.0, 6.0, -6.0))  # fmt: skip
 
 
 def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -59,8 +61,9 @@ def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERFCX, input, out)
 
 
-ERFCX = Op("erfcx", lambda xp, x: xp.erfcx(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x, out: g * (x * out * 2 - 2 / SQRT_PI),
-           weight=20.0, samples=points(-2, 2, 0.0, 6.0), path="special.erfcx")  # fmt: skip
+ERFCX = Op("erfcx", lambda xp, x: xp.erfcx(x), floats=True, kind=ELEMENTWISE,
+           x=lambda xp, g, x, out: g * (x * out * 2 - 2 / SQRT_PI), weight=20.0, samples=points(-2, 2, 0.0, 6.0),
+           path="special.erfcx")  # fmt: skip
 
 
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -68,8 +71,9 @@ def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERFINV, input, out)
 
 
-ERFINV = Op("erfinv", lambda xp, x: xp.erfinv(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * xp.exp(out * out) * (SQRT_PI / 2),
-            weight=20.0, samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False))  # fmt: skip
+ERFINV = Op("erfinv", lambda xp, x: xp.erfinv(x), floats=True, kind=ELEMENTWISE,
+            x=lambda xp, g, out: g * xp.exp(out * out) * (SQRT_PI / 2), weight=20.0,
+            samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False))  # fmt: skip
 
 
 def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -77,8 +81,9 @@ def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(NDTR, input, out)
 
 
-NDTR = Op("ndtr", lambda xp, x: xp.ndtr(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.exp(x * x * -0.5) * (1 / SQRT_2PI),
-          weight=8.0, samples=points(-2, 2, 0.0), path="special.ndtr")  # fmt: skip
+NDTR = Op("ndtr", lambda xp, x: xp.ndtr(x), floats=True, kind=ELEMENTWISE,
+          x=lambda xp, g, x: g * xp.exp(x * x * -0.5) * (1 / SQRT_2PI), weight=8.0, samples=points(-2, 2, 0.0),
+          path="special.ndtr")  # fmt: skip
 
 
 def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -96,8 +101,9 @@ def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(NDTRI, input, out)
 
 
-NDTRI = Op("ndtri", lambda xp, x: xp.ndtri(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * xp.exp(out * out * 0.5) * SQRT_2PI,
-           weight=20.0, samples=points(0.05, 0.95, 0.0, 1.0, 2.0, smooth=False), path="special.ndtri")  # fmt: skip
+NDTRI = Op("ndtri", lambda xp, x: xp.ndtri(x), floats=True, kind=ELEMENTWISE,
+           x=lambda xp, g, out: g * xp.exp(out * out * 0.5) * SQRT_2PI, weight=20.0,
+           samples=points(0.05, 0.95, 0.0, 1.0, 2.0, smooth=False), path="special.ndtri")  # fmt: skip
 
 
 # -- entropies ---------------------------------------------------------------------------------------------------------
@@ -108,12 +114,15 @@ def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ENTR, input, out)
 
 
-ENTR = Op("entr", lambda xp, x: xp.entr(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * (xp.log(x) + 1)), weight=4.0,
-          samples=points(0.1, 3.0, 0.0, -1.0, 1.0, NAN, smooth=False), path="special.entr")  # fmt: skip
+ENTR = Op("entr", lambda xp, x: xp.entr(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * (xp.log(x) + 1)),
+          weight=4.0, samples=points(0.1, 3.0, 0.0, -1.0, 1.0, NAN, smooth=False), path="special.entr")  # fmt: skip
 
 
 def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """x ln(1 + y), and 0 where x = 0 unless y is nan.  d = ln(1 + y) dx + x / (1 + y) dy; by x 0 where x = 0 and y ≤ -1."""
+    """x ln(1 + y), and 0 where x = 0 unless y is nan.
+
+    d = ln(1 + y) dx + x / (1 + y) dy; by x it is 0 where x = 0 and y ≤ -1.
+    """
     some_tensor("xlog1py", input, other)
     real_operands("xlog1py", input, other)
     result = binary(XLOG1PY, input, other)
@@ -136,8 +145,8 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(LGAMMA, input, out)
 
 
-LGAMMA = Op("lgamma", lambda xp, x: xp.lgamma(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.digamma(x), weight=20.0,
-            samples=points(0.2, 4.0, -0.5, -1.7, 10.0))  # fmt: skip
+LGAMMA = Op("lgamma", lambda xp, x: xp.lgamma(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.digamma(x),
+            weight=20.0, samples=points(0.2, 4.0, -0.5, -1.7, 10.0))  # fmt: skip
 
 
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -145,7 +154,8 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(DIGAMMA, input, out)
 
 
-DIGAMMA = Op("digamma", lambda xp, x: xp.digamma(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.polygamma(1, x), weight=20.0,
+DIGAMMA = Op("digamma", lambda xp, x: xp.digamma(x), floats=True, kind=ELEMENTWISE,
+             x=lambda xp, g, x: g * xp.polygamma(1, x), weight=20.0,
              samples=points(0.2, 4.0, -0.5, -1.7, 10.0))  # fmt: skip
 
 
@@ -205,7 +215,9 @@ def incomplete(name: str, a: Any, x: Any) -> tuple:
     """The two operands, floating tensors of one dtype."""
     a, x = promote(need_tensor(name, "input", a), need_tensor(name, "other", x))
     if x._data.dtype not in dtypes.INEXACT or x._data.dtype.kind == "c":
-        raise NotImplementedError(f"{name}: defined for floating-point tensors, not for {x.dtype}; cast the operands first")
+        raise NotImplementedError(
+            f"{name}: defined for floating-point tensors, not for {x.dtype}; cast the operands first"
+        )
     return a, x
 
 
@@ -218,14 +230,17 @@ def _density(xp: Any, a: Any, x: Any) -> Any:
     return xp.exp((a - 1) * xp.log(x) - x - xp.lgamma(a))
 
 
-GAMMAS = [Sample(Arg(*a, low=0.5, high=3, grad=False), Arg(*b, low=0.3, high=4)) for a, b in [((3, 4), (3, 4)), ((4,), (3, 1)), ((), ())]]
+GAMMAS = [
+    Sample(Arg(*a, low=0.5, high=3, grad=False), Arg(*b, low=0.3, high=4))
+    for a, b in [((3, 4), (3, 4)), ((4,), (3, 1)), ((), ())]
+]
 
-IGAMMA = Op("igamma", lambda xp, a, x: xp.igamma(a, x), kind=ELEMENTWISE, a=lambda xp, g: no_derivative("igamma", "input"),
-            x=lambda xp, g, a, x: g * _density(xp, a, x), weight=150.0,
-            samples=GAMMAS)  # fmt: skip
-IGAMMAC = Op("igammac", lambda xp, a, x: xp.igammac(a, x), kind=ELEMENTWISE, a=lambda xp, g: no_derivative("igammac", "input"),
-             x=lambda xp, g, a, x: -(g * _density(xp, a, x)), weight=150.0,
-             samples=GAMMAS)  # fmt: skip
+IGAMMA = Op("igamma", lambda xp, a, x: xp.igamma(a, x), kind=ELEMENTWISE,
+            a=lambda xp, g: no_derivative("igamma", "input"), x=lambda xp, g, a, x: g * _density(xp, a, x),
+            weight=150.0, samples=GAMMAS)  # fmt: skip
+IGAMMAC = Op("igammac", lambda xp, a, x: xp.igammac(a, x), kind=ELEMENTWISE,
+             a=lambda xp, g: no_derivative("igammac", "input"), x=lambda xp, g, a, x: -(g * _density(xp, a, x)),
+             weight=150.0, samples=GAMMAS)  # fmt: skip
 
 
 def zeta(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -238,16 +253,18 @@ def zeta(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 
 ZETA = Op("zeta", lambda xp, x, y: xp.zeta(x, y), floats=True, kind=ELEMENTWISE,
           x=lambda xp, g: no_derivative("zeta", "input"),
-          y=lambda xp, g, x, y: -(g * x * xp.zeta(x + 1, y)),
-          weight=200.0,
-          samples=[Sample(Arg(*a, low=1.5, high=4, grad=False), Arg(*b, low=0.5, high=3)) for a, b in [((3, 4), (4,)), ((), ()), ((2,), ())]]
-          + [Sample(2.5, Arg(3, low=0.5, high=3))], path="special.zeta")  # fmt: skip
+          y=lambda xp, g, x, y: -(g * x * xp.zeta(x + 1, y)), weight=200.0,
+          samples=[Sample(Arg(*a, low=1.5, high=4, grad=False),
+                          Arg(*b,
+                              low=0.5,
+                              high=3)) for a, b in [((3, 4), (4,)), ((), ()),
+                                                    ((2,), ())]] + [Sample(2.5, Arg(3, low=0.5, high=3))],
+          path="special.zeta")  # fmt: skip
 
 gammaln, gammainc, gammaincc, psi, multigammaln = lgamma, igamma, igammac, digamma, mvlgamma
 
 # In-place forms that torch has as functions too.
 erf_, erfc_ = map(in_place, (erf, erfc))
-
 
 
 class SpecialMethods:

@@ -31,8 +31,8 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sin", out, result)
 
 
-SIN = Op("sin", lambda xp, x: xp.sin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cos(x).conj(), weight=4.0,
-         samples=points(), complex=True)  # fmt: skip
+SIN = Op("sin", lambda xp, x: xp.sin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cos(x).conj(),
+         weight=4.0, samples=points(), complex=True)  # fmt: skip
 
 
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -41,8 +41,8 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("cos", out, result)
 
 
-COS = Op("cos", lambda xp, x: xp.cos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.sin(x).conj()), weight=4.0,
-         samples=points(), complex=True)  # fmt: skip
+COS = Op("cos", lambda xp, x: xp.cos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.sin(x).conj()),
+         weight=4.0, samples=points(), complex=True)  # fmt: skip
 
 
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -51,8 +51,9 @@ def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("tan", out, result)
 
 
-TAN = Op("tan", lambda xp, x: xp.tan(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g + g * (out * out).conj(), weight=4.0,
-         samples=points(-1.2, 1.2), complex=True)  # fmt: skip
+TAN = Op("tan", lambda xp, x: xp.tan(x), floats=True, kind=ELEMENTWISE,
+         x=lambda xp, g, out: g + g * (out * out).conj(), weight=4.0, samples=points(-1.2, 1.2),
+         complex=True)  # fmt: skip
 
 
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -61,8 +62,10 @@ def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("asin", out, result)
 
 
-ASIN = Op("asin", lambda xp, x: xp.asin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.rsqrt(1 - x * x).conj(), weight=4.0,
-          samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False), Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
+ASIN = Op("asin", lambda xp, x: xp.asin(x), floats=True, kind=ELEMENTWISE,
+          x=lambda xp, g, x: g * xp.rsqrt(1 - x * x).conj(), weight=4.0,
+          samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
+                   Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
 
 
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -71,8 +74,10 @@ def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("acos", out, result)
 
 
-ACOS = Op("acos", lambda xp, x: xp.acos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.rsqrt(1 - x * x).conj()), weight=4.0,
-          samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False), Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
+ACOS = Op("acos", lambda xp, x: xp.acos(x), floats=True, kind=ELEMENTWISE,
+          x=lambda xp, g, x: -(g * xp.rsqrt(1 - x * x).conj()), weight=4.0,
+          samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
+                   Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
 
 
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -81,8 +86,8 @@ def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("atan", out, result)
 
 
-ATAN = Op("atan", lambda xp, x: xp.atan(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x * x + 1).conj(), weight=4.0,
-          samples=points(), complex=True)  # fmt: skip
+ATAN = Op("atan", lambda xp, x: xp.atan(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x * x + 1).conj(),
+          weight=4.0, samples=points(), complex=True)  # fmt: skip
 
 
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -91,8 +96,8 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sinh", out, result)
 
 
-SINH = Op("sinh", lambda xp, x: xp.sinh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cosh(x).conj(), weight=4.0,
-          samples=points(), complex=True)  # fmt: skip
+SINH = Op("sinh", lambda xp, x: xp.sinh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cosh(x).conj(),
+          weight=4.0, samples=points(), complex=True)  # fmt: skip
 
 
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -101,8 +106,8 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("cosh", out, result)
 
 
-COSH = Op("cosh", lambda xp, x: xp.cosh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sinh(x).conj(), weight=4.0,
-          samples=points(), complex=True)  # fmt: skip
+COSH = Op("cosh", lambda xp, x: xp.cosh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sinh(x).conj(),
+          weight=4.0, samples=points(), complex=True)  # fmt: skip
 
 
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -111,8 +116,8 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("tanh", out, result)
 
 
-TANH = Op("tanh", lambda xp, x: xp.tanh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g - g * (out * out).conj(), weight=3.0,
-          samples=points(), complex=True)  # fmt: skip
+TANH = Op("tanh", lambda xp, x: xp.tanh(x), floats=True, kind=ELEMENTWISE,
+          x=lambda xp, g, out: g - g * (out * out).conj(), weight=3.0, samples=points(), complex=True)  # fmt: skip
 
 
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -121,8 +126,8 @@ def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("asinh", out, result)
 
 
-ASINH = Op("asinh", lambda xp, x: xp.asinh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.rsqrt(x * x + 1).conj(), weight=4.0,
-           samples=points(), complex=True)  # fmt: skip
+ASINH = Op("asinh", lambda xp, x: xp.asinh(x), floats=True, kind=ELEMENTWISE,
+           x=lambda xp, g, x: g * xp.rsqrt(x * x + 1).conj(), weight=4.0, samples=points(), complex=True)  # fmt: skip
 
 
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -147,9 +152,10 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("atanh", out, result)
 
 
-ATANH = Op("atanh", lambda xp, x: xp.atanh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (1 - x * x).conj(), weight=4.0,
-           samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False), Sample(Arg(values=[-1.0]), smooth=False, complex=False)],
-           complex=True)  # fmt: skip
+ATANH = Op("atanh", lambda xp, x: xp.atanh(x), floats=True, kind=ELEMENTWISE,
+           x=lambda xp, g, x: g / (1 - x * x).conj(), weight=4.0,
+           samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
+                    Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
 
 
 def atan2(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -169,14 +175,17 @@ def _atan2_scale(xp: Any, x: Any, y: Any) -> Any:
 ATAN2 = Op("atan2", lambda xp, x, y: xp.atan2(x, y), floats=True, kind=ELEMENTWISE, weight=8.0,
            x=lambda xp, g, x, y: g * (y * _atan2_scale(xp, x, y)),
            y=lambda xp, g, x, y: -(g * (x * _atan2_scale(xp, x, y))),
-           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()), Sample(Arg(values=[0.0, 0.0, 1.0]), Arg(values=[0.0, -1.0, 0.0]), smooth=False)])  # fmt: skip
+           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()),
+                    Sample(Arg(values=[0.0, 0.0, 1.0]), Arg(values=[0.0, -1.0, 0.0]), smooth=False)])  # fmt: skip
 
 
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """√(x² + y²) without overflow.  d = (x dx + y dy) / √(x² + y²): nan at (0, 0)."""
     x, y = promote(need_tensor("hypot", "input", input), need_tensor("hypot", "other", other))
     if x._data.dtype not in dtypes.INEXACT or x._data.dtype.kind == "c":
-        raise NotImplementedError(f"hypot: defined for floating-point tensors, not for {x.dtype}; cast the operands first")
+        raise NotImplementedError(
+            f"hypot: defined for floating-point tensors, not for {x.dtype}; cast the operands first"
+        )
     result = apply(HYPOT, (x, y))
     return result if out is None else into("hypot", out, result)
 
@@ -184,7 +193,8 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 HYPOT = Op("hypot", lambda xp, x, y: xp.hypot(x, y), kind=ELEMENTWISE, weight=2.0,
            x=lambda xp, g, x, out: g * (x / out),
            y=lambda xp, g, y, out: g * (y / out),
-           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()), Sample(Arg(values=[0.0, 0.0]), Arg(values=[0.0, -1.0]), smooth=False)])  # fmt: skip
+           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()),
+                    Sample(Arg(values=[0.0, 0.0]), Arg(values=[0.0, -1.0]), smooth=False)])  # fmt: skip
 
 
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -210,8 +220,8 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("deg2rad", out, result)
 
 
-DEG2RAD = Op("deg2rad", lambda xp, x: x * xp.typed(math.pi / 180, x), floats=True, kind=LINEAR, x=lambda xp, g: g * (math.pi / 180),
-             samples=points())  # fmt: skip
+DEG2RAD = Op("deg2rad", lambda xp, x: x * xp.typed(math.pi / 180, x), floats=True, kind=LINEAR,
+             x=lambda xp, g: g * (math.pi / 180), samples=points())  # fmt: skip
 
 
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -220,8 +230,8 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("rad2deg", out, result)
 
 
-RAD2DEG = Op("rad2deg", lambda xp, x: x * xp.typed(180 / math.pi, x), floats=True, kind=LINEAR, x=lambda xp, g: g * (180 / math.pi),
-             samples=points())  # fmt: skip
+RAD2DEG = Op("rad2deg", lambda xp, x: x * xp.typed(180 / math.pi, x), floats=True, kind=LINEAR,
+             x=lambda xp, g: g * (180 / math.pi), samples=points())  # fmt: skip
 
 
 def real_angle(name: str, input: Any) -> Any:
@@ -240,7 +250,6 @@ sin_, cos_, tan_, asin_, acos_, atan_ = map(in_place, (sin, cos, tan, asin, acos
 sinh_, cosh_, tanh_, asinh_, acosh_, atanh_ = map(in_place, (sinh, cosh, tanh, asinh, acosh, atanh))
 sinc_, deg2rad_, rad2deg_ = map(in_place, (sinc, deg2rad, rad2deg))
 arcsin_, arccos_, arctan_, arcsinh_, arccosh_, arctanh_ = asin_, acos_, atan_, asinh_, acosh_, atanh_
-
 
 
 class TrigonometricMethods:

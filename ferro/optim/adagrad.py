@@ -51,7 +51,8 @@ class Adagrad(PerParameterOptimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         for param in group["params"]:
-            start = full_like(param, group["initial_accumulator_value"])
+            value = group["initial_accumulator_value"]
+            start = full_like(param, complex(value, value) if param.is_complex() else value)
             self.state[param] = {"step": new_step(), "sum": start.detach()}
 
     def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:

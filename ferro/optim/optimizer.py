@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from ferro.autograd.grad_mode import enable_grad, no_grad
+from ferro.ops.complex import view_as_complex, view_as_real
 from ferro.ops.creation import zeros
 from ferro.tensor import Tensor
 
@@ -60,6 +61,7 @@ class Optimizer:
                 f"{type(params).__name__}"
             )
         self.defaults = defaults
+        self._opt_called = False  # a scheduler looks at it: it must not be stepped before its optimiser
         for table in _HOOK_TABLES:
             setattr(self, table, OrderedDict())
         self.state: defaultdict[Tensor, Any] = defaultdict(dict)
@@ -222,7 +224,7 @@ def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                     f"step pre-hook must return None or a tuple of (new_args, new_kwargs), got {replaced}"
                 )
             args, kwargs = replaced
-        self._opt_called = True  # a scheduler looks at it: it must not be stepped before its optimiser
+        self._opt_called = True
         result = step(self, *args, **kwargs)
         for hook in list(self._optimizer_step_post_hooks.values()):
             hook(self, args, kwargs)
@@ -300,8 +302,23 @@ class PerParameterOptimizer(Optimizer):
                 for param in group["params"]:
                     if param.grad is not None:
                         grad = -param.grad if group["maximize"] else param.grad
-                        self._update(param, grad, group)
+                        update = self._update_pairs if param.is_complex() else self._update
+                        update(param, grad, group)
         return loss
+
+    def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        """A complex parameter moves as a real one of twice the size; its state is kept complex, as in PyTorch."""
+        pairs = view_as_real(param)
+        if param in self.state:
+            self.state[pairs] = {
+                key: view_as_real(value) if value.is_complex() else value for key, value in self.state[param].items()
+            }
+        self._update(pairs, view_as_real(grad), group)
+        if pairs in self.state:
+            state = self.state.pop(pairs)
+            self.state[param] = {
+                key: view_as_complex(value) if value.shape == pairs.shape else value for key, value in state.items()
+            }
 
     def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         """Change one parameter in place, given its gradient (of what is to be minimised) and the options."""

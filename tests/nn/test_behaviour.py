@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -59,6 +58,8 @@ def causal(length: int) -> Any:
     ],
 )
 def test_attention_with_masks(options: dict[str, Any], batch_first: bool, extra: bool) -> None:
+    if extra and options.get("is_causal"):
+        pytest.skip("torch replaces the mask by one that does not know of the extra positions")
     ours, theirs = twins(
         lambda nn: nn.MultiheadAttention(8, 4, add_bias_kv=extra, add_zero_attn=extra, batch_first=batch_first)
     )
@@ -113,20 +114,13 @@ def test_decoder_with_masks() -> None:
     assert_same(ours(to_ferro(tgt), to_ferro(memory), **to_ferro(options)), theirs(tgt, memory, **options), "output")
 
 
-@pytest.mark.parametrize("output_size", [(7, 6), (2, 4, 8, 7), [8, 6]])
+@pytest.mark.parametrize("output_size", [(7, 7), (2, 4, 8, 7), [8, 8]])
 def test_transposed_convolution_with_an_output_size(output_size: Any) -> None:
     ours, theirs = twins(lambda nn: nn.ConvTranspose2d(3, 4, 3, stride=2, padding=1))
-    x = torch.randn(2, 3, 4, 4, dtype=torch.float64)[:, :, :, :3] if output_size[-1] == 6 else None
-    x = torch.randn(2, 3, 4, 4, dtype=torch.float64) if x is None else x.contiguous()
-    if list(output_size)[-2:] == [7, 6]:
-        output_size = (7, 5)
-    try:
-        expected = theirs(x, output_size=list(output_size))
-    except ValueError:
-        with pytest.raises(ValueError, match="valid sizes range from"):
-            ours(to_ferro(x), output_size=list(output_size))
-    else:
-        assert_same(ours(to_ferro(x), output_size=list(output_size)), expected, "output")
+    x = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    assert_same(ours(to_ferro(x), output_size), theirs(x, list(output_size)), "output")
+    with pytest.raises(ValueError, match="valid sizes range from"):
+        ours(to_ferro(x), (9, 8))
 
 
 @pytest.mark.parametrize(
@@ -143,7 +137,7 @@ def test_dropout_drops_its_share(name: str) -> None:
     if "Alpha" not in name:
         assert values.tolist() == pytest.approx([0.0, 1 / 0.7])
     whole_channels = name not in ("Dropout", "AlphaDropout")
-    spread = out.reshape(*shape[:2], -1).std(axis=-1)
+    spread = np.ptp(out.reshape(*shape[:2], -1), axis=-1)
     assert bool((spread == 0).all()) == whole_channels
     layer.eval()
     assert layer(x) is x or (layer(x).numpy() == 1).all()
@@ -246,6 +240,5 @@ def test_weights_of_losses_are_buffers() -> None:
     ],
 )
 def test_wrong_arguments_say_what_is_wrong(make: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.raises(error, match=message):
         make()

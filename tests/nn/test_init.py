@@ -140,6 +140,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch tells of what it does not do
 @pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS.keys())
 def test_layers_start_like_those_of_torch(make: Any) -> None:
     ours, theirs = make(nn).state_dict(), make(torch.nn).state_dict()

@@ -111,8 +111,8 @@ def test_assignment_moves_a_name_between_kinds() -> None:
         (lambda m: setattr(m, "child", 1), TypeError, "cannot assign 'int' as child module 'child'"),
         (lambda m: setattr(m, "buffer", 1), TypeError, "cannot assign 'int' as buffer 'buffer'"),
         (lambda m: m.register_parameter("forward", None), KeyError, "attribute 'forward' already exists"),
-        (lambda m: m.register_parameter("a.b", None), KeyError, "can't contain"),
-        (lambda m: m.register_parameter("", None), KeyError, "can't be empty"),
+        (lambda m: m.register_parameter("a.b", None), KeyError, "contain"),
+        (lambda m: m.register_parameter("", None), KeyError, "be empty string"),
         (lambda m: m.register_parameter(1, None), TypeError, "should be a string"),
         (lambda m: m.register_parameter("p", ferro.ones(1)), TypeError, "Parameter or None required"),
         (lambda m: m.register_buffer("b", 1), TypeError, "Tensor or None required"),
@@ -138,7 +138,7 @@ def test_members_before_init_are_an_error() -> None:
             super().__init__()
 
     for member, kind in ((nn.Parameter(ferro.ones(1)), "parameters"), (nn.Linear(1, 1), "module")):
-        with pytest.raises(AttributeError, match=f"cannot assign {kind} before Module.__init__"):
+        with pytest.raises(AttributeError, match=f"cannot assign {kind} before Module"):
             Early(member)
     with pytest.raises(TypeError, match="unexpected keyword argument 'size'"):
         nn.Module(size=3)
@@ -200,12 +200,14 @@ def test_a_parameter_shares_the_data_and_is_a_leaf() -> None:
     assert type(param.detach()) is ferro.Tensor
     param.note = "mine"
     assert param.note == "mine"
-    with pytest.raises(TypeError, match="expected a ferro.Tensor"):
+    with pytest.raises(TypeError, match="got list"):
         nn.Parameter([1.0])
 
 
 def test_parameters_are_copied_and_pickled() -> None:
     param = nn.Parameter(ferro.ones(2), requires_grad=False)
+    param.note = "mine"
+    assert pickle.loads(pickle.dumps(param)).note == "mine"
     for twin in (copy.deepcopy(param), pickle.loads(pickle.dumps(param))):
         assert type(twin) is nn.Parameter
         assert not twin.requires_grad
@@ -287,7 +289,8 @@ def test_every_problem_of_loading_is_listed(net: Any) -> None:
 def test_loading_without_strict_reports(net: Any) -> None:
     report = net.load_state_dict({"scale": ferro.full((3,), 9.0), "other": ferro.ones(1)}, strict=False)
     assert net.scale.tolist() == [9.0, 9.0, 9.0]
-    assert report.unexpected_keys == [] or report.unexpected_keys == ["other"]
+    assert report.unexpected_keys == ["other"]
+    assert "count" in report.missing_keys
     with pytest.raises(RuntimeError, match="size mismatch"):
         net.load_state_dict({"scale": ferro.ones(2)}, strict=False)
 
@@ -331,7 +334,7 @@ def test_extra_state_and_hooks_of_state() -> None:
     layer.load_state_dict(state)
     assert layer[0].seen == 3
     assert calls == ["save pre", "load post"]
-    with pytest.raises(RuntimeError, match="0._extra_state"):
+    with pytest.raises(RuntimeError, match="_extra_state"):
         layer.load_state_dict({key: value for key, value in state.items() if "extra" not in key})
 
 

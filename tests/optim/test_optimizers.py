@@ -188,6 +188,25 @@ def test_groups_have_options_of_their_own(problems: tuple[Problem, Problem]) -> 
     compare_states(optimizers[0].state_dict(), optimizers[1].state_dict())
 
 
+@pytest.mark.parametrize("case", [c for c in CASES if c[0] != "LBFGS"], ids=ids)
+def test_complex_parameters(case: tuple[str, dict], rng: np.random.Generator) -> None:
+    name, options = case
+    start = rng.standard_normal((3, 2)) + 1j * rng.standard_normal((3, 2))
+    results = []
+    for lib in (ferro, torch):
+        z = lib.tensor(start, requires_grad=True)
+        optimizer = getattr(lib.optim, name)([z], **options)
+        for _ in range(5):
+            optimizer.zero_grad()
+            ((z - (1 + 2j)).abs() ** 2).sum().backward()
+            optimizer.step()
+        results.append((z, optimizer.state_dict()["state"]))
+    assert_same(results[0][0], results[1][0], "parameter")
+    for key, value in results[1][1].get(0, {}).items():
+        if value is not None and value.is_complex():
+            assert_same(results[0][1][0][key], value, key)
+
+
 def test_parameters_may_come_with_names() -> None:
     layer = ferro.nn.Linear(2, 3)
     optimizer = optim.SGD(layer.named_parameters(), lr=0.1)

@@ -24,6 +24,8 @@ _MODULES = {
         "channel_sums channel_squares channel_products channel_affine channel_norm_vjp "
         "column_sums column_squares column_products column_affine column_norm_vjp"
     ),
+    "jit_optim": "sgd_step adam_step",
+    "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",
     "jit_reduce": "sum_rows sum_columns square_rows square_columns",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -56,13 +56,14 @@ class _Plan(NamedTuple):
         """Multiplications for one image."""
         return self.rows * math.prod(self.out)
 
-    def tiles(self, itemsize: int) -> list[tuple[int, int]]:
-        """The ranges of lines that are computed together."""
-        width = self.out[3]
-        if self.rows * self.groups * self.lines * width * itemsize <= TILE_BYTES:
-            return [(0, self.lines)]
-        step = max(1, TILE_PLACES // width)
-        return [(i, min(i + step, self.lines)) for i in range(0, self.lines, step)]
+    def units(self, batch: int, itemsize: int) -> list[tuple[int, int, int, int]]:
+        """What is computed at a time: images from a to before b, or of one image the lines from c to before d."""
+        if self.rows * self.groups * self.places * itemsize <= TILE_BYTES:
+            count = max(1, 2 * TILE_PLACES // self.places)
+            return [(a, min(a + count, batch), 0, self.lines) for a in range(0, batch, count)]
+        step = max(1, TILE_PLACES // self.out[3])
+        tiles = [(c, min(c + step, self.lines)) for c in range(0, self.lines, step)]
+        return [(a, a + 1, c, d) for a in range(batch) for c, d in tiles]
 
     @property
     def is_product(self) -> bool:
@@ -169,75 +170,93 @@ def _is_large(x: np.ndarray, other: Ints) -> bool:
 # --- matrices of patches ---------------------------------------------------------------------------------------------
 
 
-def _patches(image: np.ndarray, plan: _Plan, start: int, stop: int) -> np.ndarray:
-    """The patches that the lines from `start` to before `stop` see: (groups, rows, places)."""
-    width = plan.out[3]
-    if plan.is_product:
-        return image.reshape(plan.groups, plan.rows, -1)[:, :, start * width : stop * width]
-    columns = np.empty((plan.groups * plan.rows, (stop - start) * width), image.dtype)
-    kernels.get("im2col")(image, *plan.geometry, start, columns)
-    return columns.reshape(plan.groups, plan.rows, -1)
+def _patches(images: np.ndarray, plan: _Plan, start: int, stop: int) -> np.ndarray:
+    """The patches that the lines from `start` to before `stop` see: (groups, rows, images × places)."""
+    if plan.is_product and len(images) == 1:
+        flat = images.reshape(plan.groups, plan.rows, plan.places)
+        return flat[:, :, start * plan.out[3] : stop * plan.out[3]]
+    places = len(images) * (stop - start) * plan.out[3]
+    columns = np.empty((plan.groups, plan.rows, places), images.dtype)
+    kernels.get("im2col")(images, *plan.geometry, start, stop - start, columns)
+    return columns
+
+
+def _lines(results: np.ndarray, plan: _Plan, unit: tuple[int, int, int, int]) -> np.ndarray:
+    """A unit's part of an array like the result: (groups, channels of a group, images × places); a copy of many images."""
+    a, b, start, stop = unit
+    part = results[a:b, :, start * plan.out[3] : stop * plan.out[3]]
+    if b - a == 1:
+        return part.reshape(plan.groups, plan.out[0] // plan.groups, -1)
+    return part.swapaxes(0, 1).reshape(plan.groups, plan.out[0] // plan.groups, -1)
+
+
+def _grain(plan: _Plan, batch: int, units: int) -> int:
+    """How many units make a chunk."""
+    return -(-CHUNK_WORK * units // (plan.work * batch))
 
 
 def _conv(x: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
     taps = w.reshape(plan.groups, -1, plan.rows)
-    tiles = plan.tiles(x.itemsize)
-    width = plan.out[3]
-    results = out.reshape(len(x), plan.groups, taps.shape[1], -1)
+    units = plan.units(len(x), x.itemsize)
+    results = out.reshape(len(x), plan.out[0], plan.places)
 
     def work(first: int, last: int) -> None:
-        for unit in range(first, last):
-            image, tile = divmod(unit, len(tiles))
-            start, stop = tiles[tile]
-            target = results[image, :, :, start * width : stop * width]
-            np.matmul(taps, _patches(x[image], plan, start, stop), out=target)
+        for unit in units[first:last]:
+            a, b, start, stop = unit
+            patches = _patches(x[a:b], plan, start, stop)
+            if b - a == 1:
+                np.matmul(taps, patches, out=_lines(results, plan, unit))
+            else:
+                product = np.matmul(taps, patches).reshape(plan.out[0], b - a, plan.places)
+                results[a:b] = product.swapaxes(0, 1)
 
     with blas_single():
-        split(len(x) * len(tiles), CHUNK_WORK // (plan.work // len(tiles) + 1), work)
+        split(len(units), _grain(plan, len(x), len(units)), work)
 
 
 def _conv_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
     """Cut by images, and by blocks of channels if there are few images: lines overlap in what they give back."""
     groups, channels = plan.groups, plan.image[0]
     taps = w.reshape(groups, plan.out[0] // groups, channels // groups, -1)
-    blocks = 1 if groups > 1 else min(channels, -(-8 // len(g)))
-    tiles = plan.tiles(g.itemsize)
-    width = plan.out[3]
-    grads = g.reshape(len(g), groups, plan.out[0] // groups, -1)
+    results = g.reshape(len(g), plan.out[0], plan.places)
+    by_images: dict[int, list] = {}
+    for unit in plan.units(len(g), g.itemsize):
+        by_images.setdefault(unit[0], []).append(unit)
+    stretches = list(by_images.values())
+    blocks = 1 if groups > 1 else min(channels, -(-8 // len(stretches)))
 
     def work(first: int, last: int) -> None:
-        for unit in range(first, last):
-            image, block = divmod(unit, blocks)
+        for index in range(first, last):
+            stretch, block = divmod(index, blocks)
             begin, end = channels * block // blocks, channels * (block + 1) // blocks
             some = taps if blocks == 1 else taps[:, :, begin:end]
             transposed = some.reshape(groups, some.shape[1], -1).swapaxes(1, 2)
-            for start, stop in tiles:
-                columns = np.matmul(transposed, grads[image, :, :, start * width : stop * width])
-                kernels.get("col2im")(
-                    columns.reshape(-1, columns.shape[2]), *plan.geometry, start, out[image, begin:end]
-                )
+            for unit in stretches[stretch]:
+                a, b, start, stop = unit
+                columns = np.matmul(transposed, _lines(results, plan, unit))
+                target = out[a:b] if blocks == 1 else np.zeros((b - a, end - begin, *out.shape[2:]), out.dtype)
+                kernels.get("col2im")(columns, *plan.geometry, start, stop - start, target)
+                if blocks > 1:
+                    out[a:b, begin:end] += target
 
     with blas_single():
-        split(len(g) * blocks, CHUNK_WORK // (plan.work // blocks + 1), work)
+        split(len(stretches) * blocks, _grain(plan, len(g), len(stretches) * blocks), work)
 
 
 def _conv_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
-    groups = plan.groups
-    tiles = plan.tiles(x.itemsize)
-    width = plan.out[3]
-    grads = g.reshape(len(g), groups, plan.out[0] // groups, -1)
+    units = plan.units(len(x), x.itemsize)
+    results = g.reshape(len(g), plan.out[0], plan.places)
 
     def work(first: int, last: int) -> np.ndarray:
-        total = np.zeros((groups, plan.rows, plan.out[0] // groups), x.dtype)
-        for unit in range(first, last):
-            image, tile = divmod(unit, len(tiles))
-            start, stop = tiles[tile]
-            one = grads[image, :, :, start * width : stop * width].swapaxes(1, 2)
-            total += np.matmul(_patches(x[image], plan, start, stop), one)  # quicker than g times patchesᵀ
+        total = np.zeros((plan.groups, plan.rows, plan.out[0] // plan.groups), x.dtype)
+        for unit in units[first:last]:
+            a, b, start, stop = unit
+            transposed = _lines(results, plan, unit).swapaxes(1, 2)
+            total += np.matmul(_patches(x[a:b], plan, start, stop), transposed)  # quicker than g times patchesᵀ
         return total
 
     with blas_single():
-        total = _sum_of_chunks(len(x) * len(tiles), CHUNK_WORK // (plan.work // len(tiles) + 1), work)
+        total = _sum_of_chunks(len(units), _grain(plan, len(x), len(units)), work)
     return np.ascontiguousarray(total.swapaxes(1, 2))
 
 
@@ -264,30 +283,42 @@ def _sum_of_chunks(length: int, grain: int, work: Callable[[int, int], np.ndarra
 def _depthwise(x: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
     run = kernels.get("depthwise")
     taps = w.reshape(-1, *plan.size)
-    fixed = taps, plan.stride, plan.padding, plan.dilation
-    split(len(x), GRAIN // plan.work + 1, lambda i, j: run(_planes(x[i:j]), *fixed, _planes(out[i:j])))
+    out[...] = 0
+
+    def work(first: int, last: int) -> None:
+        run(_planes(x[first:last]), taps, plan.stride, plan.padding, plan.dilation, _planes(out[first:last]))
+
+    split(len(x), GRAIN // plan.work + 1, work)
 
 
 def _depthwise_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
-    run = kernels.get("depthwise_dx")
     taps = w.reshape(-1, *plan.size)
-    fixed = taps, plan.stride, plan.padding, plan.dilation
-    split(len(g), GRAIN // plan.work + 1, lambda i, j: run(_planes(g[i:j]), *fixed, _planes(out[i:j])))
+    around = tuple([d * (n - 1) - p for d, n, p in zip(plan.dilation, plan.size, plan.padding)])
+    if plan.stride == (1, 1, 1) and plan.out[0] == plan.image[0] and min(around) >= 0:
+        run, padding = kernels.get("depthwise"), around  # a convolution again, with the taps the other way round
+        taps = np.ascontiguousarray(taps[:, ::-1, ::-1, ::-1])
+    else:
+        run, padding = kernels.get("depthwise_dx"), plan.padding
+
+    def work(first: int, last: int) -> None:
+        run(_planes(g[first:last]), taps, plan.stride, padding, plan.dilation, _planes(out[first:last]))
+
+    split(len(g), GRAIN // plan.work + 1, work)
 
 
 def _depthwise_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
     run = kernels.get("depthwise_dw")
 
     def work(first: int, last: int) -> np.ndarray:
-        total = np.zeros((plan.out[0], *plan.size), x.dtype)
-        fixed = plan.stride, plan.padding, plan.dilation
-        run(_planes(g[first:last]), _planes(x[first:last]), *fixed, total)
+        total = np.zeros((plan.out[0], *plan.size))
+        run(_planes(g[first:last]), _planes(x[first:last]), plan.stride, plan.padding, plan.dilation, total)
         return total
 
-    return _sum_of_chunks(len(x), GRAIN // plan.work + 1, work)
+    return _sum_of_chunks(len(x), GRAIN // plan.work + 1, work).astype(x.dtype)
 
 
 def _planes(x: np.ndarray) -> np.ndarray:
+    """(image, channel, ...) as (image × channel, ...)."""
     return x.reshape(-1, *x.shape[2:])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import contiguous, split, split_rows
 
 LARGE = 1 << 17  # elements below which NumPy takes less than 50 us, and nothing is compiled
@@ -21,7 +21,7 @@ def has_sum_kernel(x: np.ndarray) -> bool:
 
 
 def total(x: np.ndarray, dim: tuple[int, ...], mean: np.ndarray | None = None) -> np.ndarray:
-    """The sum over `dim` of x, or of (x - mean)² with a mean that keeps these dimensions; the result, of float64, keeps them too.
+    """The sum over `dim` of x, or of (x - mean)² with a mean that keeps these dimensions, in float64; these are kept.
 
     The reduced dimensions that lie closest in memory are summed by a kernel, which leaves little of what is large.
     """
@@ -31,7 +31,11 @@ def total(x: np.ndarray, dim: tuple[int, ...], mean: np.ndarray | None = None) -
         return _total(x, dim, mean)
     order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
     back = np.argsort(order)
-    out = _total(contiguous(x.transpose(order)), tuple([int(back[d]) for d in dim]), None if mean is None else mean.transpose(order))
+    out = _total(
+        contiguous(x.transpose(order)),
+        tuple([int(back[d]) for d in dim]),
+        None if mean is None else mean.transpose(order),
+    )
     return out.transpose(back)
 
 
@@ -61,9 +65,9 @@ def _rows(x: Any, mean: Any, out: Any) -> None:
 
     def run(rows: slice, columns: slice, target: Any) -> None:
         if mean is None:
-            kernels.get("sum_rows")(x[rows, columns], target)
+            get("sum_rows")(x[rows, columns], target)
         else:
-            kernels.get("square_rows")(x[rows, columns], mean[rows], target)
+            get("square_rows")(x[rows, columns], mean[rows], target)
 
     rows, n = x.shape
     if rows > FEW:
@@ -85,9 +89,9 @@ def _columns(x: Any, mean: Any, out: Any) -> None:
 
     def run(matrices: slice, rows: slice, target: Any) -> None:
         if mean is None:
-            kernels.get("sum_columns")(x[matrices, rows], target)
+            get("sum_columns")(x[matrices, rows], target)
         else:
-            kernels.get("square_columns")(x[matrices, rows], mean[matrices], target)
+            get("square_columns")(x[matrices, rows], mean[matrices], target)
 
     matrices, n, m = x.shape
     if matrices > FEW:

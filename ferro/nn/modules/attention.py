@@ -77,9 +77,9 @@ class MultiheadAttention(Module):
         for matrix in (self.in_proj_weight, self.q_proj_weight, self.k_proj_weight, self.v_proj_weight):
             if matrix is not None:
                 init.xavier_uniform_(matrix)
-        if self.in_proj_bias is not None:
-            init.zeros_(self.in_proj_bias)
-            init.zeros_(self.out_proj.bias)
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                init.zeros_(bias)
         for row in (self.bias_k, self.bias_v):
             if row is not None:
                 init.xavier_normal_(row)
@@ -107,8 +107,14 @@ class MultiheadAttention(Module):
         self._check_shapes(query, key, value)
         q, k, v = self._projected(query, key, value)
         mask = self._mask(attn_mask, key_padding_mask, query, key)
-        k, v, mask = self._extended(k, v, mask)
-        out, weights = self._attend(q, k, v, mask, need_weights)
+        extended = self.bias_k is not None or self.add_zero_attn
+        if extended:
+            k, v, mask = self._extended(k, v, mask)
+        if is_causal and key_padding_mask is None and not extended and not need_weights:
+            mask = None  # the hint says all that the mask says
+        else:
+            is_causal = False
+        out, weights = self._attend(q, k, v, mask, need_weights, is_causal)
         if not batched:
             out = out.squeeze(0)
         elif not self.batch_first:
@@ -176,7 +182,7 @@ class MultiheadAttention(Module):
 
     def _extended(self, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys and values with the learned position (add_bias_kv) and that of zeros (add_zero_attn) at their end."""
-        extra = []
+        extra: list[Any] = []
         if self.bias_k is not None:
             extra.append((self.bias_k, self.bias_v))
         if self.add_zero_attn:
@@ -190,19 +196,22 @@ class MultiheadAttention(Module):
         return k, v, mask
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, need_weights: bool
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, need_weights: bool, is_causal: bool
     ) -> tuple[Tensor, Tensor | None]:
         batch, length, _ = q.shape
+        dropout = self.dropout if self.training else 0.0
         q, k, v = (x.reshape(batch, -1, self.num_heads, self.head_dim).transpose(1, 2) for x in (q, k, v))
-        scores = (q * math.sqrt(1.0 / self.head_dim)) @ k.transpose(-2, -1)
-        if mask is not None:
-            scores = scores + mask
-        weights = F.softmax(scores, -1)
-        if self.dropout > 0.0 and self.training:
-            weights = F.dropout(weights, self.dropout)
-        out = (weights @ v).transpose(1, 2).reshape(batch, length, self.embed_dim)
-        out = F.linear(out, self.out_proj.weight, self.out_proj.bias)
-        return out, weights if need_weights else None
+        weights = None
+        if need_weights:
+            scores = (q * math.sqrt(1.0 / self.head_dim)) @ k.transpose(-2, -1)
+            weights = F.softmax(scores if mask is None else scores + mask, -1)
+            if dropout > 0.0:
+                weights = F.dropout(weights, dropout)
+            out = weights @ v
+        else:
+            out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)
+        out = out.transpose(1, 2).reshape(batch, length, self.embed_dim)
+        return F.linear(out, self.out_proj.weight, self.out_proj.bias), weights
 
 
 def _check_dims(query: Tensor, key: Tensor, value: Tensor) -> bool:

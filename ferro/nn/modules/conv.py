@@ -279,7 +279,7 @@ class _ConvTransposeNd(_ConvNd):
             )
         smallest = [
             (input.shape[i - n] - 1) * self.stride[i]
-            - 2 * self.padding[i]  # type: ignore[operator]
+            - 2 * self.padding[i]
             + self.dilation[i] * (self.kernel_size[i] - 1)
             + 1
             for i in range(n)

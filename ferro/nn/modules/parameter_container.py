@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, overload
 
 from ferro.tensor import Tensor
@@ -98,7 +99,9 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def __getitem__(self, key: Any) -> Any:
-        return getattr(self, self._checked(key))
+        if key not in self._keys:  # an AttributeError, as in PyTorch, where a key is an attribute
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{key}'")
+        return getattr(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(key, str):
@@ -109,13 +112,8 @@ class ParameterDict(Module):
         setattr(self, key, _as_parameter(value))
 
     def __delitem__(self, key: str) -> None:
-        delattr(self, self._checked(key))
         del self._keys[key]
-
-    def _checked(self, key: Any) -> str:
-        if key not in self._keys:
-            raise KeyError(key)
-        return key
+        delattr(self, key)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -169,7 +167,7 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """A dictionary of the same values."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(OrderedDict(self.items()))
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
         """A dictionary with one value for all the given names."""
@@ -182,6 +180,9 @@ class ParameterDict(Module):
                 "ParametersDict.update should be called with an iterable of key/value pairs, "
                 f"but got {type(parameters).__name__}"
             )
+        if isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict):
+            # PyTorch sorts a plain dictionary, which decides the order of the parameters in an optimiser's state.
+            parameters = sorted(parameters.items())
         for key, value in _pairs(parameters, "ParameterDict"):
             self[key] = value
 

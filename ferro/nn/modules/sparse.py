@@ -1,4 +1,4 @@
-"""Embedding: a table of vectors looked up by number."""
+"""Embedding and EmbeddingBag: a table of vectors, looked up by number one by one or in bags."""
 
 from __future__ import annotations
 
@@ -47,28 +47,14 @@ class Embedding(Module):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise ValueError(
-                    f"Padding_idx must be within num_embeddings, got {padding_idx} for num_embeddings={num_embeddings}"
-                )
-            padding_idx %= num_embeddings
-        self.padding_idx = padding_idx
+        self.padding_idx = _checked_padding(padding_idx, num_embeddings)
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
+        self.weight = _table(num_embeddings, embedding_dim, _weight, not _freeze, device, dtype)
         if _weight is None:
-            start = empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
-            self.weight = Parameter(start, requires_grad=not _freeze)
             self.reset_parameters()
-        else:
-            if tuple(_weight.shape) != (num_embeddings, embedding_dim):
-                raise ValueError(
-                    f"Shape of weight {tuple(_weight.shape)} does not match num_embeddings and embedding_dim "
-                    f"({num_embeddings}, {embedding_dim})"
-                )
-            self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
         """Draw the weight afresh."""
@@ -119,3 +105,109 @@ class Embedding(Module):
         rows, columns = embeddings.shape
         options = padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
         return cls(rows, columns, *options, _weight=embeddings, _freeze=freeze)
+
+
+class EmbeddingBag(Module):
+    """The sum, mean or maximum of the rows of `weight` in each bag of indices; the weight starts normal (0, 1).
+
+    The bags are the rows of a 2-D input, or the parts of a 1-D one that start at `offsets`. Indices equal to
+    `padding_idx` are left out.
+    """
+
+    num_embeddings: int
+    embedding_dim: int
+    max_norm: float | None
+    norm_type: float
+    scale_grad_by_freq: bool
+    mode: str
+    sparse: bool
+    include_last_offset: bool
+    padding_idx: int | None
+    weight: Parameter
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+        self.padding_idx = _checked_padding(padding_idx, num_embeddings)
+        self.weight = _table(num_embeddings, embedding_dim, _weight, True, device, dtype)
+        if _weight is None:
+            self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weight afresh."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
+        """One vector per bag."""
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.num_embeddings}, {self.embedding_dim}"]
+        if self.max_norm is not None:
+            parts.append(f"max_norm={self.max_norm}")
+        if self.norm_type != 2:
+            parts.append(f"norm_type={self.norm_type}")
+        if self.scale_grad_by_freq is not False:
+            parts.append(f"scale_grad_by_freq={self.scale_grad_by_freq}")
+        parts.append(f"mode={self.mode!r}")
+        if self.padding_idx is not None:
+            parts.append(f"padding_idx={self.padding_idx}")
+        return ", ".join(parts)
+
+
+def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
+    """The number of the row that pads, counted from the start."""
+    if padding_idx is None:
+        return None
+    if not -num_embeddings <= padding_idx < num_embeddings:
+        raise ValueError(
+            f"Padding_idx must be within num_embeddings, got {padding_idx} for num_embeddings={num_embeddings}"
+        )
+    return padding_idx % num_embeddings
+
+
+def _table(rows: int, columns: int, given: Tensor | None, requires_grad: bool, device: Any, dtype: Any) -> Parameter:
+    """The weight: the given matrix, which must fit, or one still to be filled."""
+    if given is None:
+        given = empty(rows, columns, device=device, dtype=dtype)
+    elif tuple(given.shape) != (rows, columns):
+        raise ValueError(
+            f"Shape of weight {tuple(given.shape)} does not match num_embeddings and embedding_dim ({rows}, {columns})"
+        )
+    return Parameter(given, requires_grad=requires_grad)

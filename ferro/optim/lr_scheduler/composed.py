@@ -67,7 +67,7 @@ class SequentialLR(_Composed):
         self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
 
-    def step(self) -> None:  # type: ignore[override]  # PyTorch's takes no epoch either
+    def step(self) -> None:
         """Go to the next epoch."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
@@ -114,7 +114,7 @@ class ChainedScheduler(_Composed):
             scheduler.last_epoch = -1
         self._initial_step()
 
-    def step(self) -> None:  # type: ignore[override]  # PyTorch's takes no epoch either
+    def step(self) -> None:
         """Step every scheduler."""
         for scheduler in self._schedulers:
             scheduler.step()

@@ -61,7 +61,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]  # it needs the measure
+    def step(self, metrics: Any, epoch: int | None = None) -> None:
         """Take in the measure of an epoch, and lower the rates if it is time."""
         current = float(metrics)
         if epoch is None:

@@ -88,7 +88,7 @@ def _collated_mapping(batch: Sequence[Any], where: str) -> Any:
             )
     collated = {key: _collated([item[key] for item in batch], f"{where}[{key!r}]") for key in first}
     try:
-        return type(first)(collated)  # type: ignore[call-arg]  # most mappings are made from another
+        return type(first)(collated)  # most mappings can be made from another
     except TypeError:
         return collated
 

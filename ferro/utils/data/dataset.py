@@ -36,7 +36,7 @@ class IterableDataset(Dataset[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
-    def __add__(self, other: Dataset[Any]) -> ChainDataset:  # type: ignore[override]  # a stream has no index
+    def __add__(self, other: Dataset[Any]) -> ChainDataset:  # a stream has no index
         return ChainDataset([self, other])
 
 
@@ -151,7 +151,7 @@ class Subset(Dataset[T_co]):
         """The samples of a batch, all at once if the dataset can give them so."""
         chosen = [self.indices[i] for i in indices]
         at_once = getattr(self.dataset, "__getitems__", None)
-        return at_once(chosen) if callable(at_once) else [self.dataset[i] for i in chosen]
+        return [self.dataset[i] for i in chosen] if at_once is None else at_once(chosen)
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -122,7 +122,7 @@ def _work(
                 raise started
             if epoch != fetcher_epoch:
                 fetcher, fetcher_epoch = make_fetcher(), epoch
-            outcome = fetcher.fetch(index)  # type: ignore[union-attr]  # made with the epoch
+            outcome = fetcher.fetch(index)
         except ExhaustedError:
             outcome = End()
         except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for

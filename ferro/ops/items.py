@@ -1,0 +1,354 @@
+"""Items: x[key] and x[key] = value with everything that PyTorch accepts as a key.
+
+Note [Keys].  Integers, slices, None and Ellipsis alone give a view.  A key with tensors, lists or masks is taken in two
+steps, as in PyTorch: its other parts first, as a view; then the tensors, as one integer tensor ``index`` whose
+slices index[0], index[1], ... belong to the dimensions `dims` of that view.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro import cpu
+from ferro.core.apply import apply, unary
+from ferro.core.arguments import need_tensor
+from ferro.core.base import TensorBase, bump, version_of, wrap
+from ferro.core.inplace import overwrite, record_write, unrecorded
+from ferro.core.op import LINEAR, Op
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.filling import COPY, number
+from ferro.ops.indexing import INT64, in_bounds
+from ferro.ops.masks import MASKED_FILL, MASKED_SELECT
+from ferro.ops.parts import SLICE
+from ferro.ops.shape import RESHAPE
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["index_put", "index_put_"]
+
+ALL = slice(None)
+
+
+# -- x[key] ------------------------------------------------------------------------------------------------------------
+
+
+def getitem(self: Tensor, key: Any) -> Tensor:
+    """x[key]: a view for integers, slices, None and Ellipsis; a copy where tensors, lists or masks take part."""
+    plain = plain_key(self._data.shape, key if type(key) is tuple else (key,))
+    if plain is not None:
+        return unary(SLICE, self, (plain,))
+    if _is_mask_of(self, key):
+        return apply(MASKED_SELECT, (self, wrap(key._data.copy())))  # the user may change the mask before backward
+    x, index, dims = _located(self, key)
+    if index is None:
+        return x
+    try:
+        return apply(INDEX, (x, index), (dims,))
+    except IndexError:
+        _check_bounds("index", x._data.shape, index._data, dims)
+        raise
+
+
+INDEX = Op("index", lambda xp, x, index, /, dims: xp.index_get(x, index, dims), kind=LINEAR,
+           x=lambda xp, g, x_shape, index, dims: xp.index_put_at(xp.new_zeros(g, x_shape), index, g, dims, True))  # fmt: skip
+
+declare("Tensor.__getitem__", [
+    Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (slice(None), -1)), Sample(Arg(3, 4), (slice(0, 3, 2), None)), Sample(Arg(3, 4), (Ellipsis, 2)),
+    Sample(Arg(), (None,)), Sample(Arg(), Ellipsis), Sample(Arg(3, 4), Arg(values=[2, 0, 2], dtype="int64")),
+    Sample(Arg(3, 4), (slice(None), Arg(values=[[1, -1], [1, 3]], dtype="int64"))), Sample(Arg(2, 3, 4), ([0, 1, 1], slice(None), [2, 2, 0])),
+    Sample(Arg(2, 3, 4), (0, slice(None), [2, 2, 0])), Sample(Arg(3, 4), Arg(values=[True, False, True], dtype="bool")),
+    Sample(Arg(2, 2), Arg(values=[[True, False], [True, True]], dtype="bool")), Sample(Arg(3), (True, None, [1, 1])),
+], method=True, complex=True)  # fmt: skip
+
+
+def _is_mask_of(x: Any, key: Any) -> bool:
+    """Whether a key is one boolean tensor of the shape of x."""
+    return isinstance(key, TensorBase) and key._data.dtype.kind == "b" and key._data.shape == x._data.shape != ()
+
+
+def plain_key(shape: tuple, parts: tuple) -> tuple | None:
+    """The key of a view, checked, with one Ellipsis; None if it has parts other than integers, slices, None, Ellipsis."""
+    n, d, key, seen = len(shape), 0, [], False
+    for p in parts:
+        kind = type(p)
+        if kind is int:
+            if d >= n:
+                raise _too_many(n)
+            if not -shape[d] <= p < shape[d]:
+                raise IndexError(f"index {p} is out of bounds for dimension {d} with size {shape[d]}")
+            d += 1
+        elif kind is slice:
+            if d >= n:
+                raise _too_many(n)
+            if type(p.start) not in _BOUNDS or type(p.stop) not in _BOUNDS or (p.step is not None and (type(p.step) is not int or p.step <= 0)):
+                p = _slice(p, d)
+            d += 1
+        elif p is Ellipsis:
+            if seen:
+                raise IndexError("an index can only have a single ellipsis ('...')")
+            seen = True
+            d = n - sum(1 for q in parts if type(q) is int or type(q) is slice) + d
+        elif p is not None:
+            return None
+        key.append(p)
+    if d > n:
+        raise _too_many(n)
+    return tuple(key) if seen else (*key, ...)
+
+
+_BOUNDS = (int, type(None))
+
+
+def _too_many(n: int) -> IndexError:
+    if not n:
+        return IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` to convert a 0-dim tensor to a number")
+    return IndexError(f"too many indices for tensor of dimension {n}")
+
+
+def _slice(s: slice, d: int) -> slice:
+    """A slice whose bounds are Python integers; steps must be positive."""
+    start, stop, step = [None if v is None else _integer(v) for v in (s.start, s.stop, s.step)]
+    if step is not None and step <= 0:
+        raise ValueError(f"step must be greater than zero, got {step} for dimension {d}; use flip() to reverse")
+    return slice(start, stop, step)
+
+
+def _integer(v: Any) -> int:
+    try:
+        return int(v._data) if isinstance(v, TensorBase) and v._data.size == 1 and v._data.dtype.kind in "iu" else operator.index(v)  # type: ignore[attr-defined]
+    except TypeError:
+        raise TypeError(f"slice indices must be integers or None or have an __index__ method, got {type(v).__name__}") from None
+
+
+def _located(x: Any, key: Any) -> tuple:
+    """The view that the plain part of a key names, and the index of the rest with its dimensions (None, () without)."""
+    if isinstance(key, TensorBase) and key._data.dtype == INT64 and key._data.ndim and x._data.ndim:  # type: ignore[attr-defined]
+        return x, *_stacked([(0, key)])
+    plain, advanced = _parsed(x._data.shape, [_element(p) for p in (key if type(key) is tuple else (key,))])
+    if any(p is not ALL for p in plain) or not advanced:
+        x = unary(SLICE, x, ((*plain, ...),))
+    return x, *(_stacked(advanced) if advanced else (None, ()))
+
+
+def _parsed(shape: tuple, parts: list) -> tuple[list, list]:
+    """The plain part of a key (ALL where a tensor indexes), and pairs (dimension of the plain result, index tensor)."""
+    used = sum(1 if type(p) in (int, slice) else 0 if p is None or p is Ellipsis or type(p) is bool else _consumed(p) for p in parts)
+    if used > len(shape):
+        raise _too_many(len(shape))
+    if sum(1 for p in parts if p is Ellipsis) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    plain: list = []
+    advanced: list = []
+    d = 0  # dimensions of x passed over; those of the plain result are the parts of `plain` that are no integers
+    for p in parts:
+        kept = sum(1 for q in plain if type(q) is not int)
+        if p is None:
+            plain.append(None)
+        elif p is Ellipsis:
+            plain += [ALL] * (len(shape) - used)
+            d += len(shape) - used
+        elif type(p) is slice or type(p) is int:
+            if type(p) is int and not -shape[d] <= p < shape[d]:
+                raise IndexError(f"index {p} is out of bounds for dimension {d} with size {shape[d]}")
+            plain.append(_slice(p, d) if type(p) is slice else p)
+            d += 1
+        elif type(p) is bool:
+            plain.append(None)
+            advanced.append((kept, wrap(np.zeros(int(p), np.int64))))
+        elif p._data.dtype.kind == "b":
+            advanced += [(kept + i, wrap(a)) for i, a in enumerate(_mask_index(p._data, shape, d))]
+            plain += [ALL] * p._data.ndim
+            d += p._data.ndim
+        else:
+            advanced.append((kept, p))
+            plain.append(ALL)
+            d += 1
+    return plain, advanced
+
+
+def _consumed(p: Any) -> int:
+    """How many dimensions a tensor in a key takes."""
+    return p._data.ndim if p._data.dtype.kind == "b" else 1
+
+
+def _element(p: Any) -> Any:
+    """One part of a key as None, Ellipsis, a slice, an int, a bool, or a tensor of int64 or bool with dimensions."""
+    if p is None or p is Ellipsis or type(p) in (slice, int, bool):
+        return p
+    if isinstance(p, TensorBase):
+        given: Any = p
+    elif isinstance(p, (np.ndarray, np.generic)):
+        given = wrap(np.array(p))
+    elif isinstance(p, (list, tuple, range)):
+        given = wrap(_from_sequence(p))
+    else:
+        try:
+            return operator.index(p)
+        except TypeError:
+            raise TypeError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+                            f"(got {type(p).__name__})") from None  # fmt: skip
+    data = given._data
+    if data.dtype.char in "B?":  # unsigned bytes are masks, as they were before there were booleans
+        return bool(data) if not data.ndim else given if data.dtype.char == "?" else wrap(data != 0)
+    if data.dtype.kind not in "iu":
+        raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {given.dtype}")
+    return int(data) if not data.ndim else given if data.dtype == INT64 else wrap(data.astype(np.int64))
+
+
+def _from_sequence(p: Any) -> Any:
+    found = np.array([_unwrapped(q) for q in p]) if len(p) else np.zeros(0, np.int64)
+    if found.dtype == object:
+        raise TypeError(f"a list in an index must hold integers or booleans, got {p!r}")
+    return found
+
+
+def _unwrapped(q: Any) -> Any:
+    if isinstance(q, TensorBase):
+        return q._data
+    return [_unwrapped(r) for r in q] if isinstance(q, (list, tuple)) else q
+
+
+def _mask_index(mask: Any, shape: tuple, d: int) -> tuple:
+    """The positions where a mask is true, one array for each of its dimensions."""
+    if shape[d : d + mask.ndim] != mask.shape:
+        where = next(i for i in range(mask.ndim) if shape[d + i : d + i + 1] != mask.shape[i : i + 1])
+        raise IndexError(f"The shape of the mask {list(mask.shape)} at index {where} does not match the shape of the indexed tensor "
+                         f"{list(shape)} at index {d + where}")  # fmt: skip
+    return mask.nonzero()
+
+
+def _stacked(advanced: list) -> tuple:
+    """The index tensors of a key as one, broadcast to one shape, with their dimensions."""
+    dims = tuple([d for d, _ in advanced])
+    arrays = [t._data for _, t in advanced]
+    if len(arrays) == 1:
+        index = wrap(arrays[0][None])
+        index._counter = version_of(advanced[0][1])  # the memory is the user's, who may change it
+        return index, dims
+    try:
+        shape = arrays[0].shape if len({a.shape for a in arrays}) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
+    except ValueError:
+        raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes "
+                         f"{', '.join(str(list(a.shape)) for a in arrays)}") from None  # fmt: skip
+    stacked = np.empty((len(arrays), *shape), np.int64)
+    for i, a in enumerate(arrays):
+        stacked[i] = a
+    return wrap(stacked), dims
+
+
+def _check_bounds(name: str, shape: tuple, index: Any, dims: tuple) -> None:
+    """Raises if an index of a key is out of bounds."""
+    for d, i in zip(dims, index, strict=True):
+        in_bounds(name, i, shape[d], d, negative=True)
+
+
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    """x[key] = value: writes, recorded, into the memory of x; the value is broadcast and cast."""
+    plain = plain_key(self._data.shape, key if type(key) is tuple else (key,))
+    if plain is not None and type(value) in (int, float, bool) and unrecorded(self):
+        self._data[plain] = value
+        bump(self, "__setitem__")
+        return
+    if not isinstance(value, TensorBase):
+        value = wrap(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else number("__setitem__", value, self)
+    if _is_mask_of(self, key) and not value._data.ndim:
+        value = value if value._data.dtype is self._data.dtype else value.to(self.dtype)
+        record_write(self, "__setitem__", MASKED_FILL, (wrap(key._data.copy()), value), (), cpu.masked_fill_)
+        return
+    x, index, dims = (unary(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
+    shape = x._data.shape if index is None else _result_shape(x._data.shape, index._data.shape[1:], dims)
+    have = value._data.shape  # type: ignore[attr-defined]
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    if have != value._data.shape:  # type: ignore[attr-defined]
+        value = unary(RESHAPE, value, (have,))
+    if have != shape and (len(have) > len(shape) or any(h not in (1, s) for h, s in zip(have[::-1], shape[::-1], strict=False))):
+        raise RuntimeError(f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}")
+    if index is None:
+        overwrite(x, "__setitem__", COPY, value)
+        return
+    if value._data.dtype is not x._data.dtype:
+        if value._data.ndim:
+            raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.dtype} for the destination and "
+                               f"{value.dtype} for the source.")  # type: ignore[attr-defined]  # fmt: skip
+        value = value.to(x.dtype)  # type: ignore[attr-defined]
+    try:
+        record_write(x, "__setitem__", INDEX_PUT, (index, value), (dims, False), cpu.index_put_)
+    except IndexError:
+        _check_bounds("index", x._data.shape, index._data, dims)
+        raise
+
+
+def _result_shape(shape: tuple, index_shape: tuple, dims: tuple) -> tuple:
+    """The shape of a tensor indexed by indices in `dims`: in their place if they are neighbours, else in front."""
+    if dims == (0,):
+        return (*index_shape, *shape[1:])
+    first = dims[0] if dims == tuple(range(dims[0], dims[0] + len(dims))) else 0
+    rest = [s for d, s in enumerate(shape) if d not in dims]
+    return (*rest[:first], *index_shape, *rest[first:])
+
+
+INDEX_PUT = Op("index_put", lambda xp, x, index, value, /, dims, accumulate: xp.index_put_at(x, index, value, dims, accumulate), kind=LINEAR,
+               x=lambda xp, g, index, value_shape, dims, accumulate: g if accumulate else xp.index_put_at(
+                   g, index, xp.new_zeros(g, ()), dims, False),
+               value=lambda xp, g, index, dims: xp.index_get(g, index, dims))  # fmt: skip
+
+
+def index_get(x: Tensor, index: Tensor, dims: tuple) -> Tensor:
+    """x indexed by index[0], index[1], ... in the dimensions `dims`."""
+    return apply(INDEX, (x, index), (dims,))
+
+
+def index_put_at(x: Tensor, index: Tensor, value: Tensor, dims: tuple, accumulate: bool) -> Tensor:
+    """x with `value` written (or added) to what index_get() reads."""
+    return apply(INDEX_PUT, (x, index, value), (dims, accumulate))
+
+
+def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulate: bool) -> tuple:
+    if not isinstance(indices, (tuple, list)):
+        raise TypeError(f"{name}(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}")
+    if x._data.dtype is not need_tensor(name, "values", values)._data.dtype:
+        raise RuntimeError(f"{name}: Index put requires the source and destination dtypes match, got {x.dtype} for the destination and "
+                           f"{values.dtype} for the source.")  # fmt: skip
+    for i in indices:
+        if i is not None and need_tensor(name, "indices", i)._data.dtype.kind not in "biu":
+            raise IndexError(f"{name}: tensors used as indices must be long, int, byte or bool tensors, got {i.dtype}")
+    parts = [ALL if i is None else unary(RESHAPE, i, ((1,),)) if not i._data.ndim else i for i in indices]
+    _, advanced = _parsed(x._data.shape, [_element(p) for p in parts])
+    index, dims = _stacked(advanced)
+    _check_bounds(name, x._data.shape, index._data, dims)
+    shape = _result_shape(x._data.shape, index._data.shape[1:], dims)
+    have = values._data.shape
+    if len(have) > len(shape) or any(h not in (1, s) for h, s in zip(have[::-1], shape[::-1], strict=False)):
+        raise RuntimeError(f"{name}: shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}")
+    return (index, values), (dims, bool(accumulate))
+
+
+def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of the tensor with `values` written (or added, where several meet in the order of the index) to input[indices]."""
+    others, params = _index_put_arguments("index_put", input, indices, values, accumulate)
+    return apply(INDEX_PUT, (input, *others), params)
+
+
+def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
+    """In-place version of :func:`index_put`."""
+    others, params = _index_put_arguments("index_put_", self, indices, values, accumulate)
+    return record_write(self, "index_put_", INDEX_PUT, others, params, cpu.index_put_)
+
+
+declare("index_put", [Sample(Arg(4), (Arg(values=[0, 2], dtype="int64"),), Arg(2)),
+                      Sample(Arg(3, 2), (Arg(values=[0, 0, 2], dtype="int64"),), Arg(3, 2), True),
+                      Sample(Arg(3, 4), (Arg(values=[0, 1], dtype="int64"), Arg(values=[1, 3], dtype="int64")), Arg()),
+                      Sample(Arg(2, 2), (Arg(values=[[True, False], [True, True]], dtype="bool"),), Arg(3), accumulate=True)], complex=True)  # fmt: skip
+
+
+class ItemMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    __getitem__, __setitem__ = getitem, setitem
+    index_put, index_put_ = index_put, index_put_

@@ -1,0 +1,242 @@
+"""Pooling: ties, nan, padding and divisors, indices and their inverse, adaptive and fractional windows, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+import ferro.nn.functional as F
+
+NAN, INF = float("nan"), float("inf")
+
+
+def signal(*values: float) -> Any:
+    return ferro.tensor([[[*values]]], dtype=ferro.float64, requires_grad=True)
+
+
+# -- max pooling -------------------------------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_a_tie_goes_to_the_first_maximum() -> None:
+    x = signal(1, 1, 0, 2, 2, 2)
+    y, index = F.max_pool1d(x, 3, return_indices=True)
+    assert index.tolist() == [[[0, 3]]]
+    y.sum().backward()
+    assert x.grad.tolist() == [[[1, 0, 0, 1, 0, 0]]]
+
+
+def test_overlapping_windows_add_up_at_their_common_maximum() -> None:
+    x = signal(0, 5, 1, 0)
+    F.max_pool1d(x, 3, 1).sum().backward()
+    assert x.grad.tolist() == [[[0, 2, 0, 0]]]
+
+
+@pytest.mark.parametrize("kernel", [3, 4])  # fewer windows than elements, and more
+def test_nan_wins_and_the_last_one_takes_the_gradient(kernel: int) -> None:
+    x = signal(NAN, NAN, 9, 0, 0, 1, 2, 0)
+    y, index = F.max_pool1d(x, kernel, return_indices=True)
+    assert np.isnan(y.detach().numpy()).tolist() == [[[True, False]]]
+    assert index[0, 0, 0].item() == 1
+
+
+@pytest.mark.parametrize("dtype", [ferro.float64, ferro.float16, ferro.bfloat16, ferro.int64])
+def test_padding_never_wins(dtype: Any) -> None:
+    lowest = -INF if dtype.is_floating_point else np.iinfo("int64").min
+    x = ferro.full((1, 1, 4), lowest, dtype=dtype)
+    y, index = F.max_pool1d(x, 3, 2, 1, return_indices=True)
+    assert index.tolist() == [[[0, 1]]]
+    assert y.dtype is dtype
+    assert y.tolist() == [[[lowest, lowest]]]
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7, 6), (3, 7, 6), (2, 1, 9, 9)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (2,),
+        (3, 2, 1),
+        ((2, 3), (1, 2), (1, 0)),
+        (3, 1, 1, 2),
+        (3, 3, 1, 1, True),
+        (2, 3, 0, 1, True),
+        (5, 4, 2, 1, True),
+    ],
+    ids=str,
+)
+def test_values_and_indices_equal_torchs(shape: tuple, options: tuple, rng: np.random.Generator, torch: Any) -> None:
+    x = rng.integers(0, 4, shape).astype("float64")  # many ties
+    x[rng.random(shape) < 0.05] = NAN
+    got = F.max_pool2d(ferro.tensor(x), *options, return_indices=True)
+    want = torch.nn.functional.max_pool2d(torch.tensor(x), *options, return_indices=True)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_array_equal(g.numpy(), w.numpy())
+
+
+@pytest.mark.parametrize("size", [(3, 2), (2, None), (4, 4), 1])
+def test_adaptive_maxima_equal_torchs(size: Any, rng: np.random.Generator, torch: Any) -> None:
+    x = rng.integers(0, 4, (2, 2, 9, 7)).astype("float64")
+    x[rng.random(x.shape) < 0.05] = NAN
+    got = F.adaptive_max_pool2d(ferro.tensor(x), size, return_indices=True)
+    want = torch.nn.functional.adaptive_max_pool2d(torch.tensor(x), size, return_indices=True)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_array_equal(g.numpy(), w.numpy())
+
+
+def test_large_arrays_give_the_numbers_of_small_ones(rng: np.random.Generator, torch: Any) -> None:
+    x = rng.integers(0, 50, (4, 8, 32, 32)).astype("float32")
+    for options in ((2,), (3, 2, 1), (3, 1, 1)):
+        ours, theirs = ferro.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        for pool in ("max_pool2d", "avg_pool2d"):
+            got, want = getattr(F, pool)(ours, *options), getattr(torch.nn.functional, pool)(theirs, *options)
+            np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-6)
+            g = rng.standard_normal(got.shape).astype("float32")
+            (a,) = ferro.autograd.grad(got, [ours], [ferro.tensor(g)])
+            (b,) = torch.autograd.grad(want, [theirs], [torch.tensor(g)])
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_the_top_level_adaptive_max_pool1d_returns_indices() -> None:
+    values, index = ferro.adaptive_max_pool1d(signal(1, 3, 2, 0), 2)
+    assert (values.tolist(), index.tolist()) == ([[[3, 2]]], [[[1, 2]]])
+    values, index = ferro.max_pool1d_with_indices(signal(1, 3, 2, 0), 2)
+    assert (values.tolist(), index.tolist()) == ([[[3, 2]]], [[[1, 2]]])
+
+
+# -- means -------------------------------------------------------------------------------------------------------------
+
+
+def test_padding_counts_unless_told_otherwise() -> None:
+    x = signal(2, 4, 6, 8)
+    assert F.avg_pool1d(x, 2, 2, 1).tolist() == [[[1, 5, 4]]]
+    assert F.avg_pool1d(x, 2, 2, 1, count_include_pad=False).tolist() == [[[2, 5, 8]]]
+
+
+def test_a_window_cut_off_by_ceil_mode_counts_only_what_is_there() -> None:
+    assert F.avg_pool1d(signal(3, 3, 3, 3, 3), 2, ceil_mode=True).tolist() == [[[3, 3, 3]]]
+    assert F.avg_pool1d(signal(1, 2, 3), 2).tolist() == [[[1.5]]]
+
+
+def test_the_divisor_can_be_given() -> None:
+    x = ferro.ones(1, 4, 4)
+    assert F.avg_pool2d(x, 2, divisor_override=8).tolist() == [[[0.5, 0.5], [0.5, 0.5]]]
+    with pytest.raises(RuntimeError, match="zero"):
+        F.avg_pool2d(x, 2, divisor_override=0)
+
+
+def test_integer_means_are_truncated_toward_zero() -> None:
+    assert F.avg_pool1d(ferro.tensor([[-3, -2, 3, 2]]), 2).tolist() == [[-2, 2]]
+
+
+@pytest.mark.parametrize("dtype", [ferro.float16, ferro.bfloat16])
+def test_16_bit_means_are_summed_in_float32(dtype: Any) -> None:
+    x = ferro.ones(1, 64, 64, dtype=dtype)
+    for y in (F.avg_pool2d(x, 64), F.adaptive_avg_pool2d(x, 1)):
+        assert y.dtype is dtype
+        assert y.item() == 1
+
+
+def test_nan_stays_in_its_windows() -> None:
+    x = signal(NAN, 1, 1, 1, INF, 1)
+    assert np.isnan(F.avg_pool1d(x, 2).detach().numpy()).tolist() == [[[True, False, False]]]
+    assert np.isnan(F.adaptive_avg_pool1d(x, 4).detach().numpy()).tolist() == [[[True, False, False, False]]]
+
+
+def test_parts_overlap_where_the_division_leaves_a_remainder() -> None:
+    x = signal(1, 2, 3, 4, 5)
+    y = F.adaptive_avg_pool1d(x, 3)
+    assert y.tolist() == [[[1.5, 3.0, 4.5]]]
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [[[1 / 2, 1 / 2 + 1 / 3, 1 / 3, 1 / 3 + 1 / 2, 1 / 2]]])
+    assert F.adaptive_avg_pool1d(x, 0).shape == (1, 1, 0)
+
+
+# -- norms, inverses, random windows -----------------------------------------------------------------------------------
+
+
+def test_the_gradient_of_a_norm_of_zeros_is_zero() -> None:
+    x = signal(0, 0, 3, 4)
+    y = F.lp_pool1d(x, 2, 2)
+    assert y.tolist() == [[[0, 5]]]
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [[[0, 0, 0.6, 0.8]]])
+    assert F.lp_pool1d(signal(-3, 1, 2, 0), INF, 2).tolist() == [[[3, 2]]]
+
+
+def test_unpooling_puts_maxima_back_in_place(rng: np.random.Generator) -> None:
+    x = ferro.tensor(rng.standard_normal((2, 3, 5, 6)) + 9)
+    y, index = F.max_pool2d(x, 2, return_indices=True)
+    back = F.max_unpool2d(y, index, 2, output_size=(5, 6))
+    assert back.shape == x.shape
+    kept = back != 0
+    assert kept.sum().item() == y.numel()
+    np.testing.assert_array_equal(back[kept].numpy(), x[kept].numpy())
+
+
+@pytest.mark.parametrize(
+    ("index", "options", "error", "message"),
+    [
+        ([[[0, 99]]], {}, RuntimeError, "invalid max index: 99"),
+        ([[[0, -1]]], {}, RuntimeError, "invalid max index: -1"),
+        ([[[0]]], {}, RuntimeError, "same as that of the input"),
+        ([[[0, 2]]], {"output_size": (9,)}, ValueError, "between 2 and 6"),
+        ([[[0, 2]]], {"output_size": (4, 4)}, ValueError, "length of 2"),
+    ],
+)
+def test_unpooling_checks_indices_and_sizes(index: list, options: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        F.max_unpool1d(signal(1, 2), ferro.tensor(index), 2, **options)
+    with pytest.raises(RuntimeError, match="int64"):
+        F.max_unpool1d(signal(1, 2), ferro.tensor([[[0, 1]]], dtype=ferro.int32), 2)
+
+
+def test_fractional_windows_follow_the_seed(rng: np.random.Generator) -> None:
+    x = ferro.tensor(rng.standard_normal((2, 3, 12, 12)))
+    ferro.manual_seed(3)
+    first, index = F.fractional_max_pool2d(x, 2, output_ratio=(0.5, 0.6), return_indices=True)
+    ferro.manual_seed(3)
+    assert first.shape == (2, 3, 6, 7)
+    np.testing.assert_array_equal(first.numpy(), F.fractional_max_pool2d(x, 2, (6, 7)).numpy())
+    np.testing.assert_array_equal(
+        x.reshape(2, 3, -1).gather(2, index.reshape(2, 3, -1)).reshape(first.shape).numpy(), first.numpy()
+    )
+    with pytest.raises(ValueError, match="output_size or an output_ratio"):
+        F.fractional_max_pool2d(x, 2)
+    with pytest.raises(RuntimeError, match="do not fit"):
+        F.fractional_max_pool2d(x, 7, (7, 7))
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.avg_pool2d])
+def test_wrong_arguments_are_refused(pool: Any) -> None:
+    x = ferro.ones(1, 2, 5, 5)
+    for args, message in [
+        ((7,), "too small"),
+        ((2, 1, 2), "at most half"),
+        ((0,), "kernel_size must be positive"),
+        ((2, 0), "stride must be positive"),
+        ((2, 1, -1), "padding must be non-negative"),
+        (((2, 2, 2),), "2 integers"),
+    ]:
+        with pytest.raises(RuntimeError, match=message):
+            pool(x, *args)
+    with pytest.raises(RuntimeError, match="3D or 4D"):
+        pool(ferro.ones(5, 5), 2)
+    with pytest.raises(RuntimeError, match="complex64"):
+        pool(x.to(ferro.complex64), 2)
+    with pytest.raises(TypeError, match="int"):
+        pool(x, 2.5)
+
+
+def test_adaptive_sizes_are_checked() -> None:
+    x = ferro.ones(1, 2, 5, 5)
+    with pytest.raises(RuntimeError, match="greater than or equal to 0"):
+        F.adaptive_avg_pool2d(x, -1)
+    with pytest.raises(RuntimeError, match="one integer or 2"):
+        F.adaptive_avg_pool2d(x, (1, 2, 3))
+    with pytest.raises(RuntimeError, match="non-zero"):
+        F.adaptive_avg_pool2d(ferro.ones(1, 2, 0, 5), 2)
