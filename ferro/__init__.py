@@ -59,9 +59,11 @@ from ferro.ops.trigonometric import *
 from ferro.ops.creation import range_ as range
 from ferro.printing import get_printoptions, set_printoptions
 from ferro import functional as _functional
-from ferro import nn
+from ferro import nn, optim, utils
 
 # PyTorch's other names of the dtypes
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
 cfloat, cdouble = complex64, complex128
+
+__all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]

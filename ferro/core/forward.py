@@ -6,7 +6,6 @@ that still carry the lower levels, so levels nest without confusion.
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from ferro.core.apply import _special
 from ferro.core.base import TensorBase, meta_of, position, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.engine import conform, key_of
-from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
+from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
 
 
 def tangents_of(x: TensorBase | None) -> dict:
@@ -125,7 +124,7 @@ def _named(op: Op, formula: Any, skip: int, primals: tuple, params: tuple, outs:
     """The values a formula names, as Tensors."""
     aux: Any = None
     found: list = []
-    for name in list(inspect.signature(formula).parameters)[skip:]:
+    for name in argument_names(formula)[skip:]:
         if name == "needs":
             found.append(needs)
         elif name in op.inputs:

@@ -130,6 +130,13 @@ def sigmoid(x: Any) -> Any:
     return np.reciprocal(np.exp(-x) + _one(x.dtype))
 
 
+def sigmoid_vjp(g: Any, out: Any) -> Any:
+    """The backward of sigmoid, in one pass for large arrays."""
+    if out.size >= 1 << 16:
+        return kernels.sigmoid_vjp(g, out)
+    return g * (out - out * out).conj()
+
+
 @widened
 def logit(x: Any, eps: float | None) -> Any:
     """ln(x / (1 - x)), x clamped to [eps, 1 - eps] first if eps is given."""

@@ -39,7 +39,7 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
 
 def _running_maximum(x: Any, geometry: tuple, nans: bool) -> tuple[Any, Any]:
     """The maximum of every window and the number of the kernel element where it is; right for nan only with `nans`."""
-    shape, kernel, size, stride, pad, dilation = geometry
+    _, kernel, size, stride, pad, dilation = geometry
     n = len(kernel)
     number = np.uint8 if math.prod(kernel) <= 256 else np.int32
     best = np.full((*x.shape[:-n], *size), -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, x.dtype)

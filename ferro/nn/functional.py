@@ -14,6 +14,7 @@ from ferro.ops.exponential import sigmoid
 from ferro.ops.losses import (cosine_embedding_loss, gaussian_nll_loss, hinge_embedding_loss, huber_loss, l1_loss, margin_ranking_loss, mse_loss,
                               multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss, poisson_nll_loss, smooth_l1_loss,
                               soft_margin_loss, triplet_margin_loss, triplet_margin_with_distance_loss)  # fmt: skip
+from ferro.ops.multihead import multi_head_attention_forward
 from ferro.ops.normalisation import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
 from ferro.ops.pooling import (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d,

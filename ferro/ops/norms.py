@@ -37,7 +37,7 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
     the elements of extreme |x| share it evenly.  The result is real.
     """
     a = need_tensor("linalg.vector_norm", "x", x)._data
-    if isinstance(ord, str):
+    if not isinstance(ord, (int, float)):
         raise TypeError(
             f"linalg.vector_norm: ord must be a number (also inf), got {ord!r}; names are for linalg.matrix_norm"
         )
@@ -51,7 +51,7 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
             raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm of a tensor of shape "
                                f"{list(a.shape)} over dimension "
                                f"{empty[0]}: it is empty, and this norm of nothing is not defined")  # fmt: skip
-    result = unary(VECTOR_NORM, x, (ord if isinstance(ord, (int, float)) else float(ord), dims, keepdim))
+    result = unary(VECTOR_NORM, x, (ord, dims, keepdim))
     return result if out is None else into("linalg.vector_norm", out, result)
 
 

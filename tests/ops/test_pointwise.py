@@ -408,6 +408,13 @@ def test_large_arrays_give_what_small_ones_give(name: str, layout: str, rng: np.
     np.testing.assert_allclose(f(x).numpy()[::97], rows, rtol=1e-14, atol=1e-15)
 
 
+def test_the_fused_backward_of_sigmoid_equals_the_composed_one(rng: np.random.Generator) -> None:
+    x = ferro.from_numpy(rng.standard_normal((300, 400))).requires_grad_()
+    v = ferro.from_numpy(rng.standard_normal((300, 400)))
+    found = [ferro.autograd.grad(ferro.sigmoid(x), x, v, create_graph=recorded)[0] for recorded in (False, True)]
+    np.testing.assert_allclose(found[0].numpy(), found[1].detach().numpy(), rtol=1e-13, atol=1e-16)
+
+
 S = ferro.special
 
 

@@ -19,6 +19,7 @@ _MODULES = {
         "cross_entropy cross_entropy_vjp"
     ),
     "jit_conv": "im2col col2im depthwise depthwise_dx depthwise_dw",
+    "jit_index": "add_at index_add",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
         "channel_sums channel_squares channel_products channel_affine channel_norm_vjp "
@@ -35,3 +36,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 def get(name: str) -> Any:
     """The compiled function of that name. Its machine code is made, or loaded from disk, when it is first called."""
     return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def warmup() -> None:
+    """Make, or load from disk, the machine code of all kernels for float32 and float64, so that no later call waits."""
+    import_module(f"{__name__}.warm").call_all()

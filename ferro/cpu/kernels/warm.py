@@ -1,0 +1,78 @@
+"""A call of every kernel, by way of the functions around them, with arrays just large enough for one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferro.cpu.kernels import activations, conv, index, loss, norm, optim, pool, reduce, softmax
+
+ALL = (True, True, True)
+
+
+def call_all() -> None:
+    """In float32 and in float64."""
+    for dtype in (np.float32, np.float64):
+        x = np.linspace(0, 1, 64 * 64, dtype=dtype).reshape(64, 64)
+        _call_activations(x)
+        _call_rows(x)
+        _call_channels(x)
+        _call_images(x.reshape(4, 4, 16, 16))
+        _call_optim_and_index(x)
+
+
+def _call_activations(x: np.ndarray) -> None:
+    activations.erf(x)
+    activations.sigmoid_vjp(x, activations.sigmoid(x))
+    for approximate in ("none", "tanh"):
+        activations.gelu(x, approximate)
+        activations.gelu_vjp(x, x, approximate)
+    activations.silu(x)
+    activations.silu_vjp(x, x)
+    activations.mish(x)
+    activations.mish_vjp(x, x)
+    activations.softplus(x, 1.0, 20.0)
+    activations.softplus_vjp(x, x, 1.0, 20.0)
+
+
+def _call_rows(x: np.ndarray) -> None:
+    for dim in (0, 1):
+        softmax.softmax_vjp(x, softmax.softmax(x, dim), dim)
+        softmax.log_softmax_vjp(x, softmax.log_softmax(x, dim), dim)
+    softmax.logsumexp(x, (1,), False)
+    target = np.arange(64)
+    losses, norms = loss.cross_entropy_fwd(x, target, None, -100, 0.0)
+    loss.cross_entropy_vjp(losses, x, target, norms, None, -100, 0.0)
+    _, mean, rstd = norm.layer_norm(x, 64, x[0], x[0], 1e-5)
+    norm.layer_norm_vjp(x, x, mean, rstd, x[0], ALL)
+
+
+def _call_channels(x: np.ndarray) -> None:
+    for image in (x, x.reshape(4, 16, 64)):
+        dims = (0, *range(2, image.ndim))
+        mean, var = norm.moments(image, dims)
+        norm.batch_norm(image, mean, var, mean, mean)
+        norm.batch_norm_vjp(image, image, mean, var, mean, True, ALL)
+    large = np.broadcast_to(x, (reduce.LARGE // x.size, *x.shape)).copy()
+    for mean in (None, large[:1, :1, :1]):
+        reduce.total(large, (2,), mean)
+        reduce.total(large, (0,), mean)
+
+
+def _call_images(x: np.ndarray) -> None:
+    one, two = (1, 1), (2, 2)
+    for groups, taps in ((1, x[:, :, :3, :3]), (4, x[:, :1, :3, :3]), (4, np.repeat(x[:, :1, :2, :2], 2, 0))):
+        out = conv.conv(x, taps, None, one, one, one, groups)
+        conv.conv_dx(out, taps, x.shape, one, one, one, groups)
+        conv.conv_dw(out, x, taps.shape, one, one, one, groups)
+    out, places = pool.max_pool(x, one, one, (0, 0), one, False)
+    pool.max_pool_vjp(out, places, x.shape, 2)
+    out = pool.avg_pool(x, two, one, one, False, True, None)
+    pool.avg_pool_vjp(out, x.shape, two, one, one, True, None)
+
+
+def _call_optim_and_index(x: np.ndarray) -> None:
+    state = [x.copy() for _ in range(4)]
+    optim.sgd_step(*state[:3], 0.1, 0.9, 0.0, 0.0, False, False, False)
+    optim.adam_step(*state, None, 1, 0.1, 0.9, 0.999, 1e-8, 0.0, False, False)
+    index.embedding_vjp(x, np.arange(64), 64)
+    index.scatter_add(x, 0, np.zeros(x.shape, np.int64), x)
