@@ -23,7 +23,10 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
 
     Integers become the default dtype where ``op.floats`` says so.
     """
-    a = x._data
+    try:
+        a = x._data
+    except AttributeError:
+        raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}") from None
     n = x._node if x._counter is None else history(x)
     if n is None and op.floats and a.dtype not in INEXACT:
         x = wrap(a.astype(dtypes.default().np))
@@ -378,12 +381,16 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 def constant(value: Any, dtype: Any) -> Any:
     """A 0-d tensor for a Python number, kept for the next use (never shown to the user, never changed)."""
-    key = (value, dtype.num)
+    key = (value, dtype.num) if value else (str(value), dtype.num)  # 0.0 and -0.0 would be equal keys
     t = _constants.get(key)
-    if t is None or value == 0:  # 0.0 and -0.0 are equal keys
+    if t is None:
         if len(_constants) > 4096:
             _constants.clear()
-        t = _constants[key] = wrap(asarray(value, dtype))
+        try:
+            data = asarray(value, dtype)
+        except OverflowError:  # an integer out of range wraps around
+            data = asarray(value).astype(dtype)
+        t = _constants[key] = wrap(data)
         t._data.flags.writeable = False
     return t
 
@@ -406,6 +413,8 @@ def operands(name: str, *given: Any) -> list:
             raise TypeError(f"{name}: expected a tensor or a number, got {type(g).__name__}")
     if len(tensors) == len(given):
         return found
+    if not tensors and not any(isinstance(g, TensorBase) for g in found):
+        raise TypeError(f"{name}(): expected at least one Tensor, got only numbers: {', '.join(map(repr, given))}")
     if len(tensors) == 1 and len(given) == 2:
         dtype = _with_number(tensors[0]._data, next(g for g in found if not isinstance(g, TensorBase))) if not isinstance(
             found[0], TensorBase) or not isinstance(found[1], TensorBase) else None  # fmt: skip

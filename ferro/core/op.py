@@ -126,7 +126,7 @@ def _parameters(name: str, forward: Callable) -> tuple[tuple[str, ...], tuple[st
 
 def argument_names(function: Any) -> list[str]:
     """The names of a plain function's positional arguments (inspect.signature takes twenty times as long)."""
-    code = function.__code__
+    code = getattr(function, "__wrapped__", function).__code__
     return list(code.co_varnames[: code.co_argcount])
 
 

@@ -32,7 +32,7 @@ class Arg:
         if self.make is not None:
             return np.asarray(self.make(rng, self.shape)).astype(dtype)
         if dtype.kind == "b":
-            return rng.random(self.shape) < 0.5
+            return np.asarray(rng.random(self.shape) < 0.5)
         if dtype.kind in "iu":
             return rng.integers(int(self.low), int(self.high), self.shape).astype(dtype)
         a = rng.uniform(self.low, self.high, self.shape)

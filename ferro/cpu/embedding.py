@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.pointwise import HALF
 
 __all__ = ["add_rows", "row_scale", "take_rows"]
@@ -44,15 +47,24 @@ def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency
     """
     rest = g.shape[indices.ndim :]
     dtype = np.dtype(np.float32) if g.dtype in HALF else g.dtype
-    rows = g.reshape(indices.size, *rest).astype(dtype, copy=False)
     flat = indices.reshape(-1)
+    rows = g.reshape(flat.size, math.prod(rest)).astype(dtype, copy=False)
     scale = row_scale(flat, padding, by_frequency, dtype)
     if scale is not None:
-        rows = np.where(scale.reshape(-1, *[1] * len(rest)) == 0, 0, rows * scale.reshape(-1, *[1] * len(rest)))
-    table = np.zeros((count, *rest), dtype)
-    if flat.size:
-        order = flat.argsort(kind="stable")
-        ordered = flat[order]
-        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-        table[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
-    return table.astype(g.dtype, copy=False)
+        kept = np.flatnonzero(scale)  # what counts as 0 must not be multiplied: it may be infinite
+        flat, rows, scale = flat[kept], rows[kept], scale[kept]
+    if rows.size >= SMALL:
+        weights = np.ones(flat.size, dtype) if scale is None else scale
+        table = _sparse()((weights, flat, np.arange(flat.size + 1)), shape=(flat.size, count)).T @ rows
+    else:
+        table = np.zeros((count, rows.shape[1]), dtype)
+        np.add.at(table, flat, rows if scale is None else rows * scale[:, None])
+    return table.astype(g.dtype, copy=False).reshape(count, *rest)
+
+
+@cache
+def _sparse() -> Any:
+    """SciPy's sparse matrix, imported when first needed; its product adds rows one after the other, as np.add.at does."""
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix

@@ -33,7 +33,8 @@ def argsort(x: Any, dim: int, descending: bool) -> Any:
         return _packed_argsort(np.moveaxis(x, dim, -1), dim, descending)
     if not descending:
         return np.argsort(x, dim, kind="stable")
-    return n - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
+    back = (slice(None),) * dim + (slice(None, None, -1),)
+    return n - 1 - np.argsort(x[back], dim, kind="stable")[back]
 
 
 def _packed_argsort(x: Any, dim: int, descending: bool) -> Any:

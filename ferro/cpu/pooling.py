@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.common import GRAIN, split
 from ferro.cpu.products import matmul, widened
-from ferro.cpu.windows import taps
+from ferro.cpu.windows import full, taps
+
+_PARALLEL = 1 << 18  # elements from which on images are shared out to several threads
 
 __all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max",
            "max_pool", "pool_gather", "pool_scatter", "unpool"]  # fmt: skip
@@ -192,6 +196,19 @@ def unpool(x: Any, index: Any, size: tuple) -> Any:
 # -- means -------------------------------------------------------------------------------------------------------------
 
 
+def _by_planes(function: Callable, x: Any, shape: tuple, size: tuple) -> Any:
+    """function(x), which turns images of spatial `shape` into such of `size`, computed for parts of the images at a time."""
+    lead = x.shape[: x.ndim - len(shape)]
+    planes = x.reshape(math.prod(lead), *shape)
+    out = np.empty((len(planes), *size), x.dtype)
+
+    def work(start: int, stop: int) -> None:
+        out[start:stop] = function(planes[start:stop])
+
+    split(len(planes), 2 * GRAIN // max(math.prod(shape), math.prod(size)) + 1, work)
+    return out.reshape(*lead, *size)
+
+
 def _divisor(divisors: Any, dtype: Any) -> Any:
     """The number of elements of every window: a number, or the outer product of the numbers along every dimension."""
     if not isinstance(divisors, tuple):
@@ -207,6 +224,15 @@ def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divi
     wide = widened(x)
     if wide is not None:
         return avg_pool(*wide, kernel, size, stride, pad, divisors).astype(x.dtype)
+    n = len(kernel)
+    if x.size >= _PARALLEL:
+        shape = x.shape[x.ndim - n :]
+        return _by_planes(lambda part: _avg(part, kernel, size, stride, pad, divisors), x, shape, size)
+    return _avg(x, kernel, size, stride, pad, divisors)
+
+
+def _avg(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
+    """`avg_pool` on one thread: along one dimension after the other."""
     n, y = len(kernel), x
     if kernel == x.shape[x.ndim - n :] and math.prod(size) == 1 and not any(pad) and x.dtype.kind == "f":
         area = math.prod(kernel)
@@ -226,8 +252,14 @@ def _window_sum(x: Any, axis: int, kernel: int, size: int, stride: int, pad: int
     if kernel >= 8 and stride == kernel and pad == 0 and n == size * kernel:
         return x.reshape(*x.shape[:axis], size, kernel, *x.shape[axis + 1 :]).sum(axis=axis + 1, dtype=x.dtype)
     before = (slice(None),) * axis
-    y = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
-    for _, (windows,), (elements,) in taps((n,), (kernel,), (size,), (stride,), (pad,), (1,)):
+    geometry = ((n,), (kernel,), (size,), (stride,), (pad,), (1,))
+    found = taps(*geometry)
+    if full(*geometry):
+        y = x[(*before, *found[0][2])].copy()
+        found = found[1:]
+    else:
+        y = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
+    for _, (windows,), (elements,) in found:
         y[(*before, windows)] += x[(*before, elements)]
     return y
 
@@ -238,7 +270,15 @@ def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, d
     if wide is not None:
         return avg_spread(*wide, shape, kernel, stride, pad, divisors).astype(g.dtype)
     n = len(kernel)
-    x = g / _divisor(divisors, g.dtype)
+    if max(g.size, math.prod(g.shape[: g.ndim - n]) * math.prod(shape)) >= _PARALLEL:
+        size = g.shape[g.ndim - n :]
+        return _by_planes(lambda part: _spread(part, shape, kernel, stride, pad, divisors), g, size, shape)
+    return _spread(g, shape, kernel, stride, pad, divisors)
+
+
+def _spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
+    """`avg_spread` on one thread."""
+    n, x = len(kernel), g / _divisor(divisors, g.dtype)
     for d in range(n):
         axis = x.ndim - n + d
         x = _window_spread(x, axis, shape[d], kernel[d], stride[d], pad[d])

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels import softmax as _softmax
 from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
@@ -248,18 +249,25 @@ def aminmax(x: Any, dim: tuple, keepdim: bool) -> tuple:
 
 def argmax(x: Any, dim: int | None, keepdim: bool) -> Any:
     """Index of the largest element (the first of several, or the first nan) along `dim`, or in the flattened array."""
-    return _arg(np.argmax, x, dim, keepdim)
+    return _arg(_argmax, x, dim, keepdim)
 
 
 def argmin(x: Any, dim: int | None, keepdim: bool) -> Any:
     """Index of the smallest element (the first of several, or the first nan) along `dim`, or in the flattened array."""
-    return _arg(np.argmin, x, dim, keepdim)
+    return _arg(_argmin, x, dim, keepdim)
 
 
 def _arg(find: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
     if x.ndim == 0:
         return np.zeros((), np.int64)
-    return np.asarray(find(wide(x), axis=dim, keepdims=keepdim), np.int64)
+    index = np.asarray(find(wide(x), dim), np.int64)
+    if keepdim:
+        return index.reshape([1 if dim is None or d == dim else s for d, s in enumerate(x.shape)])
+    return index
+
+
+_argmax: Any = np.ndarray.argmax
+_argmin: Any = np.ndarray.argmin
 
 
 def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
@@ -297,19 +305,18 @@ def value_gather(x: Any, dim: int, index: Any, keepdim: bool) -> Any:
     """The elements of x at `index` along `dim` (which `index`, without keepdim, lacks)."""
     if x.ndim == 0:
         return x.copy()
-    found = np.take_along_axis(x, index if keepdim else np.expand_dims(index, dim), dim)
-    return found if keepdim else found.squeeze(dim)
+    if keepdim:
+        return gather(x, dim, index)
+    return gather(x, dim, np.expand_dims(index, dim)).reshape(index.shape)
 
 
 def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -> Any:
     """Zeros of shape x_shape with g at `index` along `dim`, which repeats no index: the transpose of value_gather."""
     if not x_shape:
         return g.reshape(())
-    out = np.zeros(x_shape, g.dtype)
     if not keepdim:
         g, index = np.expand_dims(g, dim), np.expand_dims(index, dim)
-    np.put_along_axis(out, index, g, dim)
-    return out
+    return scatter_(np.zeros(x_shape, g.dtype), dim, index, g)
 
 
 # -- logarithms, logic -------------------------------------------------------------------------------------------------

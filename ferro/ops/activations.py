@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,18 +39,15 @@ def floating(name: str, *tensors: Any) -> None:
                                "real floating-point tensor (cast with .float())")  # fmt: skip
 
 
-def once(formula: Callable) -> Callable:
-    """The formula on arrays of a 16-bit dtype computed in float32 and rounded once, as PyTorch does it."""
-
-    @wraps(formula)
-    def wide(xp: Any, g: Any, *values: Any) -> Any:
-        if g.dtype in HALF:
-            f32 = _float32.np
-            values = tuple([xp.cast(v, f32) if getattr(v, "dtype", None) in HALF else v for v in values])
-            return xp.cast(formula(xp, xp.cast(g, f32), *values), g.dtype)
-        return formula(xp, g, *values)
-
-    return wide
+def once(formula: Callable, xp: Any, g: Any, *values: Any) -> Any:
+    """The formula of (xp, g, values...), on arrays of a 16-bit dtype computed in float32 and rounded once, as in
+    PyTorch.
+    """
+    if g.dtype in HALF:
+        f32 = _float32.np
+        wide = [xp.cast(v, f32) if getattr(v, "dtype", None) in HALF else v for v in values]
+        return xp.cast(formula(xp, xp.cast(g, f32), *wide), g.dtype)
+    return formula(xp, g, *values)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -128,8 +124,12 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return unary(LEAKY_RELU, input, (negative_slope,))
 
 
+def _left(xp: Any, g: Any, x: Any, slope: Any) -> Any:
+    return xp.where(x > 0, g, g * slope)
+
+
 LEAKY_RELU = Op("leaky_relu", lambda xp, x, /, slope: xp.leaky_relu(x, slope), kind=ELEMENTWISE,
-                x=once(lambda xp, g, x, slope: xp.where(x > 0, g, g * slope)),
+                x=lambda xp, g, x, slope: once(_left, xp, g, x, slope),
                 samples=[*points(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 0.5, smooth=False)],
                 path="nn.functional.leaky_relu")  # fmt: skip
 leaky_relu_ = in_place(leaky_relu)
@@ -188,7 +188,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 PRELU = Op("prelu", lambda xp, x, w: xp.prelu(x, w), kind=ELEMENTWISE,
-           x=once(lambda xp, g, x, w: xp.where(x > 0, g, g * w)), w=once(lambda xp, g, x: xp.where(x > 0, 0, g * x)),
+           x=lambda xp, g, x, w: once(_left, xp, g, x, w), w=lambda xp, g, x: xp.where(x > 0, 0, g * x),
            samples=[Sample(Arg(3, 4), Arg(1)), Sample(Arg(2, 3, 2), Arg(3)), Sample(Arg(5), Arg()),
                     Sample(Arg(), Arg(1)), Sample(Arg(0, 3), Arg(3)),
                     Sample(Arg(values=[-1.0, 0.0, 2.0]), Arg(values=[0.25]), smooth=False, twice=False)],
@@ -209,7 +209,8 @@ def _elu_slope(xp: Any, g: Any, x: Any, alpha: float, scale: float, input_scale:
 
 
 ELU = Op("elu", lambda xp, x, /, alpha, scale, input_scale: xp.elu(x, alpha, scale, input_scale), kind=ELEMENTWISE,
-         x=once(_elu_slope), weight=2.0, path="nn.functional.elu",
+         x=lambda xp, g, x, alpha, scale, input_scale: once(_elu_slope, xp, g, x, alpha, scale, input_scale),
+         weight=2.0, path="nn.functional.elu",
          samples=[*points(), Sample(Arg(3, 4), 0.3),
                   Sample(Arg(values=[-1.0, 0.0, 2.0]), 2.0, smooth=False)])  # fmt: skip
 elu_ = in_place(elu)
@@ -356,8 +357,12 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     return unary(HARDSWISH, input)
 
 
+def _hardswish_slope(xp: Any, g: Any, x: Any) -> Any:
+    return xp.where(x <= -3, 0, xp.where(x < 3, g * (x / 3 + 0.5), g))
+
+
 HARDSWISH = Op("hardswish", lambda xp, x: xp.hardswish(x), kind=ELEMENTWISE,
-               x=once(lambda xp, g, x: xp.where(x <= -3, 0, xp.where(x < 3, g * (x / 3 + 0.5), g))),
+               x=lambda xp, g, x: once(_hardswish_slope, xp, g, x),
                samples=[*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
                path="nn.functional.hardswish")  # fmt: skip
 hardswish_ = in_place(hardswish)
@@ -372,7 +377,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 HARDSIGMOID = Op("hardsigmoid", lambda xp, x: xp.hardsigmoid(x), kind=ELEMENTWISE,
-                 x=once(lambda xp, g, x: xp.where((x > -3) & (x < 3), g / 6, 0)))  # fmt: skip
+                 x=lambda xp, g, x: xp.where((x > -3) & (x < 3), g / 6, 0))  # fmt: skip
 # not compared with PyTorch, whose slope in double precision is 1/6 rounded to single precision
 declare("nn.functional.hardsigmoid", [*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
         reference=lambda x: np.asarray(np.clip(x / 6 + 0.5, 0, 1)))  # fmt: skip

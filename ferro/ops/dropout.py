@@ -49,7 +49,8 @@ def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, ge
     scale, shift = (1 / (1 - p) if p < 1 else 0.0), None
     if alpha:
         kept, scale, shift = _alpha(kept, p, x.dtype)
-    factor = wrap((kept * np.asarray(scale, np.float64 if x.dtype.itemsize == 8 else np.float32)).astype(x.dtype))
+    wide = np.float64 if x.dtype.itemsize == 8 else np.float32
+    factor = wrap((kept * np.asarray(scale, wide)).astype(x.dtype, copy=False))
 
     def compute(t: Tensor) -> Tensor:
         return t * factor if shift is None else t * factor + shift

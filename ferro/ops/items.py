@@ -89,7 +89,7 @@ def plain_key(shape: tuple, parts: tuple) -> tuple | None:
             d += 1
         elif p is Ellipsis:
             if seen:
-                raise IndexError("an index can only have a single ellipsis ('...')")
+                continue  # as in PyTorch, the first one takes all dimensions
             seen = True
             d = n - sum(1 for q in parts if type(q) is int or type(q) is slice) + d
         elif p is not None:
@@ -139,18 +139,18 @@ def _parsed(shape: tuple, parts: list) -> tuple[list, list]:
     used = sum(1 if type(p) in (int, slice) else 0 if p is None or p is Ellipsis or type(p) is bool else _consumed(p) for p in parts)
     if used > len(shape):
         raise _too_many(len(shape))
-    if sum(1 for p in parts if p is Ellipsis) > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
     plain: list = []
     advanced: list = []
+    seen = False
     d = 0  # dimensions of x passed over; those of the plain result are the parts of `plain` that are no integers
     for p in parts:
         kept = sum(1 for q in plain if type(q) is not int)
         if p is None:
             plain.append(None)
         elif p is Ellipsis:
-            plain += [ALL] * (len(shape) - used)
-            d += len(shape) - used
+            left = 0 if seen else len(shape) - used
+            plain += [ALL] * left
+            d, seen = d + left, True
         elif type(p) is slice or type(p) is int:
             if type(p) is int and not -shape[d] <= p < shape[d]:
                 raise IndexError(f"index {p} is out of bounds for dimension {d} with size {shape[d]}")

@@ -70,8 +70,7 @@ def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: 
     """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y,
     parameter)``.
     """
-    loss = once(loss)
-    return Op(name, lambda xp, x, y, /, reduction, parameter: _total(xp, loss(xp, x - y, parameter), reduction),
+    return Op(name, lambda xp, x, y, /, reduction, parameter: _total(xp, once(loss, xp, x - y, parameter), reduction),
               x=lambda xp, g, x, y, x_shape, reduction, parameter: slope(xp, _each(g, x_shape, reduction), x - y,
                                                                          parameter),
               y=lambda xp, g, x, y, x_shape, reduction, parameter: -slope(xp, _each(g, x_shape, reduction), x - y,

@@ -198,7 +198,7 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
     With n <= correction variance and gradient are infinite, or nan where all elements are equal.
     """
     params = _moments("var", input, dim, unbiased, keepdim, correction, names)
-    result = apply(VAR, (input,), params)
+    result = unary(VAR, input, params)
     return result if out is None else into("var", out, result)
 
 
@@ -206,7 +206,7 @@ def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
         out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
     """The square root of the variance (see :func:`var`); its gradient is 0 where it is 0."""
     params = _moments("std", input, dim, unbiased, keepdim, correction, names)
-    result = apply(STD, (input,), params)
+    result = unary(STD, input, params)
     return result if out is None else into("std", out, result)
 
 

@@ -1,0 +1,760 @@
+"""Kernels against their NumPy formulas and against PyTorch, SciPy and mpmath; the same numbers for any number of threads."""
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from ferro.cpu import kernels, threads
+from ferro.cpu.kernels import activations, common, conv, index, loss, norm, optim, pool, softmax
+
+FLOATS = [np.float32, np.float64]
+TOLERANCE = {np.float32: 2e-6, np.float64: 1e-13}
+
+
+@pytest.fixture(autouse=True)
+def _budget_restored():
+    before = threads.get_num_threads()
+    yield
+    threads.set_num_threads(before)
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+def flattened(result):
+    """The arrays of a result, which is an array or a tuple with None in it."""
+    return [part for part in (result if isinstance(result, tuple) else (result,)) if part is not None]
+
+
+def spread(x):
+    """The same numbers, not contiguous: every other element of a larger array."""
+    if not isinstance(x, np.ndarray) or x.ndim == 0:
+        return x
+    large = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    large[..., ::2] = x
+    return large[..., ::2]
+
+
+def by_numpy(monkeypatch, call, *inputs):
+    """The result of the formulas that answer for small arrays."""
+    with monkeypatch.context() as patched:
+        for module in (common, conv):
+            patched.setattr(module, "SMALL", 1 << 62)
+        return flattened(call(*inputs))
+
+
+def close(result, expected, tolerance):
+    """Equal up to the tolerance, taken of each number and of the largest one; infinities and nan in the same places."""
+    expected = np.asarray(expected)
+    assert result.shape == expected.shape
+    finite = np.abs(expected[np.isfinite(expected)])
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance * finite.max(initial=1e-3))
+
+
+def check(monkeypatch, call, inputs, expected, dtype, factor=1.0):
+    """`expected` was computed in float64, or is None."""
+    given = [x.copy() if isinstance(x, np.ndarray) else x for x in inputs]
+    tolerance = TOLERANCE[dtype] * factor
+    results = []
+    for n in (1, 2, 4):
+        threads.set_num_threads(n)
+        results.append(flattened(call(*inputs)))
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
+    for before, after in zip(given, inputs, strict=True):
+        np.testing.assert_array_equal(before, after)
+    for other in (by_numpy(monkeypatch, call, *inputs), flattened(call(*map(spread, inputs))), expected):
+        if other is not None:
+            for one, two in zip(results[0], flattened(tuple(other)), strict=True):
+                close(one, two, tolerance)
+    assert all(one.dtype == dtype for one in results[0] if one.dtype.kind == "f")
+
+
+def numbers(rng, shape, dtype, scale=1.0):
+    return (rng.standard_normal(shape) * scale).astype(dtype)
+
+
+def tensors(torch, *arrays):
+    """The arrays as float64 tensors that want a gradient; anything else as it is."""
+    return [
+        torch.tensor(a.astype(np.float64), requires_grad=True)
+        if isinstance(a, np.ndarray) and a.dtype.kind == "f"
+        else torch.tensor(a)
+        if isinstance(a, np.ndarray)
+        else a
+        for a in arrays
+    ]
+
+
+def gradients(torch, out, inputs, g):
+    wanted = [x for x in inputs if x is not None]
+    return [part.numpy() for part in torch.autograd.grad(out, wanted, torch.tensor(g.astype(np.float64)))]
+
+
+# --- the functions of one number -------------------------------------------------------------------------------------
+
+
+def applied(function, x):
+    """A function that kernels call, applied to every element."""
+    numba = pytest.importorskip("numba")
+
+    @numba.njit(error_model="numpy", fastmath={"contract"})
+    def run(x, out):
+        for i in range(x.size):
+            out[i] = function(x[i])
+
+    out = np.empty_like(x)
+    run(x, out)
+    return out
+
+
+def ulps(result, exact):
+    """The distance from the exact value in units in the last place of the correctly rounded result."""
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(result.dtype)
+        unit = np.maximum(np.spacing(np.abs(rounded)), np.finfo(result.dtype).smallest_subnormal)
+        distance = np.abs(result.astype(exact.dtype) - exact) / unit.astype(exact.dtype)
+    distance[(result == rounded) | (np.isnan(result) & np.isnan(rounded))] = 0
+    return distance
+
+
+def device_functions():
+    scipy = pytest.importorskip("scipy.special")
+    jit = import_module("ferro.cpu.kernels.jit_math")
+    return {
+        "exp": (jit.exp, np.exp),
+        "tanh": (jit.tanh, np.tanh),
+        "erf": (jit.erf_, scipy.erf),
+        "log1p": (jit.log1p, np.log1p),
+        "sigmoid": (jit.sigmoid_, lambda x: np.where(x > 0, 1 / (1 + np.exp(-x)), np.exp(x) / (1 + np.exp(x)))),
+    }
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log1p", "sigmoid"])
+def test_polynomials_are_right_to_two_ulps_all_over_float32(name):
+    function, exact = device_functions()[name]
+    every = np.arange(0, 1 << 32, 1999, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    special = np.array([np.inf, -np.inf, np.nan, 0, -0.0, 1e-45, -1e-45, 88.7, 88.8, -103, -104, -150], np.float32)
+    x = np.concatenate([every, special])
+    if name == "log1p":
+        x = x[(x >= 0) & (x <= 1)]
+    with np.errstate(all="ignore"):
+        reference = exact(x.astype(np.float64))
+    if name == "sigmoid":
+        reference[x < -700] = 0  # float64 makes nan of ∞ / ∞
+    result = applied(function, x)
+    np.testing.assert_array_equal(np.isnan(result), np.isnan(reference))
+    assert ulps(result, reference).max() <= 2
+    if name in {"tanh", "erf"}:
+        number = ~np.isnan(x)
+        np.testing.assert_array_equal(np.signbit(result[number]), np.signbit(x[number]))
+
+
+@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log1p", "sigmoid"])
+def test_polynomials_are_right_to_two_ulps_in_float64(name, rng):
+    mpmath = pytest.importorskip("mpmath")
+    function, _ = device_functions()[name]
+    exact = {
+        "exp": mpmath.exp,
+        "tanh": mpmath.tanh,
+        "erf": mpmath.erf,
+        "log1p": mpmath.log1p,
+        "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
+    }[name]
+    low, high = {"exp": (-744, 709), "log1p": (0, 1), "sigmoid": (-740, 40)}.get(name, (-6.5, 6.5))
+    x = np.concatenate([rng.uniform(low, high, 400), 10.0 ** rng.uniform(-300, 0, 100), rng.uniform(0.5, 1, 100)])
+    result = applied(function, x)
+    with mpmath.workdps(40):
+        for argument, value in zip(x, result, strict=True):
+            true = exact(mpmath.mpf(float(argument)))
+            unit = max(float(np.spacing(abs(float(true)))), 5e-324)
+            assert abs(mpmath.mpf(float(value)) - true) <= 2 * unit, argument
+
+
+def test_functions_of_infinities_in_float64():
+    x = np.array([np.inf, -np.inf, np.nan, 1e300, -1e300])
+    expected = {"exp": [np.inf, 0, np.nan, np.inf, 0], "sigmoid": [1, 0, np.nan, 1, 0]}
+    for name in ("exp", "tanh", "erf", "sigmoid"):
+        function, _ = device_functions()[name]
+        np.testing.assert_array_equal(applied(function, x), expected.get(name, [1, -1, np.nan, 1, -1]))
+
+
+# --- activations -----------------------------------------------------------------------------------------------------
+
+ACTIVATIONS = {
+    "sigmoid": (activations.sigmoid, lambda g, x: activations.sigmoid_vjp(g, activations.sigmoid(x)), "sigmoid", {}),
+    "gelu": (
+        lambda x: activations.gelu(x, "none"),
+        lambda g, x: activations.gelu_vjp(g, x, "none"),
+        "gelu",
+        {},
+    ),
+    "gelu_tanh": (
+        lambda x: activations.gelu(x, "tanh"),
+        lambda g, x: activations.gelu_vjp(g, x, "tanh"),
+        "gelu",
+        {"approximate": "tanh"},
+    ),
+    "silu": (activations.silu, activations.silu_vjp, "silu", {}),
+    "mish": (activations.mish, activations.mish_vjp, "mish", {}),
+    "softplus": (
+        lambda x: activations.softplus(x, 1.5, 20),
+        lambda g, x: activations.softplus_vjp(g, x, 1.5, 20),
+        "softplus",
+        {"beta": 1.5},
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name, dtype, torch, rng, monkeypatch):
+    function, vjp, torch_name, keywords = ACTIVATIONS[name]
+    x, g = numbers(rng, (397, 701), dtype, 4), numbers(rng, (397, 701), dtype)
+    (t,) = tensors(torch, x)
+    out = getattr(torch.nn.functional, torch_name)(t, **keywords)
+    check(monkeypatch, function, [x], [out.detach().numpy()], dtype)
+    check(monkeypatch, vjp, [g, x], gradients(torch, out, [t], g), dtype, 2)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_erf(dtype, rng, monkeypatch):
+    scipy = pytest.importorskip("scipy.special")
+    x = numbers(rng, (333, 501), dtype, 2)
+    check(monkeypatch, activations.erf, [x], [scipy.erf(x.astype(np.float64))], dtype)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_of_special_values_are_those_of_the_formula(name, monkeypatch):
+    function, vjp, _, _ = ACTIVATIONS[name]
+    special = [np.inf, -np.inf, np.nan, 0, -0.0, 1e-40, 30, -30, 87, -87, 100, -100, 1e4, -1e4]
+    for dtype in FLOATS:
+        x = np.resize(np.array(special, dtype), 5000)
+        g = np.ones_like(x)
+        for call, inputs in ((function, (x,)), (vjp, (g, x))):
+            (expected,) = by_numpy(monkeypatch, call, *inputs)
+            result = call(*inputs)
+            finite = x[np.isfinite(x)].size and np.isfinite(x)
+            np.testing.assert_allclose(result[finite], expected[finite], rtol=1e-5, atol=1e-30)
+            if call is function:
+                np.testing.assert_array_equal(result[:3], expected[:3])
+
+
+def test_pointwise_results_keep_the_memory_layout(rng):
+    x = numbers(rng, (40, 30, 20), np.float32)
+    for view in (x, x.transpose(2, 0, 1), x.swapaxes(0, 1), x[:, ::2], x[::-1], np.broadcast_to(x[:1], x.shape)):
+        out = activations.silu(view)
+        np.testing.assert_array_equal(out, activations.silu(np.ascontiguousarray(view)))
+        assert out.flags.owndata
+        assert out.strides == np.empty_like(view).strides
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_sixteen_bit_floats_are_computed_in_float32(name, rng):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    function, vjp, _, _ = ACTIVATIONS[name]
+    for dtype in (np.float16, ml_dtypes.bfloat16):
+        for size in (50, 5000):
+            x, g = numbers(rng, size, dtype), numbers(rng, size, dtype)
+            result = function(x)
+            assert result.dtype == dtype
+            np.testing.assert_array_equal(result, function(x.astype(np.float32)).astype(dtype))
+            assert vjp(g, x).dtype == dtype
+
+
+# --- softmax ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("shape", "dim"), [((301, 777), 1), ((301, 777), 0), ((5, 67, 31, 17), 1), ((401, 57, 3), 1)])
+def test_softmax(shape, dim, dtype, torch, rng, monkeypatch):
+    x, g = numbers(rng, shape, dtype, 3), numbers(rng, shape, dtype)
+    (t,) = tensors(torch, x)
+    for name in ("softmax", "log_softmax"):
+        function, vjp = getattr(softmax, name), getattr(softmax, f"{name}_vjp")
+        out = getattr(torch, name)(t, dim)
+        check(monkeypatch, lambda x, f=function: f(x, dim), [x], [out.detach().numpy()], dtype, 2)
+        result = function(x, dim)
+        expected = gradients(torch, out, [t], g)
+        check(monkeypatch, lambda g, r, f=vjp: f(g, r, dim), [g, result], expected, dtype, 10)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dims", [(2,), (0, 2), (0, 1, 2), (1,), ()])
+def test_logsumexp(dims, dtype, torch, rng, monkeypatch):
+    x = numbers(rng, (61, 43, 97), dtype, 5)
+    for keepdim in (False, True):
+        expected = x if not dims else torch.logsumexp(torch.tensor(x.astype(np.float64)), dims, keepdim).numpy()
+        check(monkeypatch, lambda x, k=keepdim: softmax.logsumexp(x, dims, k), [x], [expected], dtype, 2)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_rows_of_infinities(large, torch):
+    inf, nan = np.inf, np.nan
+    rows = [
+        [-inf, -inf, -inf],
+        [-inf, 0, 1],
+        [inf, 0, 1],
+        [inf, -inf, inf],
+        [nan, 0, -inf],
+        [nan, inf, 0],
+        [1e4, 0, -1e4],
+    ]
+    x = np.tile(np.array(rows, np.float32), (1000, 1) if large else (1, 1))
+    t = torch.tensor(x)
+    for dim, array, tensor in ((1, x, t), (0, x.T.copy(), t.T)):
+        np.testing.assert_allclose(softmax.softmax(array, dim), torch.softmax(tensor, dim), rtol=1e-6)
+        np.testing.assert_allclose(softmax.log_softmax(array, dim), torch.log_softmax(tensor, dim), rtol=1e-6)
+        np.testing.assert_allclose(softmax.logsumexp(array, (dim,), False), torch.logsumexp(tensor, dim), rtol=1e-6)
+
+
+def test_log_softmax_of_large_numbers_keeps_its_digits(rng):
+    x = numbers(rng, (50, 200), np.float32) + np.float32(1e4)
+    exact = x.astype(np.float64) - 1e4
+    exact -= np.log(np.exp(exact).sum(1, keepdims=True))
+    np.testing.assert_allclose(softmax.log_softmax(x, 1), exact, atol=1e-6)
+
+
+@pytest.mark.parametrize("function", [softmax.softmax, softmax.log_softmax])
+def test_softmax_of_nothing_and_of_one_number(function):
+    assert function(np.zeros((3, 0), np.float32), 1).shape == (3, 0)
+    assert function(np.zeros((0, 3), np.float32), 1).shape == (0, 3)
+    value = function(np.array(2.0, np.float32), 0)
+    assert value == np.float32(function is softmax.softmax)
+    np.testing.assert_array_equal(softmax.logsumexp(np.zeros((2, 0)), (1,), False), [-np.inf, -np.inf])
+
+
+# --- cross-entropy ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy(weighted, smoothing, dtype, torch, rng, monkeypatch):
+    x, g = numbers(rng, (701, 113), dtype, 3), numbers(rng, 701, dtype)
+    target = rng.integers(0, 113, 701)
+    target[::5] = -100
+    weight = rng.random(113).astype(dtype) if weighted else None
+    t, w = tensors(torch, x, weight)
+    expected = torch.nn.functional.cross_entropy(
+        t, torch.tensor(target), w, reduction="none", ignore_index=-100, label_smoothing=smoothing
+    )
+    options = -100, smoothing
+    check(
+        monkeypatch,
+        lambda x, t, w: loss.cross_entropy_fwd(x, t, w, *options)[0],
+        [x, target, weight],
+        [expected.detach().numpy()],
+        dtype,
+        2,
+    )
+    norms = loss.cross_entropy_fwd(x, target, weight, *options)[1]
+    check(
+        monkeypatch,
+        lambda g, x, t, n, w: loss.cross_entropy_vjp(g, x, t, n, w, *options),
+        [g, x, target, norms, weight],
+        gradients(torch, expected, [t], g),
+        dtype,
+        10,
+    )
+
+
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_a_target_out_of_bounds_is_told(rows):
+    with pytest.raises(IndexError, match="target 7 is out of bounds: with 7 classes"):
+        loss.cross_entropy_fwd(np.zeros((rows, 7)), np.full(rows, 7), None, -100, 0.0)
+    with pytest.raises(IndexError, match="target -1 is out of bounds"):
+        loss.cross_entropy_fwd(np.zeros((rows, 7)), np.full(rows, -1), None, -100, 0.0)
+
+
+def test_cross_entropy_of_large_logits_keeps_its_digits(rng):
+    x = numbers(rng, (100, 100), np.float32) + np.float32(3e3)
+    target = rng.integers(0, 100, 100)
+    losses, norms = loss.cross_entropy_fwd(x, target, None, -100, 0.0)
+    exact = softmax.log_softmax(x.astype(np.float64), 1)
+    np.testing.assert_allclose(losses, -exact[np.arange(100), target], rtol=1e-5, atol=1e-6)
+    grad = loss.cross_entropy_vjp(np.ones(100, np.float32), x, target, norms, None, -100, 0.0)
+    np.testing.assert_allclose(grad, np.exp(exact) - np.eye(100)[target], rtol=1e-5, atol=1e-7)
+
+
+# --- normalisation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("affine", [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("shape", [(501, 333), (61, 7, 111), (2, 40001)])
+def test_layer_norm(shape, affine, dtype, torch, rng, monkeypatch):
+    inner = shape[1:]
+    n = int(np.prod(inner))
+    x, g = numbers(rng, shape, dtype, 3) + dtype(2), numbers(rng, shape, dtype)
+    weight, bias = [rng.random(inner).astype(dtype) if one else None for one in affine]
+    t, w, b = tensors(torch, x, weight, bias)
+    out = torch.nn.functional.layer_norm(t, inner, w, b, 1e-5)
+    check(
+        monkeypatch,
+        lambda x, w, b: norm.layer_norm(x, n, w, b, 1e-5)[0],
+        [x, weight, bias],
+        [out.detach().numpy()],
+        dtype,
+        2,
+    )
+    _, mean, rstd = norm.layer_norm(x, n, weight, bias, 1e-5)
+    needs = True, affine[0], affine[1]
+    expected = gradients(torch, out, [t, w, b], g)
+    check(
+        monkeypatch,
+        lambda g, x, m, r, w: norm.layer_norm_vjp(g, x, m, r, w, needs),
+        [g, x, mean, rstd, weight],
+        [expected[0], *[part.reshape(-1) for part in expected[1:]]],
+        dtype,
+        20,
+    )
+
+
+@pytest.mark.parametrize("needs", [(True, False, False), (False, True, False), (False, False, True)])
+def test_layer_norm_computes_only_what_is_needed(needs, rng):
+    x, g = numbers(rng, (100, 200), np.float32), numbers(rng, (100, 200), np.float32)
+    weight = numbers(rng, 200, np.float32)
+    _, mean, rstd = norm.layer_norm(x, 200, weight, None, 1e-5)
+    full = norm.layer_norm_vjp(g, x, mean, rstd, weight, (True, True, True))
+    for some, all_, needed in zip(norm.layer_norm_vjp(g, x, mean, rstd, weight, needs), full, needs, strict=True):
+        if needed:
+            np.testing.assert_array_equal(some, all_)
+        else:
+            assert some is None
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dims", [(0, 2, 3), (1, 2, 3), (0,), (1,), (3,), (0, 2), (1, 3), (0, 1, 2, 3)])
+def test_moments(dims, dtype, rng, monkeypatch):
+    x = numbers(rng, (19, 21, 13, 9), dtype) + dtype(100)
+    wide = x.astype(np.float64)
+    check(monkeypatch, lambda x: norm.moments(x, dims), [x], [wide.mean(dims), wide.var(dims)], dtype, 5)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(33, 17, 11, 13), (4, 300, 9), (3001, 37), (3001, 37, 1)])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm(shape, training, dtype, torch, rng, monkeypatch):
+    channels = shape[1]
+    x, g = numbers(rng, shape, dtype, 2) + dtype(1), numbers(rng, shape, dtype)
+    weight, bias = rng.random(channels).astype(dtype), rng.random(channels).astype(dtype)
+    mean, var = norm.moments(x, (0, *range(2, x.ndim)))
+    if not training:
+        mean, var = mean + dtype(0.5), var * dtype(2)
+    t, w, b = tensors(torch, x, weight, bias)
+    running = [torch.tensor(part.astype(np.float64)) for part in (mean, var)]
+    out = torch.nn.functional.batch_norm(t, *running, w, b, training, 0.1, 1e-5)
+    rstd = (1 / np.sqrt(var + dtype(1e-5))).astype(dtype)
+    inputs = [x, mean, rstd, weight, bias]
+    check(monkeypatch, norm.batch_norm, inputs, [out.detach().numpy()], dtype, 5)
+    expected = gradients(torch, out, [t, w, b], g)
+    check(
+        monkeypatch,
+        lambda g, x, m, r, w: norm.batch_norm_vjp(g, x, m, r, w, training, (True, True, True)),
+        [g, x, mean, rstd, weight],
+        expected,
+        dtype,
+        50,
+    )
+
+
+# --- convolution -----------------------------------------------------------------------------------------------------
+
+CONVOLUTIONS = [
+    ((3, 4, 31, 30), (6, 2, 3, 2), 2),
+    ((2, 6, 40, 30), (6, 1, 3, 3), 6),
+    ((2, 6, 40, 30), (12, 1, 5, 2), 6),
+    ((1, 40, 40, 33), (32, 40, 3, 3), 1),
+    ((4, 16, 21, 20), (8, 16, 1, 1), 1),
+    ((41, 8, 7, 7), (8, 8, 3, 3), 1),
+    ((7, 3, 700), (5, 3, 7), 1),
+    ((2, 4, 9, 20, 21), (6, 2, 3, 2, 3), 2),
+    ((4, 4, 12, 15, 11), (4, 1, 3, 3, 3), 4),
+]
+GEOMETRIES = [(1, 0, 1), (1, 1, 1), (2, 1, 1), (3, 2, 2)]  # stride, padding, dilation
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize(("x_shape", "w_shape", "groups"), CONVOLUTIONS, ids=str)
+def test_convolution(x_shape, w_shape, groups, geometry, dtype, torch, rng, monkeypatch):
+    n = len(x_shape) - 2
+    stride, padding, dilation = [(number,) * n for number in geometry]
+    stride = (*stride[:-1], geometry[0] + (n > 1 and geometry[0] > 1))  # not the same in every direction
+    options = stride, padding, dilation, groups
+    x, w, b = numbers(rng, x_shape, dtype), numbers(rng, w_shape, dtype), numbers(rng, w_shape[0], dtype)
+    tx, tw, tb = tensors(torch, x, w, b)
+    out = getattr(torch.nn.functional, f"conv{n}d")(tx, tw, tb, *options)
+    g = numbers(rng, tuple(out.shape), dtype)
+    g_x, g_w = gradients(torch, out, [tx, tw], g)
+    check(monkeypatch, lambda x, w, b: conv.conv(x, w, b, *options), [x, w, b], [out.detach().numpy()], dtype, 5)
+    check(monkeypatch, lambda g, w: conv.conv_dx(g, w, x_shape, *options), [g, w], [g_x], dtype, 5)
+    check(monkeypatch, lambda g, x: conv.conv_dw(g, x, w_shape, *options), [g, x], [g_w], dtype, 5)
+
+
+def test_convolution_of_no_images():
+    out = conv.conv(np.zeros((0, 3, 8, 8)), np.zeros((2, 3, 3, 3)), None, (1, 1), (0, 0), (1, 1), 1)
+    assert out.shape == (0, 2, 6, 6)
+    assert conv.conv_dw(out, np.zeros((0, 3, 8, 8)), (2, 3, 3, 3), (1, 1), (0, 0), (1, 1), 1).shape == (2, 3, 3, 3)
+
+
+# --- pooling ---------------------------------------------------------------------------------------------------------
+
+IMAGES = [(5, 9, 21, 30), (3, 40, 50), (2, 8, 11, 9, 12)]
+WINDOWS = [(2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2)]  # kernel, stride, padding, dilation
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_max_pool(shape, window, ceil_mode, dtype, torch, rng, monkeypatch):
+    n = len(shape) - 2
+    options = (*[(number,) * n for number in window], ceil_mode)
+    x = numbers(rng, shape, dtype)
+    x[rng.random(shape) < 0.05] = -np.inf
+    x[rng.random(shape) < 0.02] = np.nan
+    x[0] = -np.inf
+    (t,) = tensors(torch, x)
+    out, places = getattr(torch.nn.functional, f"max_pool{n}d")(t, *options, return_indices=True)
+    expected = [out.detach().numpy(), places.numpy()]
+    check(monkeypatch, lambda x: pool.max_pool(x, *options), [x], expected, dtype)
+    g = numbers(rng, tuple(out.shape), dtype)
+    (g_x,) = gradients(torch, out, [t], g)
+    check(monkeypatch, lambda g, i: pool.max_pool_vjp(g, i, shape, n), [g, places.numpy()], [g_x], dtype, 2)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize(("count_padding", "divisor"), [(True, None), (False, None), (True, 5)])
+@pytest.mark.parametrize("shape", IMAGES, ids=str)
+def test_avg_pool(shape, ceil_mode, count_padding, divisor, dtype, torch, rng, monkeypatch):
+    n = len(shape) - 2
+    if n == 1 and divisor:
+        pytest.skip("PyTorch has no divisor_override in one dimension")
+    sizes = (3,) * n, (2,) * n, (1,) * n
+    x = numbers(rng, shape, dtype)
+    (t,) = tensors(torch, x)
+    more = {} if n == 1 else {"divisor_override": divisor}
+    function = getattr(torch.nn.functional, f"avg_pool{n}d")
+    out = function(t, *sizes, ceil_mode, count_padding, **more)
+    options = *sizes, ceil_mode, count_padding, divisor
+    check(monkeypatch, lambda x: pool.avg_pool(x, *options), [x], [out.detach().numpy()], dtype, 2)
+    g = numbers(rng, tuple(out.shape), dtype)
+    (g_x,) = gradients(torch, out, [t], g)
+    fixed = shape, *sizes, count_padding, divisor
+    check(monkeypatch, lambda g: pool.avg_pool_vjp(g, *fixed), [g], [g_x], dtype, 2)
+
+
+# --- optimisers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(7, 5), (401, 203)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+        {"momentum": 0.8, "dampening": 0.1, "maximize": True},
+    ],
+    ids=str,
+)
+def test_sgd_step(options, shape, dtype, torch, rng):
+    full = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False} | options
+    start = numbers(rng, shape, dtype)
+    reference = torch.nn.Parameter(torch.tensor(start.astype(np.float64)))
+    optimiser = torch.optim.SGD([reference], lr=0.1, **options)
+    runs = [(n, start.copy(), np.zeros_like(start) if full["momentum"] else None) for n in (1, 2, 4)]
+    for step in range(4):
+        g = numbers(rng, shape, dtype)
+        reference.grad = torch.tensor(g.astype(np.float64))
+        optimiser.step()
+        for n, param, buffer in runs:
+            threads.set_num_threads(n)
+            optim.sgd_step(param, g, buffer, 0.1, *full.values(), step == 0)
+    close(runs[0][1], reference.detach().numpy(), TOLERANCE[dtype])
+    for _, param, _ in runs[1:]:
+        np.testing.assert_array_equal(param, runs[0][1])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(7, 5), (401, 203)])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("Adam", {}),
+        ("Adam", {"weight_decay": 0.1, "amsgrad": True}),
+        ("AdamW", {"weight_decay": 0.1}),
+        ("AdamW", {"maximize": True, "amsgrad": True, "weight_decay": 0.0}),
+    ],
+    ids=str,
+)
+def test_adam_step(name, options, shape, dtype, torch, rng):
+    start = numbers(rng, shape, dtype)
+    reference = torch.nn.Parameter(torch.tensor(start.astype(np.float64)))
+    optimiser = getattr(torch.optim, name)([reference], lr=0.1, **options)
+    largest = options.get("amsgrad", False)
+    runs = [
+        (n, start.copy(), [np.zeros_like(start), np.zeros_like(start), np.zeros_like(start) if largest else None])
+        for n in (1, 2, 4)
+    ]
+    more = 0.1, 0.9, 0.999, 1e-8, options.get("weight_decay", 0), name == "AdamW", options.get("maximize", False)
+    for step in range(4):
+        g = numbers(rng, shape, dtype)
+        reference.grad = torch.tensor(g.astype(np.float64))
+        optimiser.step()
+        for n, param, state in runs:
+            threads.set_num_threads(n)
+            optim.adam_step(param, g, *state, step + 1, *more)
+    close(runs[0][1], reference.detach().numpy(), TOLERANCE[dtype] * 5)
+    for _, param, _ in runs[1:]:
+        np.testing.assert_array_equal(param, runs[0][1])
+
+
+def test_steps_of_parameters_that_lie_alike_or_not(rng):
+    start, g = numbers(rng, (80, 90), np.float32), numbers(rng, (80, 90), np.float32)
+    expected = start.copy()
+    optim.sgd_step(expected, g, None, 0.1, 0, 0, 0, False, False, True)
+    for layout in (np.asfortranarray, spread):
+        for grad in (g, layout(g)):
+            param = layout(start.copy())
+            optim.sgd_step(param, grad, None, 0.1, 0, 0, 0, False, False, True)
+            np.testing.assert_allclose(param, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_steps_of_sixteen_bit_parameters(rng):
+    start, g = numbers(rng, 5000, np.float16), numbers(rng, 5000, np.float16)
+    param, mean, square = start.copy(), np.zeros_like(start), np.zeros_like(start)
+    optim.adam_step(param, g, mean, square, None, 1, 0.1, 0.9, 0.999, 1e-8, 0, False, False)
+    assert param.dtype == np.float16
+    np.testing.assert_allclose(param, start - np.sign(g) * np.float16(0.1), atol=2e-3)
+    np.testing.assert_allclose(mean, g * np.float16(0.1), atol=1e-3)
+
+
+# --- additions at places ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.int64])
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((50, 40, 31), 0), ((50, 40, 31), 1), ((50, 40, 31), 2), ((9001,), 0), ((5, 6), 0)]
+)
+def test_index_add_and_scatter_add(shape, dim, dtype, torch, rng):
+    x = numbers(rng, shape, dtype, 10)
+    source_shape = (*shape[:dim], 2 * shape[dim], *shape[dim + 1 :])
+    source = numbers(rng, source_shape, dtype, 10)
+    places = rng.integers(0, shape[dim], 2 * shape[dim])
+    smaller = tuple([max(1, n - 1) for n in source_shape])
+    scattered = rng.integers(0, shape[dim], smaller)
+    results = []
+    for n in (1, 2, 4):
+        threads.set_num_threads(n)
+        results.append((index.index_add(x, dim, places, source, 2), index.scatter_add(x, dim, scattered, source)))
+    wide = torch.tensor(x).double() if x.dtype.kind == "f" else torch.tensor(x)
+    t = torch.tensor(source).to(wide.dtype)
+    close(results[0][0], wide.index_add(dim, torch.tensor(places), t, alpha=2).numpy(), 1e-5)
+    close(results[0][1], wide.scatter_add(dim, torch.tensor(scattered), t).numpy(), 1e-5)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result[0], results[0][0])
+        np.testing.assert_array_equal(result[1], results[0][1])
+    assert results[0][0].dtype == results[0][1].dtype == dtype
+
+
+def test_embedding_vjp(torch, rng):
+    g, places = numbers(rng, (13, 57, 129), np.float32), rng.integers(0, 40, (13, 57))
+    expected = torch.ops.aten.embedding_dense_backward(torch.tensor(g).double(), torch.tensor(places), 40, 3, False)
+    close(index.embedding_vjp(g, places, 40, 3), expected.numpy(), 1e-6)
+    close(index.embedding_vjp(g[:, :, :2], places, 40, 3), expected.numpy()[:, :2], 1e-6)
+
+
+@pytest.mark.parametrize("size", [5, 5000])
+def test_places_out_of_bounds_are_told(size):
+    x = np.zeros((size, 4), np.float32)
+    for wrong in (-1, size):
+        places = np.full(size, wrong)
+        with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for a dimension of size {size}"):
+            index.index_add(x, 0, places, x)
+        with pytest.raises(IndexError, match=f"index {wrong} is out of bounds"):
+            index.scatter_add(x, 0, places[:, None], x)
+
+
+# --- the table, the compiler and its cache ---------------------------------------------------------------------------
+
+
+def run_python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_small_arrays_do_not_import_numba():
+    code = """
+import sys
+import numpy as np
+from ferro.cpu.kernels import activations, conv, index, loss, norm, optim, pool, softmax
+x = np.linspace(0, 1, 4000, dtype=np.float32).reshape(40, 100)
+activations.silu_vjp(x, activations.silu(x))
+softmax.softmax_vjp(x, softmax.softmax(x, 1), 1)
+losses, norms = loss.cross_entropy_fwd(x, np.arange(40), None, -100, 0.1)
+loss.cross_entropy_vjp(losses, x, np.arange(40), norms, None, -100, 0.1)
+norm.batch_norm(x, *norm.moments(x, (0,)), None, None)
+conv.conv(x.reshape(2, 2, 10, 100), x[:4, :18].reshape(4, 2, 3, 3), None, (2, 2), (1, 1), (1, 1), 1)
+pool.max_pool(x.reshape(2, 2, 10, 100), (2, 2), (2, 2), (0, 0), (1, 1), False)
+index.scatter_add(x, 0, np.zeros((40, 100), int), x)
+optim.sgd_step(x, x.copy(), None, 0.1, 0, 0, 0, False, False, True)
+print("numba" in sys.modules)
+"""
+    assert run_python(code) == ["False"]
+
+
+def test_kernels_are_compiled_without_a_folder_for_the_cache(tmp_path):
+    (tmp_path / "a file").touch()
+    code = """
+import sys, types
+import numba.core.caching as caching
+caching.CacheImpl._locator_classes = []
+import numpy as np
+from ferro.cpu import kernels
+from ferro.cpu.kernels import activations
+x = np.linspace(-1, 1, 5000, dtype=np.float32)
+print(np.allclose(activations.erf(x), np.tanh(1.2 * x), atol=0.02), kernels.get("erf").stats.cache_path)
+"""
+    assert run_python(code) == ["True", "None"]
+
+
+def test_every_kernel_of_the_table_exists_and_every_kernel_is_in_the_table():
+    numba = pytest.importorskip("numba")
+    for module, names in kernels._MODULES.items():
+        found = import_module(f"ferro.cpu.kernels.{module}")
+        public = {
+            name
+            for name, value in vars(found).items()
+            if isinstance(value, numba.core.dispatcher.Dispatcher)
+            and value.targetoptions.get("nogil")
+            and not value.targetoptions.get("forceinline")
+            and value.py_func.__module__ == found.__name__
+        }
+        assert public == set(names.split())
+
+
+@pytest.mark.slow
+def test_warmup_compiles_every_kernel_once_for_each_precision():
+    kernels.warmup()
+    compiled = {name: len(kernels.get(name).signatures) for name in kernels._MODULE_OF}
+    assert all(count >= 2 for count in compiled.values()), compiled

@@ -99,7 +99,7 @@ def test_wrong_norms_are_explained() -> None:
                        (lambda: ferro.pdist(x), "only supports 2D tensors, got: 3D")):  # fmt: skip
         with pytest.raises(RuntimeError, match=text):
             call()
-    with pytest.raises(TypeError, match="names are for linalg.matrix_norm"):
+    with pytest.raises(TypeError, match=r"names are for linalg\.matrix_norm"):
         ferro.linalg.vector_norm(x, "fro")
 
 

@@ -84,7 +84,7 @@ def avg_pool(x, size, stride, padding, count_padding, divisor, out):
                             for k in range(line + x0, line + x1):
                                 total += plane[u64(k)]
                     count = nz * ny * nx if count_padding else (z1 - z0) * (y1 - y0) * (x1 - x0)
-                    out[p, oz, oy, ox] = total / T(divisor if divisor else count)
+                    out[p, oz, oy, ox] = total / T(divisor or count)
 
 
 @kernel
@@ -101,7 +101,7 @@ def avg_pool_vjp(g, size, stride, padding, count_padding, divisor, out):
                 for ox in range(g.shape[3]):
                     x0, x1, nx = _share(ox, size[2], stride[2], padding[2], width)
                     count = nz * ny * nx if count_padding else (z1 - z0) * (y1 - y0) * (x1 - x0)
-                    share = g[p, oz, oy, ox] / T(divisor if divisor else count)
+                    share = g[p, oz, oy, ox] / T(divisor or count)
                     for z in range(z0, z1):
                         for y in range(y0, y1):
                             line = (z * height + y) * width

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels import activations, conv, index, loss, norm, optim, pool, reduce, softmax
+from ferro.cpu.kernels import activations, along, conv, index, loss, norm, optim, pool, reduce, softmax
 
 ALL = (True, True, True)
 

@@ -1,0 +1,64 @@
+"""Reading and writing along one dimension, at the places that an index names, of large C-contiguous arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu import kernels
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, split
+
+
+def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
+    """Whether x is contiguous and of a dtype with kernels, and the index large and of the shape of x but along `dim`."""
+    return (has_kernel(index_like(x, index)) and x.flags.c_contiguous and index.dtype == np.int64
+            and index.shape == (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :]))  # fmt: skip
+
+
+def index_like(x: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """An array with the dtype of x and the size of the index."""
+    return np.broadcast_to(np.empty((), x.dtype), index.shape)
+
+
+def _three(x: np.ndarray, dim: int) -> np.ndarray:
+    return x.reshape(math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
+
+
+def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, out: np.ndarray) -> Any:
+    """Runs a kernel on `first`, the index and `out`, cut along what lies before `dim`."""
+    a, b = _three(first, dim), _three(out, dim)
+    where = contiguous(index) if index.ndim == 1 and name in ("take", "add_slices") else _three(contiguous(index), dim)
+    run = kernels.get(name)
+    fine: list[bool] = []
+    work = max(a[0].size, b[0].size) if len(b) else 1
+
+    def part(i: int, j: int) -> None:
+        fine.append(run(a[i:j], where if where.ndim == 1 else where[i:j], b[i:j]))
+
+    split(len(b), GRAIN // max(work, 1) + 1, part)
+    if not all(fine):
+        raise IndexError(f"{name}: the index holds {index.min()} to {index.max()}, which is out of bounds for dimension {dim} "
+                         f"with size {size}")  # fmt: skip
+    return out
+
+
+def gather(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
+    """The elements of x that the index names along `dim`."""
+    return _run("gather", dim, x.shape[dim], x, index, np.empty(index.shape, x.dtype))
+
+
+def write(name: str, out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> None:
+    """Writes ("scatter") or adds ("scatter_add") `source` where the index says along `dim`."""
+    _run(name, dim, out.shape[dim], contiguous(source, out.dtype), index, out)
+
+
+def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
+    """The slices of x along `dim` that an index of one dimension names."""
+    return _run("take", dim, x.shape[dim], x, index, np.empty((*x.shape[:dim], index.size, *x.shape[dim + 1 :]), x.dtype))
+
+
+def add_slices(out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> None:
+    """Adds the slices of `source` along `dim`, in order, to those of `out` that an index of one dimension names."""
+    _run("add_slices", dim, out.shape[dim], contiguous(source, out.dtype), index, out)

@@ -1,0 +1,83 @@
+"""Compiled kernels that read and write along the middle dimension of three, at the places that an index names.
+
+Additions are made in the order of the index.  A kernel stops, and returns False, at an index that is out of bounds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferro.cpu.kernels.jit import kernel
+
+u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it
+
+
+@kernel
+def gather(x, index, out):
+    """out[i, j, k] = x[i, index[i, j, k], k]."""
+    n = u64(x.shape[1])
+    for i in range(index.shape[0]):
+        for j in range(index.shape[1]):
+            for k in range(index.shape[2]):
+                place = u64(index[i, j, k])
+                if place >= n:
+                    return False
+                out[i, j, k] = x[i, place, k]
+    return True
+
+
+@kernel
+def scatter(source, index, out):
+    """out[i, index[i, j, k], k] = source[i, j, k]."""
+    n = u64(out.shape[1])
+    for i in range(index.shape[0]):
+        for j in range(index.shape[1]):
+            for k in range(index.shape[2]):
+                place = u64(index[i, j, k])
+                if place >= n:
+                    return False
+                out[i, place, k] = source[i, j, k]
+    return True
+
+
+@kernel
+def scatter_add(source, index, out):
+    """out[i, index[i, j, k], k] += source[i, j, k]."""
+    n = u64(out.shape[1])
+    for i in range(index.shape[0]):
+        for j in range(index.shape[1]):
+            for k in range(index.shape[2]):
+                place = u64(index[i, j, k])
+                if place >= n:
+                    return False
+                out[i, place, k] += source[i, j, k]
+    return True
+
+
+@kernel
+def take(x, index, out):
+    """out[i, j, k] = x[i, index[j], k]."""
+    n = u64(x.shape[1])
+    for i in range(out.shape[0]):
+        for j in range(index.size):
+            place = u64(index[j])
+            if place >= n:
+                return False
+            for k in range(out.shape[2]):
+                out[i, j, k] = x[i, place, k]
+    return True
+
+
+@kernel
+def add_slices(source, index, out):
+    """out[i, index[j], k] += source[i, j, k]."""
+    n = u64(out.shape[1])
+    for i in range(source.shape[0]):
+        for j in range(index.size):
+            place = u64(index[j])
+            if place >= n:
+                return False
+            target, row = out[i, place], source[i, j]
+            for k in range(row.size):
+                target[k] += row[k]
+    return True
