@@ -9,7 +9,7 @@ import numpy as np
 from ferro import cpu
 from ferro.core import dtypes, worlds
 from ferro.core.base import (LEAF, Packed, Meta, TensorBase, Version, View, history, meta_of, new, version_of, wrap)  # fmt: skip
-from ferro.core.mode import ACTIVE, MODE, switched
+from ferro.core.mode import ACTIVE, MODE, Mode, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
 from ferro.core.worlds import world
@@ -31,8 +31,10 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     if n is None and op.floats and a.dtype not in INEXACT:
         x = wrap(a.astype(dtypes.default().np))
         a = x._data
-    if ACTIVE and MODE.get() is not None:
-        return under_mode(op, (x,), params)
+    if ACTIVE and (mode := MODE.get()) is not None:
+        if mode is not NO_GRAD:
+            return under_mode(op, (x,), params)
+        n = None
     try:
         if type(a) is ndarray:
             out = op.forward(cpu, a, *params) if params else op.forward(cpu, a)
@@ -46,7 +48,7 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     t._data = out
     t._counter = t._meta = None
     if op.view:
-        _mark_view(t, x, op, params, None, True)
+        _mark_view(t, x, op, params, None, not ACTIVE or MODE.get() is not NO_GRAD)
     if n is None or not op.diff:
         t._node = None
         return t
@@ -100,7 +102,11 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     if op.floats and nx is None and ny is None and a.dtype not in INEXACT:
         x, y = [wrap(asarray(v, dtypes.default().np)) for v in (a, b)]
         a, b = x._data, y._data
-    if ACTIVE and MODE.get() is not None or type(a) is not ndarray:
+    if ACTIVE and (mode := MODE.get()) is not None:
+        if mode is not NO_GRAD:
+            return under_mode(op, (x, y), ())
+        nx = ny = None
+    if type(a) is not ndarray:
         return under_mode(op, (x, y), ())
     try:
         out = op.forward(cpu, a, b)
@@ -324,7 +330,7 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     if mode.level and any(x is not None and x._meta is not None for x in xs):
         return worlds.forward_mode(op, xs, params, mode)
     if mode.observers:
-        return mode.observers[-1](op, xs, params, mode)
+        return mode.observers[-1].forward(op, xs, params, mode)
     recording = mode.grad and not mode.inference
     result = compute(op, xs, params, recording)
     outs = result if op.multi else (result,)
@@ -344,24 +350,42 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     return result
 
 
+def watched(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
+    """What an observer calls to run the operation it was shown, under the other observers."""
+    rest = Mode(mode.grad, mode.inference, mode.level, mode.pack, mode.anomaly, mode.observers[:-1])
+    return _special(op, xs, params, rest) if rest.special else compute(op, xs, params, rest.grad)
+
+
 def pack_saved(node: Node, hooks: Any) -> None:
-    """Hands the tensors a node has saved to the pack hook."""
+    """Hands the tensors a node has saved to the pack hook.  A hook with a method `saving` is told the node first."""
     pack, unpack = hooks
-    packed = []
+    saving = getattr(pack, "saving", None)
+    if saving is not None:
+        saving(node)
+    packed: list = []
     for value, kind in zip(node.saved, node.plan.kinds, strict=True):
-        if value is None or kind not in ("tensor", "array"):
+        if type(value) is tuple and kind in ("tensors", "arrays"):
+            packed.append(tuple([_packed(v, pack, unpack) for v in value]))
+        elif kind == "tensor" or (kind != "plain" and isinstance(value, ndarray)):
+            packed.append(_packed(value, pack, unpack))
+        else:
             packed.append(value)
-            continue
-        t = value if kind == "tensor" else wrap(value)
-        before = 0 if t._counter is None else t._counter.n
-        with switched(grad=False, pack=()):
-            kept = pack(wrap(t._data) if kind == "array" else t)
-        if (0 if t._counter is None else t._counter.n) != before:
-            raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
-                               "pack hook can not be modified by in-place operations.")  # fmt: skip
-        packed.append(Packed(kept, unpack, address(t) if kind == "tensor" else node))
     node.saved = tuple(packed)
     node_meta(node).packed = True
+
+
+def _packed(value: Any, pack: Any, unpack: Any) -> Any:
+    """A saved tensor or array in the hands of the pack hook.  (An array belongs to the node: no way back is kept.)"""
+    if value is None:
+        return None
+    t = value if isinstance(value, TensorBase) else wrap(value)
+    before = 0 if t._counter is None else t._counter.n
+    with switched(grad=False, pack=()):
+        kept = pack(t)
+    if (0 if t._counter is None else t._counter.n) != before:
+        raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
+                           "pack hook can not be modified by in-place operations.")  # fmt: skip
+    return Packed(kept, unpack, address(t) if t is value else None)
 
 
 def address(t: Any) -> Any:

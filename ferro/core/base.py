@@ -209,6 +209,9 @@ def unpacked(node: Any) -> tuple:
         if type(value) is Packed:
             t = value.tensor()
             value = t if kind == "tensor" else t._data
+        elif type(value) is tuple and kind in ("tensors", "arrays"):
+            ts = [v.tensor() for v in value]
+            value = tuple(ts) if kind == "tensors" else tuple([t._data for t in ts])
         found.append(value)
     return tuple(found)
 

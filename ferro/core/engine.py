@@ -33,7 +33,8 @@ _leaf_locks = tuple(threading.Lock() for _ in range(64))
 class Run:
     """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
 
-    __slots__ = ("anomaly", "capture", "captured", "deps", "grads", "keep", "lock", "needed", "record", "threads")
+    __slots__ = ("anomaly", "capture", "captured", "deps", "grads", "keep", "lock", "needed", "observers", "record", "scratch",
+                 "threads")  # fmt: skip
 
     def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
         self.keep = keep
@@ -44,7 +45,10 @@ class Run:
         self.deps: dict = {}
         self.needed: Any = None
         self.grads: dict = {}
-        self.anomaly: Any = _mode.current().anomaly
+        mode = _mode.current()
+        self.anomaly: Any = mode.anomaly
+        self.observers = mode.observers
+        self.scratch: dict | None = None  # what unpack hooks keep until this backward ends (see utils.checkpoint)
         self.lock = threading.RLock()  # hooks and other functions of the user run one at a time
 
 
@@ -80,11 +84,13 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
     previous = _mode.MODE.get()
     _mode.enter(mode)
     _state.depth += 1
+    outer, _state.run = _state.run, run
     try:
         with np.errstate(all="ignore"):  # like PyTorch, inf and nan pass without a warning
             execute(run, ready)
     finally:
         _state.depth -= 1
+        _state.run = outer
         _mode.leave(previous)
     if _state.depth == 0:
         _run_callbacks()
@@ -94,9 +100,21 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
 class _State(threading.local):
     depth = 0
     callbacks: list | None = None
+    run: Run | None = None
 
 
 _state = _State()
+
+
+def current_run() -> Run | None:
+    """The backward that this thread is running formulas, hooks or functions for."""
+    return _state.run
+
+
+def enter_run(run: Run | None) -> Run | None:
+    """Makes `run` the current one of this thread; returns the one before."""
+    before, _state.run = _state.run, run
+    return before
 
 
 def queue_callback(callback: Any) -> None:
@@ -166,7 +184,7 @@ def execute(run: Run, ready: list) -> None:
     deps, grads, needed, record = run.deps, run.grads, run.needed, run.record
     may_share = run.threads != 1 and not record
     release = not run.keep
-    general = record or needed is not None or run.capture is not None or run.anomaly is not None
+    general = record or needed is not None or run.capture is not None or run.anomaly is not None or bool(run.observers)
     node: Any = None
     g: Any = None
     try:
@@ -272,10 +290,22 @@ def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
 
 def gradients(run: Run, node: Any, g: Any) -> list:
     """The gradients of a node's inputs, one per edge (None where there is none): the general form."""
+    return observed(run, node, g, run.observers) if run.observers else _with_saved(run, node, g)
+
+
+def observed(run: Run, node: Any, g: Any, observers: tuple) -> list:
+    """The same in the hands of the observers that were switched on when backward began."""
+    if not observers:
+        return _with_saved(run, node, g)
+    return observers[-1].backward(run, node, g, lambda: observed(run, node, g, observers[:-1]))
+
+
+def _with_saved(run: Run, node: Any, g: Any) -> list:
     if node.meta is None or not node.meta.packed or node.saved is FREED:
         return _gradients(run, node, g)
     packed = node.saved
-    node.saved = unpacked(node)
+    with run.lock:
+        node.saved = unpacked(node)
     try:
         return _gradients(run, node, g)
     finally:

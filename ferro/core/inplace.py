@@ -195,13 +195,13 @@ def check(self: Any, name: str, writes: bool = True) -> Any:
         return node
     if node is LEAF:
         raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Change it under "
-                           "torch.no_grad(), or work on a clone().")  # fmt: skip
+                           "no_grad(), or work on a clone().")  # fmt: skip
     view = meta.view if meta is not None else None
     if view is not None:
         base_node = root(view)._node
         if base_node is LEAF:
             raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
-                               "Change it under torch.no_grad(), or work on a clone() of the leaf.")  # fmt: skip
+                               "Change it under no_grad(), or work on a clone() of the leaf.")  # fmt: skip
         if view.creation is not None and (node is not None or base_node is not None):
             refuse(view, name)
     return node

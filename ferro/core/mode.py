@@ -11,7 +11,7 @@ class Mode:
 
     grad: operations record; inference: results are inference tensors; level: the innermost forward-mode level
     (0 outside); pack: saved-tensor hooks, innermost last; anomaly: check gradients and keep forward tracebacks;
-    observers: called around every operation (profiler, NaN guard).
+    observers: shown every operation (`forward`) and every node that runs backward (`backward`): profiler, NaN guard.
     """
 
     __slots__ = ("anomaly", "grad", "inference", "level", "observers", "pack", "special")

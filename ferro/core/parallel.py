@@ -14,7 +14,7 @@ from typing import Any
 
 from ferro.core import mode as _mode
 from ferro.core import worlds
-from ferro.core.engine import (FREED, Run, add, conform, explain, freed_message, gradients, leaf_ready, ndarray,
+from ferro.core.engine import (FREED, Run, add, conform, enter_run, explain, freed_message, gradients, leaf_ready, ndarray,
                                prepare)  # fmt: skip
 from ferro.core.node import FreedError, Node, Pick
 from ferro.cpu import threads as _threads
@@ -96,6 +96,7 @@ class _Shared:
         """Runs ready nodes until none is left or an error stops the run: the body of every thread."""
         previous = _mode.MODE.get()
         _mode.enter(self.mode)
+        outer = enter_run(self.run)
         node = None
         try:
             entry = self._take(None)
@@ -112,6 +113,7 @@ class _Shared:
                 explain(e, node, self.run)
             self._stop(e)
         finally:
+            enter_run(outer)
             _mode.leave(previous)
 
     def _take(self, made_ready: list | None) -> tuple | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.activations import gelu, gelu_vjp, mish, mish_vjp, silu, silu_vjp, softplus, softplus_vjp
-from ferro.cpu.pointwise import widened
+from ferro.cpu.pointwise import where, widened
 
 __all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid",
            "mish", "mish_vjp", "prelu", "relu", "relu_vjp", "silu", "silu_vjp", "softplus", "softplus_vjp",
@@ -33,26 +33,28 @@ def relu(x: Any) -> Any:
 
 def relu_vjp(g: Any, out: Any) -> Any:
     """g where out > 0 (or nan), else 0."""
-    zero = _zero(out.dtype)
-    return np.where(out <= zero, _zero(g.dtype), g)
+    return where(out <= _zero(out.dtype), _zero(g.dtype), g)
 
 
 def threshold(x: Any, threshold: float, value: float) -> Any:
     """x where x > threshold (or nan), else value."""
-    return np.where(x <= threshold, np.asarray(value, x.dtype), x)
+    return where(x <= threshold, np.asarray(value, x.dtype), x)
 
 
 @widened
 def leaky_relu(x: Any, slope: float) -> Any:
     """x where x > 0, else slope x."""
-    return np.where(x > 0, x, x * slope)
+    if 0 <= slope <= 1:
+        return np.maximum(x, x * slope)
+    return where(x > 0, x, x * slope)
 
 
 @widened
 def elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     """scale x where x > 0, else scale alpha (exp(input_scale x) - 1)."""
-    negative = np.expm1(np.minimum(x, 0) * input_scale)
-    return np.where(x <= 0, negative * (alpha * scale), x * scale)
+    out = np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)  # 0 where x > 0
+    out += np.maximum(x, 0) * scale
+    return out
 
 
 def hardtanh(x: Any, low: float, high: float) -> Any:
@@ -75,12 +77,12 @@ def hardsigmoid(x: Any) -> Any:
 @widened
 def softshrink(x: Any, lambd: float) -> Any:
     """x moved towards 0 by lambd."""
-    return np.where(np.abs(x) <= lambd, _zero(x.dtype), x - np.copysign(lambd, x))
+    return x - np.minimum(np.maximum(x, -lambd), lambd)
 
 
 def hardshrink(x: Any, lambd: float) -> Any:
     """x where |x| > lambd (or nan), else 0."""
-    return np.where(np.abs(x) <= lambd, _zero(x.dtype), x)
+    return where(np.abs(x) <= lambd, _zero(x.dtype), x)
 
 
 @widened
@@ -92,4 +94,4 @@ def logsigmoid(x: Any) -> Any:
 @widened
 def prelu(x: Any, weight: Any) -> Any:
     """x where x > 0, else weight x; weight already broadcasts against x."""
-    return np.where(x > 0, x, weight * x)
+    return where(x > 0, x, weight * x)

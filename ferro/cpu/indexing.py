@@ -1,15 +1,19 @@
 """Reading and writing elements of NumPy arrays by index and by mask.
 
 Note [Duplicates].  Where an index names a place twice, sums are taken in the order of the index: NumPy's ``add.at`` and
-the loop over rows both do, hence results depend neither on the path taken nor on threads.  Functions whose names end in
+the kernels both do so, hence results depend neither on the path taken nor on threads.  Functions whose names end in
 an underscore change their first argument; the others copy it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+
+from ferro.cpu.kernels import along
+from ferro.cpu.kernels.common import SMALL, has_kernel
 
 __all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "index_copy_",
            "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "masked_fill",
@@ -18,8 +22,7 @@ __all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "i
            "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
-ROW = 256  # elements from which on a row is added by itself: a step of the loop costs what add.at takes for so many
-SMALL = 4096  # elements below which NumPy's own indexing is the faster
+NARROW = 8  # elements up to which a kernel copies the slices of an index faster than NumPy does
 HALF = frozenset(("float16", "bfloat16"))
 
 
@@ -85,6 +88,8 @@ def gather(x: Any, dim: int, index: Any) -> Any:
         return x[index]
     if x.ndim == 2 and index.size < SMALL:
         return x[index, np.arange(index.shape[1])] if dim == 0 else x[np.arange(index.shape[0])[:, None], index]
+    if along.fits(x, dim, index):
+        return along.gather(x, dim, index)
     if x.flags.c_contiguous:
         return x.reshape(-1)[_places(x.shape, dim, index)]
     return x[_mesh(dim, index)]
@@ -98,6 +103,8 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
         wide = out.astype(np.float32)
         _combine(ufunc, wide, dim, index, src.astype(np.float32))
         out[...] = wide
+    elif ufunc is np.add and along.fits(out, dim, index):
+        along.write("scatter_add", out, dim, index, src)
     elif out.ndim == 1:
         ufunc.at(out, index, src)
     elif out.flags.c_contiguous:
@@ -122,6 +129,8 @@ def scatter_(out: Any, dim: int, index: Any, src: Any) -> Any:
     if out.ndim == 0:
         if index.size:
             out[...] = np.asarray(src).reshape(-1)[-1]
+    elif isinstance(src, np.ndarray) and src.ndim and along.fits(out, dim, index):
+        along.write("scatter", out, dim, index, src)
     else:
         out[_mesh(dim, index)] = src
     return out
@@ -158,6 +167,8 @@ def _neutral(reduce: str, dtype: Any) -> Any:
 
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """The slices of x along `dim` that `index` names."""
+    if has_kernel(x) and x.flags.c_contiguous and math.prod(x.shape[dim + 1 :]) < NARROW:
+        return along.take(x, dim, index)
     return x.take(index, dim)
 
 
@@ -168,14 +179,10 @@ def _spread(dim: int, index: Any, like: Any) -> Any:
 
 def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Adds the slices of src along `dim` to those of `out` that `index` names."""
-    if out.ndim <= 1 or out.dtype.name in HALF or out.size < ROW * out.shape[dim]:
+    if has_kernel(src) and src.dtype is out.dtype and out.flags.c_contiguous:
+        along.add_slices(out, dim, index, src.copy() if np.may_share_memory(out, src) else src)
+    else:
         _combine(np.add, out, dim, index if out.ndim <= 1 else _spread(dim, index, src), src)
-        return out
-    rows, parts = out.swapaxes(0, dim), src.swapaxes(0, dim)
-    if np.may_share_memory(out, src):
-        parts = parts.copy()
-    for i, part in zip(index.tolist(), parts, strict=True):
-        rows[i] += part
     return out
 
 
@@ -261,7 +268,7 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
         out[_key(index, dims)] = value
     elif dims == tuple(range(len(dims))) and out.flags.c_contiguous and index.size and out.size:
         lead, rest = out.shape[: len(dims)], out.shape[len(dims) :]
-        rows = index[0].reshape(-1) if len(dims) == 1 else np.ravel_multi_index(tuple(index), lead, mode="wrap").reshape(-1)
+        rows = index[0].reshape(-1) % lead[0] if len(dims) == 1 else np.ravel_multi_index(tuple(index), lead, mode="wrap").reshape(-1)
         values = np.broadcast_to(value, index.shape[1:] + rest).reshape(-1, *rest)
         index_add_(out.reshape(-1, *rest), 0, rows, values)
     elif out.dtype.name in HALF:

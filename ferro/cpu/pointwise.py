@@ -15,6 +15,7 @@ import numpy as np
 
 from ferro.cpu.kernels import activations as kernels
 from ferro.cpu.kernels.common import SMALL, split
+from ferro.cpu.select import select
 
 HALF = frozenset((np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)))
 NEED_WIDENING = "V"  # the kind of bfloat16
@@ -205,7 +206,7 @@ def sinc(x: Any) -> Any:
 
 def where(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition holds, else y; both may be numbers."""
-    return np.where(condition, x, y)
+    return np.where(condition, x, y) if condition.size < SMALL else select(condition, x, y)
 
 
 def clamp(x: Any, low: Any, high: Any) -> Any:

@@ -104,7 +104,11 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return apply(MSE, (x, y), (reduction, 0))
 
 
-MSE = Op("mse_loss", lambda xp, x, y, /, reduction, parameter: _total(xp, (x - y) * (x - y), reduction),
+def _square(d: Any) -> Any:
+    return d * d
+
+
+MSE = Op("mse_loss", lambda xp, x, y, /, reduction, parameter: _total(xp, _square(x - y), reduction),
          x=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, 2.0),
          y=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, -2.0),
          samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))], path="nn.functional.mse_loss",

@@ -18,7 +18,7 @@ _MODULES = {
         "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),
-    "jit_along": "gather scatter scatter_add take",
+    "jit_along": "gather scatter scatter_add take add_slices",
     "jit_conv": "im2col col2im depthwise depthwise_dx depthwise_dw",
     "jit_index": "add_at index_add",
     "jit_norm": (

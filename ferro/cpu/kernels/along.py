@@ -8,18 +8,13 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu import kernels
-from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, split
+from ferro.cpu.kernels.common import GRAIN, SMALL, contiguous, has_kernel, split
 
 
 def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
-    """Whether x is contiguous and of a dtype with kernels, and the index large and of the shape of x but along `dim`."""
-    return (has_kernel(index_like(x, index)) and x.flags.c_contiguous and index.dtype == np.int64
+    """Whether x is contiguous, large and of a dtype with kernels, and the index large and of the shape of x but along `dim`."""
+    return (index.size >= SMALL and has_kernel(x) and x.flags.c_contiguous and index.dtype == np.int64
             and index.shape == (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :]))  # fmt: skip
-
-
-def index_like(x: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """An array with the dtype of x and the size of the index."""
-    return np.broadcast_to(np.empty((), x.dtype), index.shape)
 
 
 def _three(x: np.ndarray, dim: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.threads import parallel_for
 
 SMALL = 4096  # elements below which NumPy answers, so that nothing is ever compiled for small arrays
@@ -66,6 +66,6 @@ def pointwise(name: str, *arrays: np.ndarray, parameters: tuple = (), grain: int
     order = sorted(range(x.ndim), key=out.strides.__getitem__, reverse=True)
     flat_out = out.transpose(order).reshape(-1)
     flat = [contiguous(a.transpose(order), x.dtype).reshape(-1) for a in arrays]
-    run = kernels.get(name)
+    run = get(name)
     split(x.size, grain, lambda i, j: run(*[a[i:j] for a in flat], *parameters, flat_out[i:j]))
     return out

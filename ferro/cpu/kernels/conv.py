@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, split, widened
 from ferro.cpu.threads import blas_single, gemm
 
@@ -177,7 +177,7 @@ def _patches(images: np.ndarray, plan: _Plan, start: int, stop: int) -> np.ndarr
         return flat[:, :, start * plan.out[3] : stop * plan.out[3]]
     places = len(images) * (stop - start) * plan.out[3]
     columns = np.empty((plan.groups, plan.rows, places), images.dtype)
-    kernels.get("im2col")(images, *plan.geometry, start, stop - start, columns)
+    get("im2col")(images, *plan.geometry, start, stop - start, columns)
     return columns
 
 
@@ -235,7 +235,7 @@ def _conv_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None
                 a, b, start, stop = unit
                 columns = np.matmul(transposed, _lines(results, plan, unit))
                 target = out[a:b] if blocks == 1 else np.zeros((b - a, end - begin, *out.shape[2:]), out.dtype)
-                kernels.get("col2im")(columns, *plan.geometry, start, stop - start, target)
+                get("col2im")(columns, *plan.geometry, start, stop - start, target)
                 if blocks > 1:
                     out[a:b, begin:end] += target
 
@@ -281,7 +281,7 @@ def _sum_of_chunks(length: int, grain: int, work: Callable[[int, int], np.ndarra
 
 
 def _depthwise(x: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
-    run = kernels.get("depthwise")
+    run = get("depthwise")
     taps = w.reshape(-1, *plan.size)
     out[...] = 0
 
@@ -295,10 +295,10 @@ def _depthwise_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) ->
     taps = w.reshape(-1, *plan.size)
     around = tuple([d * (n - 1) - p for d, n, p in zip(plan.dilation, plan.size, plan.padding)])
     if plan.stride == (1, 1, 1) and plan.out[0] == plan.image[0] and min(around) >= 0:
-        run, padding = kernels.get("depthwise"), around  # a convolution again, with the taps the other way round
+        run, padding = get("depthwise"), around  # a convolution again, with the taps the other way round
         taps = np.ascontiguousarray(taps[:, ::-1, ::-1, ::-1])
     else:
-        run, padding = kernels.get("depthwise_dx"), plan.padding
+        run, padding = get("depthwise_dx"), plan.padding
 
     def work(first: int, last: int) -> None:
         run(_planes(g[first:last]), taps, plan.stride, padding, plan.dilation, _planes(out[first:last]))
@@ -307,7 +307,7 @@ def _depthwise_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) ->
 
 
 def _depthwise_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
-    run = kernels.get("depthwise_dw")
+    run = get("depthwise_dw")
 
     def work(first: int, last: int) -> np.ndarray:
         total = np.zeros((plan.out[0], *plan.size))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, split
 
 COLUMNS = 64  # columns of a chunk, at least, where chunks are made of columns
@@ -39,7 +39,7 @@ def _index_add(out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray,
     before, after = math.prod(out.shape[:dim]), math.prod(out.shape[dim + 1 :])
     target = out.reshape(before, out.shape[dim], after)
     rows = source.reshape(before, index.size, after)
-    run = kernels.get("index_add")
+    run = get("index_add")
     if before >= 8:
         split(before, GRAIN // rows[0].size + 1, lambda i, j: run(index, rows[i:j], alpha, 0, after, target[i:j]))
     else:
@@ -77,7 +77,7 @@ def scatter_add(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) 
         return out
     places = contiguous(_places(index, dim, out.shape)).reshape(len(index), -1)
     values = contiguous(values).reshape(places.shape)
-    run = kernels.get("add_at")
+    run = get("add_at")
     flat = out.reshape(-1)
     chunk = len(index) if dim == 0 else GRAIN // places.shape[1] + 1
     split(len(index), chunk, lambda i, j: run(places[i:j].reshape(-1), values[i:j].reshape(-1), flat))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, contiguous, has_kernel, is_half, split, split_rows, widened
 
 Needs = tuple[bool, bool, bool]
@@ -58,7 +58,7 @@ def layer_norm(
         return out.reshape(x.shape), mean, rstd
     out, mean, rstd = np.empty_like(rows), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
     w, b = _or_none(weight, x.dtype), _or_none(bias, x.dtype)
-    run = kernels.get("layer_norm")
+    run = get("layer_norm")
     split_rows(*rows.shape, 4 * GRAIN, lambda i, j: run(rows[i:j], w, b, float(eps), out[i:j], mean[i:j], rstd[i:j]))
     return out.reshape(x.shape), mean, rstd
 
@@ -77,7 +77,7 @@ def layer_norm_vjp(
     n = rows.shape[1]
     out = np.empty(rows.shape if needs[0] else (0, n), x.dtype)
     w = _or_none(weight, x.dtype)
-    run = kernels.get("layer_norm_vjp")
+    run = get("layer_norm_vjp")
     wanted = n if needs[1] or needs[2] else 0
     g_weight, g_bias = _summed_over_chunks(
         len(rows),
@@ -155,7 +155,7 @@ def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarra
             centred = x - np.expand_dims(mean, dims).astype(x.dtype)
             return mean.astype(x.dtype), np.asarray(np.square(centred).mean(dims))
     word, parts = _as_channels(x, dims)
-    sums, squares = kernels.get(f"{word}_sums"), kernels.get(f"{word}_squares")
+    sums, squares = get(f"{word}_sums"), get(f"{word}_squares")
     count = parts.size // parts.shape[1]
     totals = _per_channel(parts, lambda at, i, j, total: sums(parts[at], i, j, total[0]))
     mean = (totals[0] / count).astype(x.dtype)
@@ -182,7 +182,7 @@ def batch_norm(
     word, parts = _as_channels(x, (0, *range(2, x.ndim)))
     out = np.empty_like(parts)
     m, s, b = [contiguous(part, x.dtype) for part in (mean, scale, shift)]
-    run = kernels.get(f"{word}_affine")
+    run = get(f"{word}_affine")
     split_rows(len(parts), parts[0].size, 4 * GRAIN, lambda i, j: run(parts[i:j], m, s, b, out[i:j]))
     return out.reshape(x.shape)
 
@@ -228,7 +228,7 @@ def _channel_products(
     word, parts = _as_channels(x, dims)
     gs = contiguous(g, x.dtype).reshape(parts.shape)
     m = contiguous(mean, x.dtype)
-    run = kernels.get(f"{word}_products")
+    run = get(f"{word}_products")
     plain, product = _per_channel(parts, lambda at, i, j, total: run(gs[at], parts[at], m, i, j, *total))
     return plain, product
 
@@ -243,7 +243,7 @@ def _batch_norm_vjp_x(
     word, parts = _as_channels(x, (0, *range(2, x.ndim)))
     gs = contiguous(g, x.dtype).reshape(parts.shape)
     out = np.empty_like(parts)
-    run = kernels.get(f"{word}_norm_vjp")
+    run = get(f"{word}_norm_vjp")
     fixed = mean, scale, plain, product
     split_rows(len(parts), parts[0].size, 2 * GRAIN, lambda i, j: run(gs[i:j], parts[i:j], *fixed, out[i:j]))
     return out.reshape(x.shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, has_kernel, is_half, split, widened
 
 
@@ -56,7 +56,7 @@ def sgd_step(
     sign = -1.0 if maximize else 1.0
     rows = _flat(param, grad, buffer) if has_kernel(param) else None
     if rows is not None:
-        run = kernels.get("sgd_step")
+        run = get("sgd_step")
         p, g, b = rows
         numbers = float(lr), float(momentum), 1.0 - dampening, float(weight_decay), nesterov, sign, first
         split(p.size, 2 * GRAIN, lambda i, j: run(p[i:j], g[i:j], b[i:j], *numbers))
@@ -101,7 +101,7 @@ def adam_step(
     sign = -1.0 if maximize else 1.0
     rows = _flat(param, grad, mean, square, largest) if has_kernel(param) else None
     if rows is not None:
-        run = kernels.get("adam_step")
+        run = get("adam_step")
         numbers = [float(n) for n in (size, root, beta1, beta2, eps, decay, shrink, sign)]
         split(rows[0].size, 2 * GRAIN, lambda i, j: run(*[row[i:j] for row in rows], *numbers))
         return

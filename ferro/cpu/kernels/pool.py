@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, split, widened
 
 Ints = tuple[int, ...]
@@ -75,7 +75,7 @@ def max_pool(
     planes = _planes(x, n)
     out, index = np.empty(shape, x.dtype), np.empty(shape, np.int64)
     outs, indices = _planes(out, n), _planes(index, n)
-    run = kernels.get("max_pool")
+    run = get("max_pool")
     fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _three(dilation, 1)
     cost = math.prod(shape[x.ndim - n :]) * math.prod(kernel)
     split(len(planes), GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j], indices[i:j]))
@@ -114,7 +114,7 @@ def max_pool_vjp(g: np.ndarray, index: np.ndarray, x_shape: Ints, n: int) -> np.
     if not has_kernel(g):
         np.add.at(out, (np.arange(len(out))[:, None], indices), gs)
         return out.reshape(x_shape)
-    run = kernels.get("max_pool_vjp")
+    run = get("max_pool_vjp")
     split(len(out), GRAIN // places + 1, lambda i, j: run(gs[i:j], indices[i:j], out[i:j]))
     return out.reshape(x_shape)
 
@@ -138,7 +138,7 @@ def avg_pool(
         return _windows(x, shape, kernel, stride, padding, (1,) * n, 0).sum(-1) / divisor.astype(x.dtype)
     planes, out = _planes(x, n), np.empty(shape, x.dtype)
     outs = _planes(out, n)
-    run = kernels.get("avg_pool")
+    run = get("avg_pool")
     fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), count_include_pad, divisor_override or 0
     cost = math.prod(shape[x.ndim - n :]) * math.prod(kernel)
     split(len(planes), GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j]))
@@ -163,7 +163,7 @@ def avg_pool_vjp(
         return _spread(g / divisor.astype(g.dtype), x_shape, kernel, stride, padding)
     out = np.zeros(x_shape, g.dtype)
     outs, gs = _planes(out, n), _planes(g, n)
-    run = kernels.get("avg_pool_vjp")
+    run = get("avg_pool_vjp")
     fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), count_include_pad, divisor_override or 0
     cost = math.prod(g.shape[g.ndim - n :]) * math.prod(kernel)
     split(len(gs), GRAIN // cost + 1, lambda i, j: run(gs[i:j], *fixed, outs[i:j]))

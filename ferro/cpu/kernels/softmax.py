@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, split, split_rows
 
 TILE = 256  # columns that a kernel takes together
@@ -25,14 +25,14 @@ def _along(name: str, dim: int, grain: int, *arrays: np.ndarray) -> np.ndarray:
         blocks = [contiguous(a, x.dtype).reshape(-1, length, after) for a in arrays]
         out = np.empty(x.shape, x.dtype)
         out_blocks = out.reshape(blocks[0].shape)
-        run = kernels.get(name + "_columns")
+        run = get(name + "_columns")
         tiles = len(out_blocks) * -(-after // TILE)
         split(tiles, -(-grain // (length * min(after, TILE))), lambda i, j: run(*blocks, TILE, i, j, out_blocks))
         return out
     moved = [contiguous(np.moveaxis(a, dim, -1), x.dtype) for a in arrays]
     rows = [a.reshape(-1, length) for a in moved]
     out = np.empty(rows[0].shape, x.dtype)
-    run = kernels.get(name)
+    run = get(name)
     split_rows(*out.shape, grain, lambda i, j: run(*[a[i:j] for a in rows], out[i:j]))
     return np.ascontiguousarray(np.moveaxis(out.reshape(moved[0].shape), -1, dim))
 
@@ -103,6 +103,6 @@ def _logsumexp_kernel(x: np.ndarray, dims: tuple[int, ...], keepdim: bool) -> np
     kept = [dim for dim in range(x.ndim) if dim not in dims]
     rows = contiguous(x.transpose(*kept, *dims)).reshape(-1, math.prod([x.shape[dim] for dim in dims]))
     out = np.empty(rows.shape[0], x.dtype)
-    run = kernels.get("logsumexp")
+    run = get("logsumexp")
     split_rows(*rows.shape, GRAIN, lambda i, j: run(rows[i:j], out[i:j]))
     return out.reshape([1 if dim in dims else n for dim, n in enumerate(x.shape) if keepdim or dim not in dims])

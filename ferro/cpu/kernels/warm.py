@@ -76,3 +76,7 @@ def _call_optim_and_index(x: np.ndarray) -> None:
     optim.adam_step(*state, None, 1, 0.1, 0.9, 0.999, 1e-8, 0.0, False, False)
     index.embedding_vjp(x, np.arange(64), 64)
     index.scatter_add(x, 0, np.zeros(x.shape, np.int64), x)
+    along.gather(x, 0, np.zeros(x.shape, np.int64))
+    for name in ("scatter", "scatter_add"):
+        along.write(name, x.copy(), 0, np.zeros(x.shape, np.int64), x)
+    along.add_slices(along.take(x, 0, np.arange(64)), 0, np.arange(64), x)
