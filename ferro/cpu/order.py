@@ -17,7 +17,7 @@ __all__ = ["argsort", "bincount", "histogram", "kthvalue", "median", "median_dim
            "searchsorted", "sort", "topk", "unique", "unique_consecutive", "unique_dim"]  # fmt: skip
 
 PACKED = 64  # elements per row from which packing keys and positions pays
-SELECTED = 1024  # elements per row from which a selection is faster than a sort
+SELECTED = 256  # elements per row from which a selection is faster than a sort
 
 
 # -- sorting -----------------------------------------------------------------------------------------------------------

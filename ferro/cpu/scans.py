@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels import get
+from ferro.cpu.kernels.common import GRAIN, contiguous, split_rows
+from ferro.cpu.kernels.reduce import has_sum_kernel
 from ferro.cpu.reductions import wide
 
 __all__ = [
@@ -21,30 +25,34 @@ __all__ = [
 ]
 
 
-def _double(d: Any) -> Any:
-    """The dtype in which a scan over numbers of dtype d runs: each partial result is rounded once."""
-    if d.kind in "fV":
-        return np.dtype(np.float64)
-    return np.dtype(np.complex128) if d.kind == "c" else d
-
-
 def cumsum(x: Any, dim: int) -> Any:
     """Sums of the elements up to each place along `dim`, accumulated in double precision."""
-    if x.ndim == 0:
-        return x.copy()
-    return np.add.accumulate(_of(x), dim, _double(x.dtype)).astype(x.dtype, copy=False)
+    return _accumulated("cumsum", np.add, x, dim)
 
 
 def cumprod(x: Any, dim: int) -> Any:
     """Products of the elements up to each place along `dim`, accumulated in double precision."""
+    with np.errstate(over="ignore"):
+        return _accumulated("cumprod", np.multiply, x, dim)
+
+
+def _accumulated(name: str, ufunc: Any, x: Any, dim: int) -> Any:
     if x.ndim == 0:
         return x.copy()
-    with np.errstate(over="ignore"):
-        return np.multiply.accumulate(_of(x), dim, _double(x.dtype)).astype(x.dtype, copy=False)
+    if has_sum_kernel(x):
+        out = np.empty(x.shape, x.dtype)
+        _by_kernel(get(name), x, dim, (), (out,))
+        return out
+    d = x.dtype
+    y = x.astype(np.complex128 if d.kind == "c" else np.float64 if d.kind in "fV" else d)
+    return ufunc.accumulate(y, dim, None, y).astype(d, copy=False)
 
 
-def _of(x: Any) -> Any:
-    return wide(x) if x.dtype.kind == "V" else x  # bfloat16 is no dtype that NumPy's accumulate casts by itself
+def _by_kernel(run: Any, x: Any, dim: int, parameters: tuple, outs: tuple) -> None:
+    """Runs a kernel along `dim` into C-contiguous arrays of the shape of x."""
+    shape = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
+    y, targets = contiguous(x).reshape(shape), [out.reshape(shape) for out in outs]
+    split_rows(shape[0], x.size // shape[0], GRAIN, lambda i, j: run(y[i:j], *parameters, *[t[i:j] for t in targets]))
 
 
 def logcumsumexp(x: Any, dim: int) -> Any:
@@ -78,6 +86,10 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
     y = wide(x)
+    if has_sum_kernel(y):
+        values, index = np.empty(x.shape, y.dtype), np.empty(x.shape, np.int64)
+        _by_kernel(get("running_extremum"), y, dim, (ufunc is np.maximum,), (values, index))
+        return values.astype(x.dtype, copy=False), index
     values = ufunc.accumulate(y, dim)
     here = y == values
     if y.dtype.kind == "f":

@@ -21,15 +21,15 @@ _CHUNK = 1 << 15  # elements whose masks stay in the cache
 def select(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition holds, else y; both may be numbers."""
     like = x if isinstance(x, np.ndarray) and x.ndim else y
-    dtype = getattr(like, "dtype", None)
-    parts = None
+    dtype: Any = getattr(like, "dtype", None)
+    a = b = None
     if dtype in _BITS and condition.dtype.kind == "b" and condition.flags.c_contiguous:
-        parts = [_flat_bits(v, condition.shape, dtype) for v in (x, y)]
-    if parts is None or parts[0] is None or parts[1] is None:
+        a, b = _flat_bits(x, condition.shape, dtype), _flat_bits(y, condition.shape, dtype)
+    if a is None or b is None:
         return np.where(condition, x, y)
     out = np.empty(condition.shape, dtype)
     flat, mask = out.reshape(-1).view(_BITS[dtype]), condition.reshape(-1).view(np.int8)
-    split(flat.size, GRAIN, lambda i, j: _select(mask, *parts, flat, i, j))
+    split(flat.size, 4 * GRAIN, lambda i, j: _select(mask, a, b, flat, i, j))
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply
@@ -103,8 +104,8 @@ def ints(name: str, argument: str, given: Any, n: int, least: int = 0) -> tuple[
         found *= n
     if len(found) != n:
         raise RuntimeError(
-            f"{name}: expected {argument} to be a single integer or {n} integers, one per spatial "
-            f"dimension, got {given!r}"
+            f"{name}: expected {argument} to be a single integer or {n} integers, one per spatial dimension, got "
+            f"{given!r}"
         )
     if min(found, default=least) < least:
         raise RuntimeError(f"{name}: {argument} must be {'positive' if least else 'non-negative'}, got {given!r}")
@@ -116,8 +117,8 @@ def _batched(name: str, x: Any, n: int) -> Any:
     ndim = need_tensor(name, "input", x)._data.ndim
     if ndim not in (n + 1, n + 2):
         raise RuntimeError(
-            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of "
-            f"size {list(x._data.shape)}"
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size "
+            f"{list(x._data.shape)}"
         )
     return x if ndim == n + 2 else x.reshape(1, *x._data.shape)
 
@@ -127,15 +128,14 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
     need_tensor(name, "weight", w)
     if w._data.ndim != n + 2:
         raise RuntimeError(
-            f"{name}: expected a weight of {n + 2} dimensions, (channels, channels / groups, kernel "
-            "sizes), "
-            f"got shape {list(w._data.shape)}"
+            f"{name}: expected a weight of {n + 2} dimensions, (channels, channels / groups, kernel sizes), got shape "
+            f"{list(w._data.shape)}"
         )
     for argument, t in (("weight", w), ("bias", b)):
         if t is not None and need_tensor(name, argument, t)._data.dtype is not x._data.dtype:
             raise RuntimeError(
-                f"{name}: input and {argument} must have the same dtype, "
-                f"got {FROM_NUMPY[x._data.dtype]} and {FROM_NUMPY[t._data.dtype]}"
+                f"{name}: input and {argument} must have the same dtype, got {FROM_NUMPY[x._data.dtype]} and "
+                f"{FROM_NUMPY[t._data.dtype]}"
             )
     if x._data.dtype.kind == "b":
         raise RuntimeError(f"{name}: not implemented for bool tensors")
@@ -145,22 +145,20 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
     shape, channels = list(w._data.shape), x._data.shape[1]
     if shape[0] % groups or shape[0] < groups:
         raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but "
-            f"got weight of size {shape} instead"
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
+            f"size {shape} instead"
         )
     wanted = shape[0] if transposed else shape[1] * groups
     if channels != wanted:
         raise RuntimeError(
-            f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {shape}, "
-            "expected input"
-            f"{list(x._data.shape)} to have {wanted} channels, but got {channels} channels "
-            "instead"
+            f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {shape}, expected "
+            f"input{list(x._data.shape)} to have {wanted} channels, but got {channels} channels instead"
         )
     outputs = shape[1] * groups if transposed else shape[0]
     if b is not None and b._data.shape != (outputs,):
         raise RuntimeError(
-            f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, "
-            f"but got bias of size {list(b._data.shape)} instead"
+            f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, but got bias of "
+            f"size {list(b._data.shape)} instead"
         )
     if 0 in x._data.shape[1:] and 0 in x._data.shape[2:]:
         raise RuntimeError(f"{name}: expected non-empty spatial dimensions, got input of shape {list(x._data.shape)}")
@@ -174,8 +172,16 @@ def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: A
     """The convolution in n dimensions."""
     batch = _batched(name, x, n)
     _check(name, batch, w, b, groups, n, False)
+    given = [tuple(v) if isinstance(v, list) else v for v in (stride, padding, dilation)]
+    y = conv(batch, w, b, *_places(name, batch._data.shape[2:], w._data.shape[2:], *given), groups)
+    return y if batch is x else y.reshape(y._data.shape[1:])
+
+
+@lru_cache(maxsize=512, typed=True)
+def _places(name: str, size: tuple, kernel: tuple, stride: Any, padding: Any, dilation: Any) -> tuple:
+    """(spatial shape of the result, stride, pad, dilation) of a convolution, one number per dimension each."""
+    n = len(kernel)
     stride, dilation = ints(name, "stride", stride, n, 1), ints(name, "dilation", dilation, n, 1)
-    size, kernel = batch._data.shape[2:], w._data.shape[2:]
     reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
@@ -190,19 +196,15 @@ def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: A
     padded = [s + t for s, t in zip(size, total, strict=True)]
     if any(r >= s for r, s in zip(reach, padded, strict=True)) or 0 in kernel:
         raise RuntimeError(
-            f"{name}: Calculated padded input size per channel: {tuple(padded)}. Kernel size (with "
-            "dilation): "
-            f"{tuple([r + 1 for r in reach])}. Kernel size can't be zero or greater than the padded "
-            "input size"
+            f"{name}: Calculated padded input size per channel: {tuple(padded)}. Kernel size (with dilation): "
+            f"{tuple([r + 1 for r in reach])}. Kernel size can't be zero or greater than the padded input size"
         )
     out = tuple([(s - r - 1) // step + 1 for s, r, step in zip(padded, reach, stride, strict=True)])
-    y = conv(batch, w, b, out, stride, pad, dilation, groups)
-    return y if batch is x else y.reshape(y._data.shape[1:])
+    return out, stride, pad, dilation
 
 
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-           dilation: Any = 1,
-           groups: int = 1) -> Tensor:  # fmt: skip
+           dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
     """The cross-correlation of signals (N, C, L) with a weight (O, C / groups, K), plus a bias (O).
 
     `padding` is a number of zeros on both ends, or "same" or "valid". The gradient by the input is a transposed
@@ -212,15 +214,13 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: An
 
 
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-           dilation: Any = 1,
-           groups: int = 1) -> Tensor:  # fmt: skip
+           dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
     """The cross-correlation of images (N, C, H, W) with a weight (O, C / groups, KH, KW): see `conv1d`."""
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-           dilation: Any = 1,
-           groups: int = 1) -> Tensor:  # fmt: skip
+           dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
     """The cross-correlation of volumes (N, C, D, H, W) with a weight (O, C / groups, KD, KH, KW): see `conv1d`."""
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
@@ -246,8 +246,8 @@ declare("nn.functional.conv3d", [
 # -- transposed convolution --------------------------------------------------------------------------------------------
 
 
-def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding: Any, output_padding: Any, groups: int,
-                dilation: Any) -> Tensor:  # fmt: skip
+def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding: Any, output_padding: Any,
+                groups: int, dilation: Any) -> Tensor:  # fmt: skip
     """The transposed convolution in n dimensions."""
     batch = _batched(name, y, n)
     _check(name, batch, w, b, groups, n, True)
@@ -255,16 +255,15 @@ def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding:
     pad, more = ints(name, "padding", padding, n), ints(name, "output_padding", output_padding, n)
     if any(m >= s and m >= d for m, s, d in zip(more, stride, dilation, strict=True)):
         raise RuntimeError(
-            f"{name}: output padding must be smaller than either stride or dilation, but got "
-            f"output_padding {more}, "
+            f"{name}: output padding must be smaller than either stride or dilation, but got output_padding {more}, "
             f"stride {stride}, dilation {dilation}"
         )
     geometry = zip(batch._data.shape[2:], w._data.shape[2:], stride, pad, dilation, more, strict=True)
     size = tuple([(o - 1) * s - 2 * p + d * (k - 1) + m + 1 for o, k, s, p, d, m in geometry])
     if min(size) < 1:
         raise RuntimeError(
-            f"{name}: Given input size per channel: {tuple(batch._data.shape[2:])}. "
-            f"Calculated output size per channel: {size}. Output size is too small"
+            f"{name}: Given input size per channel: {tuple(batch._data.shape[2:])}. Calculated output size per "
+            f"channel: {size}. Output size is too small"
         )
     x = conv_input(batch, w, b, size, stride, pad, dilation, groups)
     return x if batch is y else x.reshape(x._data.shape[1:])
@@ -304,8 +303,7 @@ declare("nn.functional.conv_transpose3d", [
 
 
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
-                transposed: bool,
-                output_padding: Any, groups: int) -> Tensor:  # fmt: skip
+                transposed: bool, output_padding: Any, groups: int) -> Tensor:  # fmt: skip
     """A convolution or transposed convolution in as many dimensions as the weight has after the first two."""
     n = need_tensor("convolution", "weight", weight)._data.ndim - 2
     if transposed:
@@ -349,9 +347,8 @@ def _sliding(name: str, size: tuple, kernel_size: Any, dilation: Any, padding: A
     out = tuple([(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in geometry])
     if min(out) < 1:
         raise RuntimeError(
-            f"{name}: Given input with spatial size {tuple(size)}, kernel_size={kernel}, "
-            f"dilation={dilation}, padding={pad}, "
-            f"calculated shape of the array of sliding blocks as {out}, but its components must be at "
+            f"{name}: Given input with spatial size {tuple(size)}, kernel_size={kernel}, dilation={dilation}, "
+            f"padding={pad}, calculated shape of the array of sliding blocks as {out}, but its components must be at "
             "least one."
         )
     return kernel, out, stride, pad, dilation
@@ -379,26 +376,21 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
     shape = need_tensor("fold", "input", input)._data.shape
     if len(shape) not in (2, 3) or 0 in shape[-2:]:
         raise RuntimeError(
-            "fold: Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-            "non-zero dimensions for input, "
-            f"but got: {list(shape)}"
+            "fold: Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions "
+            f"for input, but got: {list(shape)}"
         )
     size = ints("fold", "output_size", output_size, 2, 1)
     kernel, out, *rest = _sliding("fold", size, kernel_size, dilation, padding, stride)
     if shape[-2] % (kernel[0] * kernel[1]):
         raise RuntimeError(
-            f"fold: Expected size of input's dimension {len(shape) - 2} to be divisible by the product "
-            "of kernel_size, "
+            f"fold: Expected size of input's dimension {len(shape) - 2} to be divisible by the product of kernel_size, "
             f"but got input.size({len(shape) - 2})={shape[-2]} and kernel_size={kernel}."
         )
     if shape[-1] != out[0] * out[1]:
         raise RuntimeError(
-            f"fold: Given output_size={size}, kernel_size={kernel}, dilation={rest[2]}, "
-            f"padding={rest[1]}, stride={rest[0]}, "
-            f"expected size of input's dimension {len(shape) - 1} to match the calculated number of "
-            "sliding blocks "
-            f"{out[0]} * {out[1]} = {out[0] * out[1]}, but got "
-            f"input.size({len(shape) - 1})={shape[-1]}."
+            f"fold: Given output_size={size}, kernel_size={kernel}, dilation={rest[2]}, padding={rest[1]}, "
+            f"stride={rest[0]}, expected size of input's dimension {len(shape) - 1} to match the calculated number of "
+            f"sliding blocks {out[0]} * {out[1]} = {out[0] * out[1]}, but got input.size({len(shape) - 1})={shape[-1]}."
         )
     images = col2im(input if len(shape) == 3 else input.reshape(1, *shape), size, kernel, out, *rest)
     return images if len(shape) == 3 else images.reshape(images._data.shape[1:])

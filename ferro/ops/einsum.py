@@ -93,8 +93,10 @@ def _pair(x: Any, y: Any, a: tuple, b: tuple, c: tuple) -> Any:
 def _arguments(args: tuple) -> tuple[list, Any]:
     """The operands, and the equation or lists of labels (those of the result last, None if not given)."""
     if len(args) < 2:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one "
-                         "operand and its subscripts list")  # fmt: skip
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "subscripts list"
+        )
     if not isinstance(args[0], str):
         inputs = [_from_list(s) for s in args[1::2]]
         result = _from_list(args[-1]) if len(args) % 2 else None
@@ -114,8 +116,10 @@ def _labels(subscripts: Any, ndims: tuple) -> tuple[list[tuple], tuple]:
     inputs = [_from_text(part, f"operand {i}") for i, part in enumerate(left.split(","))]
     if len(inputs) != len(ndims):
         few = "fewer" if len(ndims) < len(inputs) else "more"
-        raise RuntimeError(f"einsum(): {few} operands were provided than specified in the equation: {len(ndims)} for "
-                           f"{len(inputs)} in {subscripts!r}")  # fmt: skip
+        raise RuntimeError(
+            f"einsum(): {few} operands were provided than specified in the equation: {len(ndims)} for {len(inputs)} in "
+            f"{subscripts!r}"
+        )
     return _spell_out(ndims, inputs, _from_text(right, "the output") if arrow else None)
 
 
@@ -162,8 +166,10 @@ def _spell_out(ndims: tuple, inputs: Any, result: tuple | None) -> tuple[list[tu
         named = len(labels) - labels.count(DOTS)
         if named > ndim or (named < ndim and DOTS not in labels):
             wrong, why = ("is more than", "") if DOTS in labels else ("does not match", " and no ellipsis was given")
-            raise RuntimeError(f"einsum(): the number of subscripts in the equation ({named}) {wrong} the number of "
-                               f"dimensions ({ndim}) for operand {i}{why}")  # fmt: skip
+            raise RuntimeError(
+                f"einsum(): the number of subscripts in the equation ({named}) {wrong} the number of dimensions "
+                f"({ndim}) for operand {i}{why}"
+            )
         if DOTS in labels:
             width = max(width, ndim - named)
     dots = tuple(range(52, 52 + width))
@@ -180,11 +186,14 @@ def _spell_out(ndims: tuple, inputs: Any, result: tuple | None) -> tuple[list[tu
         return spelled, (*dots, *sorted([label for label in given if given.count(label) == 1]))
     for label in result:
         if label != DOTS and label not in given:
-            raise RuntimeError(f"einsum(): output subscript {LETTERS[label]} does not appear in the equation for any "
-                               "input operand")  # fmt: skip
+            raise RuntimeError(
+                f"einsum(): output subscript {LETTERS[label]} does not appear in the equation for any input operand"
+            )
         if result.count(label) > 1:
-            raise RuntimeError(f"einsum(): output subscript {'...' if label == DOTS else LETTERS[label]} appears more "
-                               "than once in the output")  # fmt: skip
+            raise RuntimeError(
+                f"einsum(): output subscript {'...' if label == DOTS else LETTERS[label]} appears more than once in "
+                "the output"
+            )
     return spelled, spelt(result, width)
 
 
@@ -196,16 +205,18 @@ def _sizes(tensors: list, inputs: list[tuple]) -> dict[int, int]:
         for label, s in zip(labels, t._data.shape, strict=True):
             name = LETTERS[label] if label < 52 else "..."
             if seen.setdefault(label, s) != s:
-                raise RuntimeError(f"einsum(): subscript {name} is repeated for operand {i} but the sizes don't "
-                                   f"match, {s} != {seen[label]}")  # fmt: skip
+                raise RuntimeError(
+                    f"einsum(): subscript {name} is repeated for operand {i} but the sizes don't match, {s} != "
+                    f"{seen[label]}"
+                )
             have = sizes.setdefault(label, s)
             if have == 1:
                 sizes[label] = s
             elif s not in (1, have):
-                raise RuntimeError(f"einsum(): subscript {name} has size {s} for operand {i}, which does not "
-                                   f"broadcast with the size {have} "  # fmt: skip
-                                   "it had before (shapes "
-                                   f"{', '.join(str(list(t._data.shape)) for t in tensors)})")  # fmt: skip
+                raise RuntimeError(
+                    f"einsum(): subscript {name} has size {s} for operand {i}, which does not broadcast with the size "
+                    f"{have} it had before (shapes {', '.join(str(list(t._data.shape)) for t in tensors)})"
+                )
     return sizes
 
 
@@ -256,9 +267,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) ->
         if count < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={count}")
         if count > min(n, b._data.ndim):
-            raise RuntimeError(f"tensordot expects dims <= {min(n, b._data.ndim)} for shapes {list(a._data.shape)} "
-                               f"and {list(b._data.shape)}, "  # fmt: skip
-                               f"but got dims={count}")  # fmt: skip
+            raise RuntimeError(
+                f"tensordot expects dims <= {min(n, b._data.ndim)} for shapes {list(a._data.shape)} and "
+                f"{list(b._data.shape)}, but got dims={count}"
+            )
         first, second = list(range(n - count, n)), list(range(count))
     if len(first) != len(second):
         raise RuntimeError(f"tensordot: both dimension lists must have the same length, got {first} and {second}")
@@ -276,10 +288,10 @@ def _dot(a: Any, b: Any, first: list, second: list, out: Any) -> Any:
     shape, shape2 = a._data.shape, b._data.shape
     for i, j in zip(first, second, strict=True):
         if shape[i] != shape2[j] and shape[i] != 1 and shape2[j] != 1:
-            raise RuntimeError("tensordot: contracted dimensions need to match, but the first tensor, shape "
-                               f"{list(shape)}, has size "  # fmt: skip
-                               f"{shape[i]} in dim {i} and the second, shape {list(shape2)}, has size {shape2[j]} in "
-                               f"dim {j}")  # fmt: skip
+            raise RuntimeError(
+                f"tensordot: contracted dimensions need to match, but the first tensor, shape {list(shape)}, has size "
+                f"{shape[i]} in dim {i} and the second, shape {list(shape2)}, has size {shape2[j]} in dim {j}"
+            )
     n = len(shape)
     x_labels = tuple(range(n))
     y_labels = tuple([first[second.index(j)] if j in second else n + j for j in range(len(shape2))])
@@ -303,8 +315,10 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         result: Any = input * other
         return result if out is None else into("inner", out, result)
     if input._data.shape[-1] != other._data.shape[-1]:
-        raise RuntimeError("inner(): the last dimension must match on both input tensors but got shapes "
-                           f"{list(input._data.shape)} and {list(other._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"inner(): the last dimension must match on both input tensors but got shapes {list(input._data.shape)} "
+            f"and {list(other._data.shape)}"
+        )
     return _dot(input, other, [input._data.ndim - 1], [other._data.ndim - 1], out)
 
 
@@ -334,18 +348,24 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     same_dtype("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
     s1, s2, w = input1._data.shape, input2._data.shape, weight._data.shape
     if len(w) != 3:
-        raise RuntimeError("bilinear(): weight must have shape (out_features, in1_features, in2_features), got "
-                           f"{list(w)}")  # fmt: skip
+        raise RuntimeError(
+            f"bilinear(): weight must have shape (out_features, in1_features, in2_features), got {list(w)}"
+        )
     if s1[:-1] != s2[:-1] or not s1 or not s2:
-        raise RuntimeError(f"bilinear(): input batch dimensions do not match: got input1 of shape {list(s1)} and "
-                           f"input2 of shape {list(s2)}")  # fmt: skip
+        raise RuntimeError(
+            f"bilinear(): input batch dimensions do not match: got input1 of shape {list(s1)} and input2 of shape "
+            f"{list(s2)}"
+        )
     for argument, size, wanted in (("input1", s1[-1], w[1]), ("input2", s2[-1], w[2])):
         if size != wanted:
-            raise RuntimeError(f"bilinear(): {argument} size does not match weight size: got {size} but expected "
-                               f"{wanted}")  # fmt: skip
+            raise RuntimeError(
+                f"bilinear(): {argument} size does not match weight size: got {size} but expected {wanted}"
+            )
     if bias is not None and bias._data.shape != w[:1]:
-        raise RuntimeError(f"bilinear(): bias must have shape {list(w[:1])}, the number of output features, got "
-                           f"{list(bias._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"bilinear(): bias must have shape {list(w[:1])}, the number of output features, got "
+            f"{list(bias._data.shape)}"
+        )
     stack = tuple(range(3, 2 + len(s1)))
     half = contract(input1, weight, (*stack, 1), (0, 1, 2), (*stack, 0, 2))
     result: Any = contract(half, input2, (*stack, 0, 2), (*stack, 2), (*stack, 0))

@@ -53,8 +53,7 @@ def _image(name: str, x: Any, n: int) -> tuple:
     shape = need_tensor(name, "input", x)._data.shape
     if len(shape) not in (n + 1, n + 2) or 0 in shape[len(shape) - n - 1 :]:
         raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor for input with possibly 0 "
-            "batch size and "
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor for input with possibly 0 batch size and "
             f"non-zero other dimensions, but got: {list(shape)}"
         )
     if x._data.dtype.kind in "bc":
@@ -70,9 +69,8 @@ def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, pad
     pad, dilation = ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
     if any(p > (d * (k - 1) + 1) // 2 for p, k, d in zip(pad, kernel, dilation, strict=True)):
         raise RuntimeError(
-            f"{name}: pad should be at most half of effective kernel size, but got pad={pad}, "
-            f"kernel_size={kernel} "
-            f"and dilation={dilation}"
+            f"{name}: pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={kernel} and "
+            f"dilation={dilation}"
         )
     size = []
     for s, k, st, p, d in zip(shape, kernel, step, pad, dilation, strict=True):
@@ -80,9 +78,8 @@ def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, pad
         size.append(count - 1 if ceil_mode and (count - 1) * st >= s + p else count)  # the last window begins inside
     if min(size) < 1:
         raise RuntimeError(
-            f"{name}: Given spatial input size: {tuple(shape)}. Calculated output size: {tuple(size)}. "
-            "Output size is too small "
-            f"for kernel_size={kernel}, stride={step}, padding={pad}, dilation={dilation}"
+            f"{name}: Given spatial input size: {tuple(shape)}. Calculated output size: {tuple(size)}. Output size is "
+            f"too small for kernel_size={kernel}, stride={step}, padding={pad}, dilation={dilation}"
         )
     return kernel, tuple(size), step, pad, dilation
 
@@ -104,8 +101,7 @@ def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding:
 
 
 def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False,
-               return_indices: bool = False) -> Any:  # fmt: skip
+               ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of a signal (N, C, L) or (C, L); with `return_indices` also its position.
 
     The gradient goes to the first maximum of a window (or to its last nan). Padding never wins.
@@ -115,8 +111,7 @@ def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 
 def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False,
-               return_indices: bool = False) -> Any:  # fmt: skip
+               ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of images (N, C, H, W) or (C, H, W): see `max_pool1d`.
 
     Indices are those in the flattened image.
@@ -126,8 +121,7 @@ def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 
 def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False,
-               return_indices: bool = False) -> Any:  # fmt: skip
+               ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of volumes (N, C, D, H, W) or (C, D, H, W): see :func:`max_pool1d`."""
     found = _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
@@ -194,8 +188,7 @@ AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divis
 
 
 def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
-              count_include_pad: bool,
-              divisor_override: Any = None) -> Tensor:  # fmt: skip
+              count_include_pad: bool, divisor_override: Any = None) -> Tensor:  # fmt: skip
     """Average pooling in n dimensions."""
     shape = _image(name, x, n)
     kernel, size, step, pad, _ = _windows(name, n, shape, kernel_size, stride, padding, 1, ceil_mode)
@@ -437,8 +430,8 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
         wanted = wanted[2:] if len(wanted) == n + 2 else wanted
         if len(wanted) != n:
             raise ValueError(
-                f"{name}: output_size should be a sequence containing {n} or {n + 2} elements, but it "
-                f"has a length of {len(output_size)}"
+                f"{name}: output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of "
+                f"{len(output_size)}"
             )
         for d, (w, s, st) in enumerate(zip(wanted, size, step, strict=True)):
             if not s - st < w < s + st:
@@ -454,9 +447,8 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
         raise RuntimeError(f"{name}: elements in indices should be type int64 but got: {FROM_NUMPY[index.dtype]}")
     if index.shape != x._data.shape:
         raise RuntimeError(
-            f"{name}: Expected shape of indices to be same as that of the input tensor "
-            f"({list(x._data.shape)}) "
-            f"but got indices tensor with shape: {list(index.shape)}"
+            f"{name}: Expected shape of indices to be same as that of the input tensor ({list(x._data.shape)}) but got "
+            f"indices tensor with shape: {list(index.shape)}"
         )
     area = 1
     for s in size:
@@ -523,10 +515,8 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
     size = ints(name, "output_size", output_size, n, 1)
     if any(o + k - 1 > s - (n == 3) for o, k, s in zip(size, kernel, shape, strict=True)):  # PyTorch's limits
         raise RuntimeError(
-            f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the "
-            "input of spatial size "
-            f"{tuple(shape)}: output_size + kernel_size - 1 must "
-            f"{'be less' if n == 3 else 'not be more'}"
+            f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the input of spatial "
+            f"size {tuple(shape)}: output_size + kernel_size - 1 must {'be less' if n == 3 else 'not be more'}"
         )
     lead = x._data.shape[: x._data.ndim - n]
     if samples is None:
@@ -541,8 +531,7 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
 
 
 def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-                          return_indices: bool = False,
-                          _random_samples: Tensor | None = None) -> Any:  # fmt: skip
+                          return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:  # fmt: skip
     """The maxima of `output_size` windows of images, placed pseudo-randomly at steps of the mean width.
 
     Source: B. Graham, Fractional max-pooling, 2014.
@@ -552,24 +541,21 @@ def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = No
 
 
 def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-                          return_indices: bool = False,
-                          _random_samples: Tensor | None = None) -> Any:  # fmt: skip
+                          return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:  # fmt: skip
     """The maxima of `output_size` windows of volumes: see :func:`fractional_max_pool2d`."""
     found = _fractional("fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
 
 
 def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
-                                       output_ratio: Any = None,
-                                       return_indices: bool = False,
+                                       output_ratio: Any = None, return_indices: bool = False,
                                        _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
     """:func:`fractional_max_pool2d` with the positions of the maxima."""
     return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
 def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
-                                       output_ratio: Any = None,
-                                       return_indices: bool = False,
+                                       output_ratio: Any = None, return_indices: bool = False,
                                        _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
     """:func:`fractional_max_pool3d` with the positions of the maxima."""
     return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)

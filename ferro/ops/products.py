@@ -63,8 +63,7 @@ def misfit(name: str, x: Any, y: Any, first: str = "mat1", second: str = "mat2")
     text = "x".join(map(str, a[-2:])) + " and " + "x".join(map(str, b[-2:]))
     if len(a) > 1 and len(b) > 1 and a[:-2] != b[:-2] and a[-1] == b[-2]:
         return RuntimeError(
-            f"{name}: the leading dimensions of {first}, shape {list(a)}, and {second}, shape "
-            f"{list(b)}, do not fit; "
+            f"{name}: the leading dimensions of {first}, shape {list(a)}, and {second}, shape {list(b)}, do not fit; "
             "each pair of sizes must be equal" + (", or one of them 1" if name == "matmul" else "")
         )
     hint = ""
@@ -73,10 +72,8 @@ def misfit(name: str, x: Any, y: Any, first: str = "mat1", second: str = "mat2")
     elif len(a) > 1 and a[-2] == b[-2 if len(b) > 1 else 0]:
         hint = f"; they fit with {first} transposed ({first}.mT)"
     return RuntimeError(
-        f"{name}: {first} and {second} shapes cannot be multiplied ({text}): the last size of "
-        f"{first}, {a[-1]}, must equal "
-        f"the {'second to last' if len(b) > 1 else 'only'} size of {second}, "
-        f"{b[-2 if len(b) > 1 else 0]} "
+        f"{name}: {first} and {second} shapes cannot be multiplied ({text}): the last size of {first}, {a[-1]}, must "
+        f"equal the {'second to last' if len(b) > 1 else 'only'} size of {second}, {b[-2 if len(b) > 1 else 0]} "
         f"(shapes {list(a)} and {list(b)}){hint}"
     )
 
@@ -408,9 +405,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return _linear_vector(input, weight, bias)
     if a.shape[-1] != w.shape[1]:
         raise RuntimeError(
-            f"linear: the last size of input, {a.shape[-1]}, must equal the number of input features "
-            f"of weight, {w.shape[1]} "
-            f"(input and weight shapes cannot be multiplied: {list(a.shape)} and {list(w.shape)})"
+            f"linear: the last size of input, {a.shape[-1]}, must equal the number of input features of weight, "
+            f"{w.shape[1]} (input and weight shapes cannot be multiplied: {list(a.shape)} and {list(w.shape)})"
             + ("; weight is (out_features, in_features): pass it transposed" if a.shape[-1] == w.shape[0] else "")
         )
     if bias is None:
@@ -424,8 +420,8 @@ def _linear_vector(x: Any, w: Any, b: Any) -> Any:
     """`linear` with a weight vector (one output without a dimension of its own)."""
     if x._data.ndim == 0 or w._data.ndim != 1:
         raise RuntimeError(
-            "linear: input must have at least one dimension and weight one or two, "
-            f"got shapes {list(x._data.shape)} and {list(w._data.shape)}"
+            f"linear: input must have at least one dimension and weight one or two, got shapes {list(x._data.shape)} "
+            f"and {list(w._data.shape)}"
         )
     out = matmul(x, w)
     return out if b is None else out + b

@@ -29,6 +29,7 @@ _MODULES = {
     "jit_optim": "sgd_step adam_step",
     "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",
     "jit_reduce": "sum_rows sum_columns square_rows square_columns",
+    "jit_scan": "cumsum cumprod running_extremum",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
