@@ -9,7 +9,7 @@ import numpy as np
 from ferro import cpu
 from ferro.core import dtypes, worlds
 from ferro.core.base import (LEAF, Packed, Meta, TensorBase, Version, View, history, meta_of, new, version_of, wrap)  # fmt: skip
-from ferro.core.mode import ACTIVE, MODE, NO_GRAD, switched
+from ferro.core.mode import ACTIVE, MODE, NO_GRAD, Mode, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
 from ferro.core.worlds import world

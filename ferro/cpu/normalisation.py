@@ -11,7 +11,16 @@ from ferro.cpu.kernels import norm as kernels
 from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.pointwise import HALF
 
-__all__ = ["batch_norm", "batch_norm_vjp", "layer_norm", "layer_norm_vjp", "rms_norm", "rms_norm_vjp"]
+__all__ = [
+    "batch_norm",
+    "batch_norm_vjp",
+    "group_norm",
+    "group_norm_vjp",
+    "layer_norm",
+    "layer_norm_vjp",
+    "rms_norm",
+    "rms_norm_vjp",
+]
 
 vecdot: Any = np.vecdot  # the type stubs do not know keepdims
 
@@ -99,6 +108,35 @@ def rms_norm_vjp(g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, nee
         dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
     dw = np.einsum("ij,ij->j", gs, xhat).reshape(x.shape[x.ndim - n :]) if needs[1] else None
     return dx, dw
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+def group_norm(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple:
+    """layer_norm of each group of channels (dimension 1), then scaled and shifted per channel; and its mean and rstd."""
+    rows = _wide(x).reshape(x.shape[0] * groups, -1)
+    out, mean, rstd = layer_norm(rows, None, None, 1, eps)
+    out = out.reshape(x.shape[0], x.shape[1], -1)
+    if weight is not None:
+        out *= _column(weight)
+    if bias is not None:
+        out += _column(bias)
+    return out.astype(x.dtype, copy=False).reshape(x.shape), mean, rstd
+
+
+def group_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: int, eps: float, needs: tuple) -> tuple:
+    """The backward of group_norm by x, weight and bias (None where `needs` says so)."""
+    gs, rows = _channels(_wide(g)), _wide(x).reshape(mean.shape[0], -1)
+    dx = dw = None
+    if needs[0]:
+        gw = gs if weight is None else gs * _column(weight)
+        dx = layer_norm_vjp(gw.reshape(rows.shape), rows, None, mean, rstd, 1, eps, (True, False, False))[0]
+        dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
+    if needs[1]:
+        xhat = ((rows - mean) * rstd).reshape(gs.shape)
+        dw = np.add.reduce(vecdot(gs, xhat), 0)
+    return dx, dw, np.add.reduce(np.add.reduce(gs, 2), 0) if needs[2] else None
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

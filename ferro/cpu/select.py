@@ -50,12 +50,12 @@ def _select(mask: Any, x: Any, y: Any, out: Any, start: int, stop: int) -> None:
         part = out[i:j]
         np.copyto(part, mask[i:j])
         a, b = (x[i:j] if x.ndim else x), (y[i:j] if y.ndim else y)
-        if x.ndim == 0 and x == 0:  # ~mask & b
+        if x.ndim == 0 and not x.any():  # ~mask & b
             part -= 1
             part &= b
             continue
         np.negative(part, out=part)
-        if y.ndim == 0 and y == 0:
+        if y.ndim == 0 and not y.any():
             part &= a
         else:
             part &= a ^ b

@@ -260,15 +260,37 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
 
 def _groups(input: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Each group of channels of each sample normalised, then scaled and shifted for each channel."""
-    shape = input._data.shape
-    if input._data.size == 0:
-        out = input
-    else:
-        out = apply(LAYER_NORM, (input.reshape(shape[0], groups, -1), None, None), (1, eps)).reshape(shape)
-    column = [1, -1] + [1] * (len(shape) - 2)
-    if weight is not None:
-        out = out * weight.reshape(column)
+    if input._data.size:
+        return apply(GROUP_NORM, (input, weight, bias), (groups, eps))
+    column = [1, -1] + [1] * (input._data.ndim - 2)  # of nothing, only the history
+    out = input.clone() if weight is None else input * weight.reshape(column)
     return out if bias is None else out + bias.reshape(column)
+
+
+GROUP_NORM = Op(
+    "group_norm", lambda xp, x, weight, bias, /, groups, eps: xp.group_norm(x, weight, bias, groups, eps),
+    aux=("mean", "rstd"), diff=("x", "weight", "bias"), weight=3.0, path="nn.functional.group_norm",
+    vjp=lambda xp, g, x, weight, mean, rstd, groups, eps, needs:
+        xp.group_norm_vjp(g, x, weight, mean, rstd, groups, eps, needs),
+    samples=[Sample(Arg(2, 4, 3), 2), Sample(Arg(2, 4, 2, 2), 4, Arg(4), Arg(4)),
+             Sample(Arg(3, 4), 1, Arg(4), None, 1e-3)],
+)  # fmt: skip
+
+
+def group_norm_vjp(
+    g: Tensor, x: Tensor, weight: Tensor | None, mean: Any, rstd: Any, groups: int, eps: float, needs: tuple
+) -> tuple:
+    """The backward of group_norm by x, weight and bias, on Tensors (mean and rstd are computed anew)."""
+    shape = x._data.shape
+    column = tuple([-1 if i == 1 else 1 for i in range(len(shape))])
+    dims = tuple([i for i in range(len(shape)) if i != 1])
+    rows = x.reshape(shape[0], groups, -1)
+    d = rows - rows.mean(-1, True)
+    r = ((d * d).mean(-1, True) + eps).rsqrt()
+    z = d * r
+    h = (g if weight is None else g * weight.reshape(column)).reshape(rows._data.shape)
+    dx = ((h - h.mean(-1, True) - z * (h * z).mean(-1, True)) * r).reshape(shape) if needs[0] else None
+    return dx, (g * z.reshape(shape)).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
 
 
 declare("nn.functional.instance_norm",

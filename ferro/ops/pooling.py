@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply
@@ -61,11 +62,17 @@ def _image(name: str, x: Any, n: int) -> tuple:
     return shape[len(shape) - n :]
 
 
+def _frozen(given: Any) -> Any:
+    """A list as a tuple, which can be a key; anything else as it is."""
+    return tuple(given) if isinstance(given, list) else given
+
+
+@lru_cache(maxsize=512, typed=True)
 def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
              ceil_mode: bool) -> tuple:  # fmt: skip
     """(kernel, number of windows, stride, pad, dilation), one number per dimension each."""
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
-    step = kernel if stride is None or stride in ([], ()) else ints(name, "stride", stride, n, 1)
+    step = kernel if stride is None or stride == () else ints(name, "stride", stride, n, 1)
     pad, dilation = ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
     if any(p > (d * (k - 1) + 1) // 2 for p, k, d in zip(pad, kernel, dilation, strict=True)):
         raise RuntimeError(
@@ -97,7 +104,8 @@ def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding:
               ceil_mode: bool) -> tuple:  # fmt: skip
     """Max pooling in n dimensions: values and indices."""
     shape = _image(name, x, n)
-    return apply(MAX_POOL, (x,), _windows(name, n, shape, kernel_size, stride, padding, dilation, ceil_mode))
+    given = [_frozen(v) for v in (kernel_size, stride, padding, dilation)]
+    return apply(MAX_POOL, (x,), _windows(name, n, shape, *given, ceil_mode))
 
 
 def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -191,7 +199,8 @@ def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding:
               count_include_pad: bool, divisor_override: Any = None) -> Tensor:  # fmt: skip
     """Average pooling in n dimensions."""
     shape = _image(name, x, n)
-    kernel, size, step, pad, _ = _windows(name, n, shape, kernel_size, stride, padding, 1, ceil_mode)
+    given = [_frozen(v) for v in (kernel_size, stride, padding)]
+    kernel, size, step, pad, _ = _windows(name, n, shape, *given, 1, ceil_mode)
     if divisor_override is not None:
         if divisor_override == 0:
             raise RuntimeError(f"{name}: divisor must be not zero, got divisor_override=0")

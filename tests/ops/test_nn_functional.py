@@ -174,6 +174,7 @@ def _twins(rng: np.random.Generator) -> dict[str, tuple]:
         "log_softmax_vjp": (g, cpu.log_softmax(x, 1), 1),
         "layer_norm_vjp": (g, x, w, mean, rstd, 1, 1e-5, needs),
         "rms_norm_vjp": (g, x, w, cpu.rms_norm(x, w, 1, 1e-5)[1], 1, 1e-5, needs[:2]),
+        "group_norm_vjp": (g, x, w, *cpu.group_norm(x, w, None, 2, 1e-5)[1:], 2, 1e-5, needs),
         "batch_norm_vjp": (g, x, w, batch_mean, var, True, 1e-5, needs),
         "batch_norm_vjp eval": (g, x, w, batch_mean, var, False, 1e-5, needs),
         "nll_spread": (one, t, w, (6, 4), -100, "mean"),
