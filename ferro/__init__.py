@@ -10,6 +10,7 @@ from ferro.core.dtypes import (bfloat16, complex64, complex128, dtype, finfo, fl
 from ferro.ops.activations import (celu, celu_, hardshrink, prelu, relu, relu_, rrelu, rrelu_, selu, selu_, threshold, threshold_)  # fmt: skip
 from ferro.ops.arithmetic import *
 from ferro.core.device import device
+from ferro.core.layout import channels_last, channels_last_3d, contiguous_format, preserve_format, strided
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from ferro.core import forward as _forward
@@ -55,6 +56,7 @@ from ferro.ops.scattering import *
 from ferro.ops.shape import *
 from ferro.ops.softmax import log_softmax, softmax
 from ferro.ops.special import *
+from ferro.ops.structure import *
 from ferro.ops.trigonometric import *
 from ferro.ops.creation import range_ as range
 from ferro.printing import get_printoptions, set_printoptions

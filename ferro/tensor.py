@@ -13,6 +13,7 @@ from ferro.core.apply import bind
 from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, meta_of, version_of, wrap
 from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
+from ferro.core.layout import Named, strided
 from ferro.core.node import Handle, Pick
 from ferro.core.size import Size
 from ferro.ops.activations import ActivationMethods
@@ -140,9 +141,9 @@ class Tensor(
         return self._data.size
 
     @property
-    def layout(self) -> str:
+    def layout(self) -> Named:
         """How the elements lie in memory; ferro has dense, strided tensors only."""
-        return "strided"
+        return strided
 
     @property
     def itemsize(self) -> int:

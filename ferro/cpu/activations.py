@@ -65,13 +65,21 @@ def hardtanh(x: Any, low: float, high: float) -> Any:
 @widened
 def hardswish(x: Any) -> Any:
     """x min(max(x + 3, 0), 6) / 6."""
-    return x * np.minimum(np.maximum(x + 3, 0), 6) / 6
+    return _gate(x) * x
+
+
+def _gate(x: Any) -> Any:
+    t = np.asarray(x + 3)
+    np.maximum(t, _zero(t.dtype), out=t)
+    np.minimum(t, 6, out=t)
+    t /= 6
+    return t
 
 
 @widened
 def hardsigmoid(x: Any) -> Any:
     """min(max(x + 3, 0), 6) / 6."""
-    return np.minimum(np.maximum(x + 3, 0), 6) / 6
+    return _gate(x)
 
 
 @widened

@@ -98,15 +98,14 @@ def nll_spread(g: Any, target: Any, weight: Any, shape: tuple, ignore_index: int
 
 def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float) -> tuple:
     """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and what its backward wants kept:
-    softmax(x), or for large x the logsumexp of each row.
+    softmax(x), or for a large matrix x the logsumexp of each row.
     """
     dtype, x = x.dtype, _wide(x)
     safe, valid = _classes(target, x.shape[1], ignore_index)
     w = _weights(safe, valid, weight, x.dtype)
-    if has_kernel(x):
+    if x.ndim == 2 and has_kernel(x):  # of images, NumPy is as fast: it goes along the pixels
         weight = None if weight is None else weight.astype(x.dtype, copy=False)
-        values, kept = cross_entropy_fwd(_as_rows(x), target.reshape(-1), weight, ignore_index, smoothing)
-        values = values.reshape(target.shape)
+        values, kept = cross_entropy_fwd(x, target, weight, ignore_index, smoothing)
     else:
         values, kept = _small(x, safe, w, weight, smoothing)
         if valid is not None:
@@ -141,11 +140,6 @@ def _per_class(weight: Any, x: Any) -> Any:
     return weight.reshape(1, -1, *[1] * (x.ndim - 2)).astype(x.dtype, copy=False)
 
 
-def _as_rows(x: Any) -> Any:
-    """x (N, C, ...) as a matrix with a row of C for every element of the target."""
-    return x if x.ndim == 2 else np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
-
-
 @np.errstate(invalid="ignore", divide="ignore")
 def cross_entropy_vjp(
     g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float, kept: Any
@@ -158,12 +152,10 @@ def cross_entropy_vjp(
     w = _weights(safe, valid, weight, x.dtype)
     if reduction == "mean":
         g = g / np.asarray(_total(target, w), x.dtype)
-    if has_kernel(x):
-        rows = np.broadcast_to(g, target.shape).reshape(-1).astype(x.dtype, copy=False)
+    if x.ndim == 2 and has_kernel(x):
+        rows = np.broadcast_to(g, target.shape).astype(x.dtype, copy=False)
         weight = None if weight is None else weight.astype(x.dtype, copy=False)
-        dx = _kernel_vjp(rows, _as_rows(x), target.reshape(-1), kept, weight, ignore_index, smoothing)
-        if x.ndim > 2:
-            dx = np.ascontiguousarray(np.moveaxis(dx.reshape(*target.shape, x.shape[1]), -1, 1))
+        dx = _kernel_vjp(rows, x, target, kept, weight, ignore_index, smoothing)
     elif smoothing:
         share = cross_entropy_share(target, weight, x.shape, x.dtype, ignore_index, "none", smoothing)
         dx = (kept * np.add.reduce(share, 1, keepdims=True) - share) * (np.expand_dims(g, 1) if g.ndim else g)

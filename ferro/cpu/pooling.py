@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, split
+from ferro.cpu.kernels import pool as _kernels
+from ferro.cpu.kernels.common import GRAIN, has_kernel, split
 from ferro.cpu.products import matmul, widened
 from ferro.cpu.windows import full, taps
 
@@ -31,6 +32,11 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
     n = len(kernel)
     shape = x.shape[-n:]
     geometry = (shape, kernel, size, stride, pad, dilation)
+    if has_kernel(x):
+        for ceil_mode in (False, True):
+            fits = [_kernels.out_size(s, k, st, p, d, ceil_mode) for s, k, _, st, p, d in zip(*geometry, strict=True)]
+            if tuple(fits) == size:
+                return _kernels.max_pool(x, kernel, stride, pad, dilation, ceil_mode)
     if math.prod(size) < math.prod(kernel):
         return _max_of_ranges(x, [_ranges(*g) for g in zip(*geometry, strict=True)])
     best, tap = _running_maximum(x, geometry, False)
@@ -177,6 +183,8 @@ def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
     """Images of shape `size` with the elements of x added at flat indices."""
     lead, area = x.shape[: x.ndim - len(size)], math.prod(size)
     planes = math.prod(lead)
+    if has_kernel(x):
+        return _kernels.max_pool_vjp(x, index, (*lead, *size), len(size))
     if planes * area == 0:
         return np.zeros((*lead, *size), x.dtype)
     flat = index.reshape(planes, math.prod(index.shape[len(lead) :])) + (np.arange(planes) * area)[:, None]

@@ -157,15 +157,16 @@ def _address(x: Any) -> int:
 def geometry(x: Any) -> tuple[tuple, tuple, int]:
     """Shape, strides and offset in the storage of x, counted in elements."""
     size = x.dtype.itemsize
-    if x.size:
-        strides = tuple([s // size for s in x.strides])
-    else:  # NumPy gives an empty array no strides; PyTorch those it would have if no size were 0
-        strides, n = [], 1
-        for s in reversed(x.shape):
-            strides.insert(0, n)
-            n *= max(s, 1)
-        strides = tuple(strides)
-    return x.shape, strides, (_address(x) - _address(_root(x))) // size
+    strides = [s // size for s in x.strides]
+    if not x.size or 0 in strides:
+        # An empty array has, in PyTorch, the strides that it would have if no size were 0; a new dimension of size 1
+        # steps over all that lies behind it.  NumPy gives both the stride 0.
+        step = 1
+        for d in range(x.ndim - 1, -1, -1):
+            if not x.size or (strides[d] == 0 and x.shape[d] == 1):
+                strides[d] = step
+            step = strides[d] * max(x.shape[d], 1)
+    return x.shape, tuple(strides), (_address(x) - _address(_root(x))) // size
 
 
 def storage_bytes(x: Any) -> int:

@@ -69,8 +69,8 @@ def set_num_threads(n: int) -> None:
 
 # Note [Off the caller's core]
 #   Some schedulers, those of virtual machines above all, put a woken thread on the core of the thread that woke it, and
-#   the two then take turns for milliseconds while another core sleeps. So a worker may run on any core but the one its
-#   caller is on when it starts it.
+#   the two then take turns for milliseconds while another core sleeps. So a worker is woken while it may run on any core
+#   but its caller's, and lifts that restriction itself when it runs.
 
 
 def _core_finder() -> Callable[[], int] | None:
@@ -86,28 +86,36 @@ def _core_finder() -> Callable[[], int] | None:
 _current_core = _core_finder()
 
 
+def _cores() -> tuple[set[int], set[int]]:
+    """The cores that the calling thread may run on, without and with the one it is on; empty sets if that is no choice."""
+    if _current_core is not None:
+        allowed = os.sched_getaffinity(0)
+        others = allowed - {_current_core()}
+        if others and len(others) < len(allowed):
+            return others, allowed
+    return set(), set()
+
+
+def _restrict(thread: int, cores: set[int]) -> None:
+    """Let a thread, 0 being the calling one, run on these cores only. A hint: where it is refused, nothing happens."""
+    if cores:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(thread, cores)
+
+
 class _Worker:
     """A daemon thread that sleeps on `gate` and releases `finished` after each task. Both locks are held at rest."""
 
-    __slots__ = ("avoided", "finished", "gate", "task", "thread")
+    __slots__ = ("finished", "gate", "task", "thread")
 
     def __init__(self, number: int):
         self.gate = allocate_lock()
         self.gate.acquire()
         self.finished = allocate_lock()
         self.finished.acquire()
-        self.task: tuple[_Run, int, contextvars.Context] | None = None
-        self.avoided = -1
+        self.task: tuple[_Run, int, contextvars.Context, set[int]] | None = None
         self.thread = threading.Thread(target=self._serve, name=f"ferro-worker-{number}", daemon=True)
         self.thread.start()
-
-    def avoid(self, core: int) -> None:
-        """See Note [Off the caller's core]."""
-        self.avoided = core
-        others = os.sched_getaffinity(0) - {core}
-        if others:
-            with contextlib.suppress(OSError):  # a hint only
-                os.sched_setaffinity(self.thread.native_id or 0, others)
 
     def _serve(self) -> None:
         _local.is_worker = True
@@ -120,7 +128,8 @@ class _Worker:
         """Run the task. A frame of its own, so that a sleeping worker keeps no array alive."""
         task, self.task = self.task, None
         if task is not None:
-            run, index, context = task
+            run, index, context, cores = task
+            _restrict(0, cores)
             try:
                 context.run(run.fn, index)
             except BaseException as error:  # noqa: BLE001 (handed to the caller, interrupts included)
@@ -195,11 +204,10 @@ class _Run:
         try:
             _pool.runs.add(self)
             _pool.borrow(n - 1, self.workers)
-            core = _current_core() if _current_core is not None else -1
+            others, cores = _cores()
             for index, worker in enumerate(self.workers, 1):
-                if worker.avoided != core:
-                    worker.avoid(core)
-                worker.task = (self, index, contextvars.copy_context())
+                _restrict(worker.thread.native_id or 0, others)
+                worker.task = (self, index, contextvars.copy_context(), cores)
             self.started.extend(map(_release, [worker.gate for worker in self.workers]))
             self.fn(0)
             for index in range(len(self.workers) + 1, n):

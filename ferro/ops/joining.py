@@ -30,7 +30,7 @@ def _tensors(name: str, given: Any) -> list:
     if not isinstance(given, (tuple, list)):
         raise TypeError(f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(given).__name__}")
     if not given:
-        raise RuntimeError(f"{name}: expected a non-empty list of Tensors")
+        raise (ValueError if name == "cat" else RuntimeError)(f"{name}: expected a non-empty list of Tensors")
     for i, x in enumerate(given):
         if not isinstance(x, TensorBase):
             need_tensor(name, f"tensors[{i}]", x)

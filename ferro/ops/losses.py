@@ -153,8 +153,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = No
 
 
 def _smooth_l1(xp: Any, d: Any, beta: float) -> Any:
-    size = xp.abs(d)
-    return xp.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta)
+    return _huber(xp, d, beta) * (1 / beta)
 
 
 SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth_l1_loss",
@@ -182,7 +181,8 @@ def huber_loss(
 
 def _huber(xp: Any, d: Any, delta: float) -> Any:
     size = xp.abs(d)
-    return xp.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta)
+    near = xp.clamp(size, None, delta)
+    return near * (size - near * 0.5)
 
 
 HUBER = _difference("huber_loss", _huber, path="nn.functional.huber_loss",

@@ -84,7 +84,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     """Matrices, in the dimensions dim1 and dim2 of the result, with the last dimension of the input on a diagonal."""
     n = input._data.ndim
     if not n:
-        raise RuntimeError("diag_embed: expected a tensor of at least one dimension, got a 0-d tensor")
+        raise IndexError("diag_embed: expected a tensor of at least one dimension, got a 0-d tensor")
     d1, d2 = one_dim("diag_embed", n + 1, dim1, "dim1"), one_dim("diag_embed", n + 1, dim2, "dim2")
     if d1 == d2:
         raise RuntimeError(f"diag_embed: diagonal dimensions cannot be identical {dim1}, {dim2}")

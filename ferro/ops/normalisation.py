@@ -320,12 +320,6 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     return _groups(input, num_groups, weight, bias, eps)
 
 
-declare(
-    "nn.functional.group_norm",
-    [Sample(Arg(2, 4, 3), 2), Sample(Arg(2, 4, 2, 2), 4, Arg(4), Arg(4)), Sample(Arg(3, 4), 1, Arg(4), None, 1e-3)],
-)
-
-
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x / (k + alpha mean(x^2 over the `size` neighbouring channels))^beta (Krizhevsky et al. 2012, section 3.3)."""
     floating("local_response_norm", input)

@@ -142,7 +142,7 @@ def kthvalue(input: Tensor, k: int, dim: Any = -1, keepdim: bool = False, *, out
 
 KTHVALUE = Op("kthvalue", lambda xp, x, /, k, dim, keepdim: xp.kthvalue(x, k, dim, keepdim), **INDEXED, x=picked,
               samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0),
-                       Sample(distinct(3, 4), 2, 1, True)])  # fmt: skip
+                       Sample(distinct(3, 4), 2, 1, True), Sample(distinct(300), 100)])  # fmt: skip
 
 
 def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
@@ -173,7 +173,7 @@ def _median(name: str, over_all: Op, along: Op, input: Any, dim: Any, keepdim: b
 
 _MEDIANS = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4)), Sample(TIED, smooth=False),
             Sample(distinct(3, 4), 0),
-            Sample(distinct(3, 4), 1, True), Sample(Arg(5, dtype="int64"))]  # fmt: skip
+            Sample(distinct(3, 4), 1, True), Sample(Arg(5, dtype="int64")), Sample(distinct(2, 300), 1)]  # fmt: skip
 _NAN = Arg(values=[[1.0, NAN, 3.0], [2.0, 5.0, 4.0]])
 
 MEDIAN_ALL = Op(

@@ -140,9 +140,8 @@ declare("linalg.diagonal", [Sample(Arg(3, 3)), Sample(Arg(2, 3, 4), offset=1), S
 
 def _two_dims(name: str, x: Any, dim1: int, dim2: int) -> tuple[int, int]:
     n = x._data.ndim
-    if n < 2:
-        raise RuntimeError(f"{name}: expected a tensor of at least two dimensions, got shape {list(x._data.shape)}") if n else IndexError(
-            f"{name}: Dimension specified as {dim1} but tensor has no dimensions")  # fmt: skip
+    if not n:
+        raise IndexError(f"{name}: Dimension specified as {dim1} but tensor has no dimensions")
     d1, d2 = one_dim(name, n, dim1, "dim1"), one_dim(name, n, dim2, "dim2")
     if d1 == d2:
         raise RuntimeError(f"{name}: diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -329,7 +328,7 @@ declare("dsplit", [Sample(Arg(2, 1, 4), 2), Sample(Arg(2, 1, 4), (1,))], complex
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, without that dimension: views."""
     if not input._data.ndim:
-        raise RuntimeError("unbind: Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
     return apply(UNBIND, (input,), (one_dim("unbind", input._data.ndim, dim),))
 
 

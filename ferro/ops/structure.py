@@ -12,7 +12,7 @@ from ferro.core.base import TensorBase
 from ferro.core.inplace import replay, write_view
 from ferro.core.op import LINEAR, Op
 
-__all__ = ["clone"]
+__all__ = ["clone", "detach"]
 
 CAST = worlds.CAST = Op("to_copy", lambda xp, x, /, dtype: xp.cast(x, dtype), kind=LINEAR, x=lambda xp, g: g)
 
@@ -40,6 +40,11 @@ def zero_through(xp: Any, g: Any, steps: tuple) -> Any:
 def clone(input: Any, *, memory_format: Any = None) -> Any:
     """A copy of the tensor; gradients flow through it unchanged."""
     return apply(CLONE, (input,))
+
+
+def detach(input: Any) -> Any:
+    """A tensor that shares the data of `input` but no history."""
+    return input.detach()
 
 
 def cast(x: Any, dtype: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Helpers around training: data loading and hook handles."""
+"""Helpers around training: data loading, checkpointing, offloading of what is saved, and hook handles."""
 
-from . import data, hooks
+from . import checkpoint, data, hooks, offload
 
-__all__ = ["data", "hooks"]
+__all__ = ["checkpoint", "data", "hooks", "offload"]

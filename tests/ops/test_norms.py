@@ -99,8 +99,9 @@ def test_wrong_norms_are_explained() -> None:
                        (lambda: ferro.pdist(x), "only supports 2D tensors, got: 3D")):  # fmt: skip
         with pytest.raises(RuntimeError, match=text):
             call()
+    name: Any = "fro"
     with pytest.raises(TypeError, match=r"names are for linalg\.matrix_norm"):
-        ferro.linalg.vector_norm(x, "fro")
+        ferro.linalg.vector_norm(x, name)
 
 
 def test_distances_by_a_product_equal_those_by_differences(seed: int) -> None:

@@ -39,7 +39,9 @@ def in_float32(function: Callable[..., np.ndarray], x: np.ndarray, *rest: Any) -
 
 def contiguous(x: np.ndarray, dtype: Any = None) -> np.ndarray:
     """`x` as kernels read it: C-contiguous, aligned, of the given dtype."""
-    return np.require(x, dtype, "CA")
+    if dtype is not None and x.dtype != dtype:
+        x = x.astype(dtype)
+    return x if x.flags.c_contiguous and x.flags.aligned else np.array(x, order="C")
 
 
 def split(length: int, grain: int, work: Callable[[int, int], object]) -> None:

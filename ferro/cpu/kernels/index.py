@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,8 @@ def index_add(
     if has_kernel(source) and source.dtype == x.dtype:
         _index_add(out, dim % x.ndim, contiguous(index, np.int64), contiguous(source), float(alpha))
     else:
-        np.add.at(out, (*[slice(None)] * (dim % x.ndim), index), source if alpha == 1 else source * alpha)
+        where: Any = (*[slice(None)] * (dim % x.ndim), index)
+        np.add.at(out, where, source if alpha == 1 else source * alpha)
     return out
 
 
@@ -70,7 +72,7 @@ def scatter_add(x: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) 
     dim = dim % x.ndim if x.ndim else 0
     values = source[tuple([slice(n) for n in index.shape])]
     if not (has_kernel(values) and values.dtype == x.dtype):
-        where = list(np.ogrid[tuple([slice(n) for n in index.shape])])
+        where: Any = list(np.ogrid[tuple([slice(n) for n in index.shape])])
         if x.ndim:
             where[dim] = index
         np.add.at(out, tuple(where), values)

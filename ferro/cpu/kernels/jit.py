@@ -46,8 +46,7 @@ def kernel(fn: Callable[..., Any]) -> Any:
         return numba.njit(**_KERNEL)(fn)
 
 
-@intrinsic
-def whole_registers(_context):
+def _whole_registers(_context):
     """Stands first in a kernel that computes much for each number: see Note [Whole registers]."""
 
     def generate(context, builder, _signature, _args):
@@ -56,6 +55,9 @@ def whole_registers(_context):
         return context.get_dummy_value()
 
     return numba.types.none(), generate
+
+
+whole_registers: Any = intrinsic(_whole_registers)
 
 
 def by_precision(single: Any, double: Any) -> Callable[[Any], Any]:

@@ -7,6 +7,7 @@ exp 1.0, tanh 1.4, erf 1.3, log1p 1.7, sigmoid 1.9.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -20,7 +21,7 @@ f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
 # --- bits ------------------------------------------------------------------------------------------------------------
 
 
-def _reinterpret(source, target, ir_target):
+def _reinterpret(source: Any, target: Any, ir_target: Any) -> Any:
     """The bits of a `source` read as a `target`. A scalar's view() fails inside loops that are vectorised."""
 
     @intrinsic

@@ -14,6 +14,11 @@ Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
 
 
+def _narrowed(gradients: Gradients, dtype: np.dtype) -> Gradients:
+    x, weight, bias = [None if part is None else part.astype(dtype) for part in gradients]
+    return x, weight, bias
+
+
 def _or_none(x: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
     """A parameter as a flat array, of no elements if there is none."""
     return np.empty(0, dtype) if x is None else contiguous(x, dtype).reshape(-1)
@@ -69,7 +74,7 @@ def layer_norm_vjp(
     """The gradients of layer_norm for x, weight and bias, those that `needs` asks for; the last two flat."""
     if is_half(x):
         wide = layer_norm_vjp(widened(g), widened(x), widened(mean), widened(rstd), widened(weight), needs)
-        return tuple([None if part is None else part.astype(x.dtype) for part in wide])
+        return _narrowed(wide, x.dtype)
     rows = contiguous(x).reshape(len(mean), -1)
     gs = contiguous(g, x.dtype).reshape(rows.shape)
     if not has_kernel(x):
@@ -201,9 +206,8 @@ def batch_norm_vjp(
     In training, mean and rstd are the batch's own, and the gradient for x goes through them too.
     """
     if is_half(x):
-        wide = [widened(part) for part in (g, x, mean, rstd, weight)]
-        parts = batch_norm_vjp(*wide, training, needs)
-        return tuple([None if part is None else part.astype(x.dtype) for part in parts])
+        wide = batch_norm_vjp(widened(g), widened(x), widened(mean), widened(rstd), widened(weight), training, needs)
+        return _narrowed(wide, x.dtype)
     scale = rstd if weight is None else rstd * weight
     dims = (0, *range(2, x.ndim))
     plain = product = np.zeros_like(mean)

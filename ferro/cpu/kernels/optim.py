@@ -49,9 +49,9 @@ def sgd_step(
     """
     rest = lr, momentum, dampening, weight_decay, nesterov, maximize, first
     if is_half(param):
-        wide = widened(param), widened(grad), widened(buffer)
-        sgd_step(*wide, *rest)
-        _write_back([(param, wide[0]), (buffer, wide[2])])
+        p, b = widened(param), widened(buffer)
+        sgd_step(p, widened(grad), b, *rest)
+        _write_back([(param, p), (buffer, b)])
         return
     sign = -1.0 if maximize else 1.0
     rows = _flat(param, grad, buffer) if has_kernel(param) else None
@@ -92,9 +92,9 @@ def adam_step(
     """
     rest = step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize
     if is_half(param):
-        wide = [widened(a) for a in (param, grad, mean, square, largest)]
-        adam_step(*wide, *rest)
-        _write_back(list(zip((param, mean, square, largest), (wide[0], *wide[2:]))))
+        p, m, v, top = widened(param), widened(mean), widened(square), widened(largest)
+        adam_step(p, widened(grad), m, v, top, *rest)
+        _write_back([(param, p), (mean, m), (square, v), (largest, top)])
         return
     size, root = lr / (1 - beta1**step), (1 - beta2**step) ** 0.5
     shrink, decay = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, float(weight_decay))

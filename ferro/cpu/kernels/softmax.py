@@ -93,7 +93,7 @@ def logsumexp(x: np.ndarray, dims: tuple[int, ...], keepdim: bool) -> np.ndarray
         return _logsumexp_kernel(x, dims, keepdim)
     if is_half(x):
         return in_float32(logsumexp, x, dims, keepdim)
-    top = np.maximum.reduce(x.real, dims, keepdims=True, initial=-np.inf)
+    top = np.maximum.reduce(np.real(x), dims, keepdims=True, initial=-np.inf)
     top = np.where(np.isinf(top), 0, top).astype(top.dtype)  # infinity - infinity must not arise
     out = np.log(np.add.reduce(np.exp(x - top), dims, keepdims=True)) + top
     return np.asarray(out if keepdim else np.squeeze(out, dims))

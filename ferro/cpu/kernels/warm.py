@@ -71,9 +71,9 @@ def _call_images(x: np.ndarray) -> None:
 
 
 def _call_optim_and_index(x: np.ndarray) -> None:
-    state = [x.copy() for _ in range(4)]
-    optim.sgd_step(*state[:3], 0.1, 0.9, 0.0, 0.0, False, False, False)
-    optim.adam_step(*state, None, 1, 0.1, 0.9, 0.999, 1e-8, 0.0, False, False)
+    p, m, v = x.copy(), x.copy(), x.copy()
+    optim.sgd_step(p, x, m, 0.1, 0.9, 0.0, 0.0, False, False, False)
+    optim.adam_step(p, x, m, v, None, 1, 0.1, 0.9, 0.999, 1e-8, 0.0, False, False)
     index.embedding_vjp(x, np.arange(64), 64)
     index.scatter_add(x, 0, np.zeros(x.shape, np.int64), x)
     along.gather(x, 0, np.zeros(x.shape, np.int64))

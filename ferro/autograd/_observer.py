@@ -1,0 +1,60 @@
+"""Observer: what is shown every operation, and every node that runs backward, while it is switched on."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ferro.core import mode as _mode
+from ferro.core.apply import watched
+from ferro.core.op import Op
+
+
+class Observer:
+    """The base of observers: a context manager that is shown what happens inside.
+
+    `forward` runs an operation by ``watched(op, xs, params, mode)`` and returns its result; `backward` runs a node's
+    formulas by ``rest()`` and returns the gradients.  Threads of one backward call `backward` at the same time.
+    """
+
+    def __enter__(self) -> Self:
+        self._previous = [*getattr(self, "_previous", ()), _mode.MODE.get()]
+        _mode.enter(_mode.changed(observers=(*_mode.current().observers, self)))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _mode.leave(self._previous.pop())
+
+    def forward(self, op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
+        """Runs one operation."""
+        return watched(op, xs, params, mode)
+
+    def backward(self, run: Any, node: Any, g: Any, rest: Any) -> list:
+        """Runs the formulas of one node."""
+        return rest()
+
+
+def outputs_of(op: Op, result: Any) -> tuple:
+    """The tensors that an operation returned."""
+    return result if op.multi else (result,)
+
+
+def node_of(op: Op, result: Any) -> Any:
+    """The node that recorded the operation, or None."""
+    for t in outputs_of(op, result):
+        node = t._node
+        if node is not None:
+            return getattr(node, "node", node)
+    return None
+
+
+def arrays_of(values: Any) -> list:
+    """The arrays of some tensors or arrays, flattened; what is neither is left out."""
+    found: list = []
+    for v in values:
+        if isinstance(v, (tuple, list)):
+            found += arrays_of(v)
+        else:
+            data = getattr(v, "_data", v)
+            if hasattr(data, "dtype") and hasattr(data, "nbytes"):
+                found.append(data)
+    return found
