@@ -376,8 +376,8 @@ def pack_saved(node: Node, hooks: Any) -> None:
 
 def _packed(value: Any, pack: Any, unpack: Any) -> Any:
     """A saved tensor or array in the hands of the pack hook.  (An array belongs to the node: no way back is kept.)"""
-    if value is None:
-        return None
+    if value is None or (value.ndim == 0 and is_constant(value)):
+        return value
     t = value if isinstance(value, TensorBase) else wrap(value)
     before = 0 if t._counter is None else t._counter.n
     with switched(grad=False, pack=()):
@@ -417,6 +417,11 @@ def constant(value: Any, dtype: Any) -> Any:
         t = _constants[key] = wrap(data)
         t._data.flags.writeable = False
     return t
+
+
+def is_constant(t: Any) -> bool:
+    """Whether a 0-d tensor stands for a Python number; such tensors are no business of the user's hooks."""
+    return isinstance(t, TensorBase) and t._node is None and not t._data.flags.writeable
 
 
 NUMBERS = (int, float, complex, bool)

@@ -210,8 +210,8 @@ def unpacked(node: Any) -> tuple:
             t = value.tensor()
             value = t if kind == "tensor" else t._data
         elif type(value) is tuple and kind in ("tensors", "arrays"):
-            ts = [v.tensor() for v in value]
-            value = tuple(ts) if kind == "tensors" else tuple([t._data for t in ts])
+            ts = [v.tensor() if type(v) is Packed else v for v in value]
+            value = tuple(ts) if kind == "tensors" else tuple([None if t is None else t._data for t in ts])
         found.append(value)
     return tuple(found)
 

@@ -205,7 +205,7 @@ def execute(run: Run, ready: list) -> None:
             same = plan.same
             if general or plan.general or node.meta is not None or g is None:
                 g = prepare(run, node, g)
-                gs = [None] * len(edges) if g is None else gradients(run, node, g)
+                gs = absent(run, node) if g is None else gradients(run, node, g)
                 same = False
             else:
                 xp = cpu if type(g) is ndarray else worlds.world(g)
@@ -286,6 +286,12 @@ def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
             gx = conform(gx, pick.shape, pick.dtype, record)
         buffer[pick.index] = add(buffer[pick.index], gx)
     return buffer
+
+
+def absent(run: Run, node: Any) -> list:
+    """What a node passes on that received no gradient: none, but hooks are told so."""
+    gs: list = [None] * len(node.edges)
+    return gs if node.meta is None else finish(run, node, gs, [None] * len(node.outputs) if isinstance(node, MultiNode) else None)
 
 
 def gradients(run: Run, node: Any, g: Any) -> list:
@@ -410,10 +416,9 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
     """What precedes a node's formulas: hooks on its outputs' gradients, retained and captured gradients, guards."""
     meta = node.meta
     multi = type(g) is list
-    if meta is not None and g is not None:
-        if meta.pre or meta.retained or meta.prehooks:
-            with run.lock:
-                g = _run_prehooks(run, node, g, multi)
+    if meta is not None and (meta.pre or meta.retained or meta.prehooks):
+        with run.lock:
+            g = _run_prehooks(run, node, g, multi)
     if run.capture is not None:
         if multi:
             for i, p in enumerate(g):
@@ -428,15 +433,14 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
 
 def _run_prehooks(run: Run, node: Any, g: Any, multi: bool) -> Any:
     meta = node.meta
-    values = list(g) if multi else [g]
+    whole = g is None and isinstance(node, MultiNode)
+    values = list(g) if multi else [None] * len(node.outputs) if whole else [g]
     for i in sorted({*(meta.pre or ()), *(meta.retained or ())}):
-        if values[i] is None:
-            continue
         for hook in tuple((meta.pre or {}).get(i, {}).values()):
             values[i] = call_hook(run, hook, values[i], node.name())
         keeper = (meta.retained or {}).get(i)
         keeper = keeper() if keeper is not None else None
-        if keeper is not None:
+        if keeper is not None and values[i] is not None:
             accumulate(keeper, values[i], run.record, False)
     if meta.prehooks:
         for hook in tuple(meta.prehooks.values()):
@@ -447,12 +451,14 @@ def _run_prehooks(run: Run, node: Any, g: Any, multi: bool) -> Any:
                 if len(result) != len(values):
                     raise RuntimeError(f"a prehook of {node.name()} returned {len(result)} gradients; expected {len(values)}")
                 values = [None if r is None else (r if run.record else r._data) for r in result]
-    return values if multi else values[0]
+    if whole and all(v is None for v in values):
+        return None
+    return values if multi or whole else values[0]
 
 
 def as_tensor(run: Run, g: Any) -> Any:
     """A gradient as a hook sees it."""
-    return g if run.record else wrap(g)
+    return g if run.record or g is None else wrap(g)
 
 
 def call_hook(run: Run, hook: Any, g: Any, where: str) -> Any:
@@ -462,6 +468,8 @@ def call_hook(run: Run, hook: Any, g: Any, where: str) -> Any:
         return g
     if not isinstance(result, TensorBase):
         raise TypeError(f"a hook on a gradient ({where}) must return None or a Tensor, not {type(result).__name__}")
+    if g is None:
+        raise RuntimeError(f"a hook on a gradient ({where}): can't replace a None gradient with a non-None value")
     a = g._data if run.record else g
     if result._data.shape != a.shape:
         raise RuntimeError(f"a hook on a gradient ({where}) has changed the size of value: {list(result._data.shape)} "
@@ -498,12 +506,12 @@ def finish(run: Run, node: Any, gs: list, g: Any) -> list:
 
 def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     """The gradient of a leaf is complete: run its hooks and capture it or add it to ``leaf.grad``."""
-    if gx is None:
+    meta = leaf._meta
+    if gx is None and (meta is None or not (meta.hooks or meta.post)):
         return
     owned = False
-    if not run.record:
+    if not run.record and gx is not None:
         owned = gx.base is None and getrefcount(gx) == HELD_BY_CALLER and gx.flags.writeable
-    meta = leaf._meta
     if meta is not None and meta.hooks:
         with run.lock:
             for hook in tuple(meta.hooks.values()):
@@ -512,7 +520,8 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     if run.capture is not None:
         run.captured[leaf] = gx
         return
-    accumulate(leaf, gx, run.record, owned)
+    if gx is not None:
+        accumulate(leaf, gx, run.record, owned)
     if meta is not None and meta.post:
         with run.lock:
             for hook in tuple(meta.post.values()):

@@ -107,7 +107,7 @@ def restride(function: Callable) -> Callable:
         if recorded:
             self._node = out._node
             if self._meta is not None and self._meta.retains:
-                retain(self)
+                retain(self, node)
         if out._meta.tangents or (self._meta is not None and self._meta.tangents):
             meta_of(self).tangents = out._meta.tangents
         return self
@@ -224,10 +224,11 @@ def rebase(self: Any, out: Any) -> None:
     """Makes the history of `out`, whose content `self` now holds, that of `self`."""
     meta = self._meta
     view = meta.view if meta is not None else None
+    before = self._node
     if view is None:
         self._node = out._node
         if meta is not None and meta.retains:
-            retain(self)
+            retain(self, before)
         return
     if view.creation is not None:
         refuse(view, self._counter.culprit)
@@ -235,15 +236,17 @@ def rebase(self: Any, out: Any) -> None:
     stand_in = wrap(base._data, base._node)
     base._node = worlds.apply(worlds.COPY_SLICES, (stand_in, out), (view.steps,))._node
     if base._meta is not None and base._meta.retains:
-        retain(base)
+        retain(base, stand_in._node)
     if meta.retains:
-        retain(self)
+        retain(self, before)
 
 
-def retain(t: TensorBase) -> None:
-    """Lets the current history of `t` write into ``t.grad`` (retain_grad)."""
+def retain(t: TensorBase, before: Any = None) -> None:
+    """Lets the current history of `t` write into ``t.grad`` (retain_grad), and no longer the one `before`."""
     import weakref
 
+    if before is not None and before is not LEAF:
+        forget(before)
     node = history(t)
     index = 0
     if isinstance(node, Pick):
@@ -253,6 +256,13 @@ def retain(t: TensorBase) -> None:
     if meta.retained is None:
         meta.retained = {}
     meta.retained[index] = weakref.ref(t)
+
+
+def forget(position: Any) -> None:
+    """Ends what `retain` began."""
+    node, index = (position.node, position.index) if isinstance(position, Pick) else (position, 0)
+    if node.meta is not None and node.meta.retained:
+        node.meta.retained.pop(index, None)
 
 
 def replay(xp: Any, x: Any, steps: tuple) -> Any:

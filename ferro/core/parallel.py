@@ -14,7 +14,7 @@ from typing import Any
 
 from ferro.core import mode as _mode
 from ferro.core import worlds
-from ferro.core.engine import (FREED, Run, add, conform, enter_run, explain, freed_message, gradients, leaf_ready, ndarray,
+from ferro.core.engine import (FREED, Run, absent, add, conform, enter_run, explain, freed_message, gradients, leaf_ready, ndarray,
                                prepare)  # fmt: skip
 from ferro.core.node import FreedError, Node, Pick
 from ferro.cpu import threads as _threads
@@ -156,7 +156,7 @@ class _Shared:
         if node.meta is not None or run.capture is not None:
             with run.lock:
                 g = prepare(run, node, g)
-        gs = [None] * len(node.edges) if g is None else gradients(run, node, g)
+        gs = absent(run, node) if g is None else gradients(run, node, g)
         if not run.keep and node.plan.keeps:
             node.saved = FREED
         del g

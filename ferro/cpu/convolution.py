@@ -85,7 +85,7 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
     """y[n,o,i] = Σ w[o,c,k] x[n,c,i stride - pad + k dilation] + b[o], of spatial shape `out`."""
     wide = widened(x, w, b)
     if wide is not None:
-        return conv(*wide, out, stride, pad, dilation, groups).astype(x.dtype)
+        return conv(wide[0], wide[1], wide[2], out, stride, pad, dilation, groups).astype(x.dtype)
     geometry = (x.shape[2:], w.shape[2:], out, stride, pad, dilation)
     n, outputs, inner, length = x.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(out)
     work = n * outputs * inner * length
@@ -112,7 +112,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
     """x[n,c,j] = Σ w[o,c,k] y[n,o,i] + b[c] over i stride - pad + k dilation = j, of spatial shape `size`."""
     wide = widened(y, w, b)
     if wide is not None:
-        return conv_input(*wide, size, stride, pad, dilation, groups).astype(y.dtype)
+        return conv_input(wide[0], wide[1], wide[2], size, stride, pad, dilation, groups).astype(y.dtype)
     geometry = (size, w.shape[2:], y.shape[2:], stride, pad, dilation)
     n, outputs, inner, length = y.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(y.shape[2:])
     channels, work = groups * w.shape[1], n * outputs * inner * length
@@ -139,7 +139,7 @@ def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilati
     """w[o,c,k] = Σ y[n,o,i] x[n,c,i stride - pad + k dilation], of spatial shape `kernel`."""
     wide = widened(x, y)
     if wide is not None:
-        return conv_weight(*wide, kernel, stride, pad, dilation, groups).astype(x.dtype)
+        return conv_weight(wide[0], wide[1], kernel, stride, pad, dilation, groups).astype(x.dtype)
     geometry = (x.shape[2:], kernel, y.shape[2:], stride, pad, dilation)
     n, outputs, length = x.shape[0], y.shape[1], math.prod(y.shape[2:])
     inner = x.shape[1] // groups * math.prod(kernel)

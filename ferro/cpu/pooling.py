@@ -27,7 +27,7 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
     """The maximum of every window, and where it is in the flattened image: the first one, or the last nan."""
     wide = widened(x)
     if wide is not None:
-        best, index = max_pool(*wide, kernel, size, stride, pad, dilation)
+        best, index = max_pool(wide[0], kernel, size, stride, pad, dilation)
         return best.astype(x.dtype), index
     n = len(kernel)
     shape = x.shape[-n:]
@@ -106,7 +106,7 @@ def _max_of_ranges(x: Any, ranges: list[list[range]]) -> tuple[Any, Any]:
     """The maximum of every window given by one range per dimension: for windows fewer than their elements."""
     wide = widened(x)
     if wide is not None:
-        best, index = _max_of_ranges(*wide, ranges)
+        best, index = _max_of_ranges(wide[0], ranges)
         return best.astype(x.dtype), index
     n = len(ranges)
     shape = x.shape[-n:]
@@ -231,7 +231,7 @@ def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divi
     """The sum of every window divided by `divisors` (see `_divisor`)."""
     wide = widened(x)
     if wide is not None:
-        return avg_pool(*wide, kernel, size, stride, pad, divisors).astype(x.dtype)
+        return avg_pool(wide[0], kernel, size, stride, pad, divisors).astype(x.dtype)
     n = len(kernel)
     if x.size >= _PARALLEL:
         shape = x.shape[x.ndim - n :]
@@ -276,7 +276,7 @@ def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, d
     """The adjoint of `avg_pool` on images of `shape`: every element, divided, added to the whole of its window."""
     wide = widened(g)
     if wide is not None:
-        return avg_spread(*wide, shape, kernel, stride, pad, divisors).astype(g.dtype)
+        return avg_spread(wide[0], shape, kernel, stride, pad, divisors).astype(g.dtype)
     n = len(kernel)
     if max(g.size, math.prod(g.shape[: g.ndim - n]) * math.prod(shape)) >= _PARALLEL:
         size = g.shape[g.ndim - n :]
@@ -311,7 +311,7 @@ def adaptive_avg(x: Any, size: tuple) -> Any:
     """The mean of every part of images divided into `size` (overlapping) parts."""
     wide = widened(x)
     if wide is not None:
-        return adaptive_avg(*wide, size).astype(x.dtype)
+        return adaptive_avg(wide[0], size).astype(x.dtype)
     n, y = len(size), x
     cuts = [parts(s, o) for s, o in zip(x.shape[x.ndim - n :], size, strict=True)]
     for d in reversed(range(n)):
@@ -328,7 +328,7 @@ def adaptive_avg_spread(g: Any, shape: tuple) -> Any:
     """The adjoint of `adaptive_avg` on images of `shape`."""
     wide = widened(g)
     if wide is not None:
-        return adaptive_avg_spread(*wide, shape).astype(g.dtype)
+        return adaptive_avg_spread(wide[0], shape).astype(g.dtype)
     n = len(shape)
     cuts = [parts(s, o) for s, o in zip(shape, g.shape[g.ndim - n :], strict=True)]
     x = g / _divisor(tuple([tuple([len(part) for part in cut]) for cut in cuts]), g.dtype)

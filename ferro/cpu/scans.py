@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, contiguous, split_rows
+from ferro.cpu.kernels import scan
 from ferro.cpu.kernels.reduce import has_sum_kernel
 from ferro.cpu.reductions import wide
 
@@ -40,19 +38,10 @@ def _accumulated(name: str, ufunc: Any, x: Any, dim: int) -> Any:
     if x.ndim == 0:
         return x.copy()
     if has_sum_kernel(x):
-        out = np.empty(x.shape, x.dtype)
-        _by_kernel(get(name), x, dim, (), (out,))
-        return out
+        return scan.accumulate(name, x, dim)
     d = x.dtype
     y = x.astype(np.complex128 if d.kind == "c" else np.float64 if d.kind in "fV" else d)
     return ufunc.accumulate(y, dim, None, y).astype(d, copy=False)
-
-
-def _by_kernel(run: Any, x: Any, dim: int, parameters: tuple, outs: tuple) -> None:
-    """Runs a kernel along `dim` into C-contiguous arrays of the shape of x."""
-    shape = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
-    y, targets = contiguous(x).reshape(shape), [out.reshape(shape) for out in outs]
-    split_rows(shape[0], x.size // shape[0], GRAIN, lambda i, j: run(y[i:j], *parameters, *[t[i:j] for t in targets]))
 
 
 def logcumsumexp(x: Any, dim: int) -> Any:
@@ -87,8 +76,7 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
         return x.copy(), np.zeros((), np.int64)
     y = wide(x)
     if has_sum_kernel(y):
-        values, index = np.empty(x.shape, y.dtype), np.empty(x.shape, np.int64)
-        _by_kernel(get("running_extremum"), y, dim, (ufunc is np.maximum,), (values, index))
+        values, index = scan.running_extremum(y, dim, ufunc is np.maximum)
         return values.astype(x.dtype, copy=False), index
     values = ufunc.accumulate(y, dim)
     here = y == values

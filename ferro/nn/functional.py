@@ -1,7 +1,7 @@
 """The functions of torch.nn.functional, family by family."""
 
-from ferro.ops.convolution import (conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d, fold,
-                                   unfold)  # fmt: skip
+from ferro.ops.convolution import (conv1d, conv2d, conv3d, conv_tbc, conv_transpose1d, conv_transpose2d,
+                                   conv_transpose3d, fold, unfold)  # fmt: skip
 from ferro.ops.activations import (celu, celu_, elu, elu_, gelu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, hardtanh_, leaky_relu,
                                    leaky_relu_, logsigmoid, mish, prelu, relu, relu6, relu_, rrelu, rrelu_, selu, selu_, silu, softplus,
                                    softshrink, softsign, tanhshrink, threshold, threshold_)  # fmt: skip

@@ -15,7 +15,16 @@ from ferro.core.samples import Arg, Sample, declare
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution"]
+__all__ = [
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_tbc",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+    "convolution",
+]
 
 
 # -- the family: see Note [The convolution family] in cpu/convolution.py -----------------------------------------------
@@ -173,7 +182,8 @@ def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: A
     batch = _batched(name, x, n)
     _check(name, batch, w, b, groups, n, False)
     given = [tuple(v) if isinstance(v, list) else v for v in (stride, padding, dilation)]
-    y = conv(batch, w, b, *_places(name, batch._data.shape[2:], w._data.shape[2:], *given), groups)
+    out, stride, pad, dilation = _places(name, batch._data.shape[2:], w._data.shape[2:], *given)
+    y = conv(batch, w, b, out, stride, pad, dilation, groups)
     return y if batch is x else y.reshape(y._data.shape[1:])
 
 
@@ -314,6 +324,18 @@ def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
 declare("convolution", [Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 2), Arg(2), (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
                         Sample(Arg(1, 2, 3, 3), Arg(2, 2, 2, 2), None, (2, 2), (1, 1), (1, 1), True, (1, 0), 1)],
         )  # fmt: skip
+
+
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """:func:`conv1d` of signals (L, N, C) with a weight (K, C, O) and a bias (O), as signals (L, N, O)."""
+    for argument, t in (("input", input), ("weight", weight)):
+        if need_tensor("conv_tbc", argument, t)._data.ndim != 3:
+            raise RuntimeError(f"conv_tbc: {argument} must have 3 dimensions, got shape {list(t._data.shape)}")
+    result: Any = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return result.permute(2, 0, 1)
+
+
+declare("conv_tbc", [Sample(Arg(5, 2, 3), Arg(2, 3, 4), Arg(4)), Sample(Arg(4, 1, 2), Arg(3, 2, 2), Arg(2), 1)])
 
 
 # -- windows -----------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def filler(name: str, x: Any, value: Any) -> Any:
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Writes `src`, broadcast and cast, into the tensor; gradients flow to `src`."""
     if not isinstance(src, TensorBase):
-        raise TypeError(f"copy_(): argument 'src' must be Tensor, not {type(src).__name__}")
+        src = number("copy_", src, self)
     have, want = src._data.shape, self._data.shape  # type: ignore[attr-defined]
     if len(have) > len(want) or any(h not in (1, s) for h, s in zip(have[::-1], want[::-1], strict=False)):
         raise RuntimeError(f"copy_: the size {list(have)} of src cannot be broadcast to the size {list(want)} of the tensor")

@@ -77,7 +77,7 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     d, index = _index_of("index_select", input, dim, index)
     if not input._data.ndim:
         if index._data.size != 1:
-            raise IndexError(f"index_select(): Index to scalar can have only 1 value, got {index._data.size} value(s)")
+            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index._data.size} value(s)")
         result = apply(RESHAPE, (index_select(unary(RESHAPE, input, ((1,),)), 0, index),), ((),))
     else:
         result = apply(INDEX_SELECT, (input, index), (d,))
@@ -107,7 +107,7 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
         raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
                          f"({len(have)}), destination dimensionality ({len(want)})")  # fmt: skip
     if have[d] != n:
-        raise IndexError(f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})")
+        raise (IndexError if name.startswith("index_copy") else RuntimeError)(f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})")
     if have[:d] != want[:d] or have[d + 1 :] != want[d + 1 :]:
         raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: "
                            f"{list(want[:d] + want[d + 1 :])} at dimension {d} and source slice shape: {list(have[:d] + have[d + 1 :])}.")  # fmt: skip
@@ -207,7 +207,7 @@ def _put_arguments(name: str, x: Any, index: Any, source: Any) -> tuple:
     if need_tensor(name, "source", source)._data.dtype is not x._data.dtype:
         raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got self.dtype = {x.dtype} and source.dtype = {source.dtype}")
     if source._data.size != index._data.size:
-        raise RuntimeError(f"{name}(): Expected source and index to have the same number of elements, but got source.numel() = "
+        raise IndexError(f"{name}(): Expected source and index to have the same number of elements, but got source.numel() = "
                            f"{source._data.size}, index.numel() = {index._data.size}")  # fmt: skip
     in_bounds(f"{name}()", index._data, x._data.size, 0, negative=True)
     return index, source
@@ -254,7 +254,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The positions in a tensor of some shape of elements counted in C order, one tensor for each dimension."""
     data = need_tensor("unravel_index", "indices", indices)._data
     if data.dtype.kind not in "iu":
-        raise ValueError(f"unravel_index(): expected 'indices' to be an integer tensor, got {indices.dtype}")
+        raise TypeError(f"unravel_index(): expected 'indices' to be an integer tensor, got {indices.dtype}")
     dims = sizes("unravel_index", (shape if isinstance(shape, (tuple, list)) else (shape,),))
     if any(s < 0 for s in dims):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {dims}")

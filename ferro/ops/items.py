@@ -38,11 +38,14 @@ ALL = slice(None)
 
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]: a view for integers, slices, None and Ellipsis; a copy where tensors, lists or masks take part."""
-    plain = plain_key(self._data.shape, key if type(key) is tuple else (key,))
+    if type(key) is not tuple:
+        key = _unpacked(key) if type(key) is list else (key,)
+    plain = plain_key(self._data.shape, key)
     if plain is not None:
         return unary(SLICE, self, (plain,))
-    if _is_mask_of(self, key):
-        return apply(MASKED_SELECT, (self, wrap(key._data.copy())))  # the user may change the mask before backward
+    mask = _mask_of(self, key)
+    if mask is not None:
+        return apply(MASKED_SELECT, (self, mask))
     x, index, dims = _located(self, key)
     if index is None:
         return x
@@ -65,9 +68,18 @@ declare("Tensor.__getitem__", [
 ], method=True, complex=True)  # fmt: skip
 
 
-def _is_mask_of(x: Any, key: Any) -> bool:
-    """Whether a key is one boolean tensor of the shape of x."""
-    return isinstance(key, TensorBase) and key._data.dtype.kind == "b" and key._data.shape == x._data.shape != ()
+def _unpacked(key: list) -> tuple:
+    """A list as a key: short ones that hold more than numbers are taken for tuples, as PyTorch does."""
+    odd = any(p is None or p is Ellipsis or isinstance(p, (list, tuple, slice, TensorBase)) for p in key)
+    return tuple(key) if odd and len(key) < 32 else (key,)
+
+
+def _mask_of(x: Any, key: tuple) -> Any:
+    """The mask, if a key is one boolean tensor of the shape of x; a copy, for the user may change it before backward."""
+    p = key[0] if len(key) == 1 else None
+    if isinstance(p, TensorBase) and p._data.dtype.kind == "b" and p._data.shape == x._data.shape != ():  # type: ignore[attr-defined]
+        return wrap(p._data.copy())  # type: ignore[attr-defined]
+    return None
 
 
 def plain_key(shape: tuple, parts: tuple) -> tuple | None:
@@ -124,11 +136,12 @@ def _integer(v: Any) -> int:
         raise TypeError(f"slice indices must be integers or None or have an __index__ method, got {type(v).__name__}") from None
 
 
-def _located(x: Any, key: Any) -> tuple:
+def _located(x: Any, key: tuple) -> tuple:
     """The view that the plain part of a key names, and the index of the rest with its dimensions (None, () without)."""
-    if isinstance(key, TensorBase) and key._data.dtype == INT64 and key._data.ndim and x._data.ndim:  # type: ignore[attr-defined]
-        return x, *_stacked([(0, key)])
-    plain, advanced = _parsed(x._data.shape, [_element(p) for p in (key if type(key) is tuple else (key,))])
+    first: Any = key[0] if len(key) == 1 else None
+    if isinstance(first, TensorBase) and first._data.dtype == INT64 and first._data.ndim and x._data.ndim:  # type: ignore[attr-defined]
+        return x, *_stacked([(0, first)])
+    plain, advanced = _parsed(x._data.shape, [_element(p) for p in key])
     if any(p is not ALL for p in plain) or not advanced:
         x = unary(SLICE, x, ((*plain, ...),))
     return x, *(_stacked(advanced) if advanced else (None, ()))
@@ -189,8 +202,9 @@ def _element(p: Any) -> Any:
         try:
             return operator.index(p)
         except TypeError:
-            raise TypeError("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
-                            f"(got {type(p).__name__})") from None  # fmt: skip
+            raise (TypeError if isinstance(p, str) else IndexError)(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
+                f"(got {type(p).__name__})") from None  # fmt: skip
     data = given._data
     if data.dtype.char in "B?":  # unsigned bytes are masks, as they were before there were booleans
         return bool(data) if not data.ndim else given if data.dtype.char == "?" else wrap(data != 0)
@@ -248,16 +262,19 @@ def _check_bounds(name: str, shape: tuple, index: Any, dims: tuple) -> None:
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """x[key] = value: writes, recorded, into the memory of x; the value is broadcast and cast."""
-    plain = plain_key(self._data.shape, key if type(key) is tuple else (key,))
+    if type(key) is not tuple:
+        key = _unpacked(key) if type(key) is list else (key,)
+    plain = plain_key(self._data.shape, key)
     if plain is not None and type(value) in (int, float, bool) and unrecorded(self):
         self._data[plain] = value
         bump(self, "__setitem__")
         return
     if not isinstance(value, TensorBase):
         value = wrap(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else number("__setitem__", value, self)
-    if _is_mask_of(self, key) and not value._data.ndim:
+    mask = None if plain is not None or value._data.ndim else _mask_of(self, key)
+    if mask is not None:
         value = value if value._data.dtype is self._data.dtype else value.to(self.dtype)
-        record_write(self, "__setitem__", MASKED_FILL, (wrap(key._data.copy()), value), (), cpu.masked_fill_)
+        record_write(self, "__setitem__", MASKED_FILL, (mask, value), (), cpu.masked_fill_)
         return
     x, index, dims = (unary(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
     shape = x._data.shape if index is None else _result_shape(x._data.shape, index._data.shape[1:], dims)

@@ -16,6 +16,8 @@ __all__ = ["clone", "detach"]
 
 CAST = worlds.CAST = Op("to_copy", lambda xp, x, /, dtype: xp.cast(x, dtype), kind=LINEAR, x=lambda xp, g: g)
 
+CAST.short = False  # a cast to integers records nothing: only the general form of apply looks at the dtype of the result
+
 CLONE = worlds.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g)
 
 VIEW_ZERO = Op("view_zero", lambda xp, x, /, steps: write_view(x, 0, steps), kind=LINEAR,

@@ -122,7 +122,9 @@ class _Reuse(_Counting):
 _CONSUMED: Any = object()
 
 
-def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple[Any, Any]:
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
+) -> tuple[Any, Any]:
     """The contexts for ``checkpoint(..., context_fn=lambda: create_selective_checkpoint_contexts(policy))``.
 
     policy_fn_or_list: ``policy(ctx, op, *args)`` returns a CheckpointPolicy (or True to save), where `op` has a `name`;
@@ -144,5 +146,7 @@ def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_ent
 def _name(op: Any) -> str:
     name = op if isinstance(op, str) else getattr(op, "name", None) or getattr(op, "__name__", None)
     if not isinstance(name, str):
-        raise ValueError(f"expected an operation in the list (its name, or the function), got {op!r} of type {type(op).__name__}")
+        raise ValueError(
+            f"expected an operation in the list (its name, or the function), got {op!r} of type {type(op).__name__}"
+        )
     return name

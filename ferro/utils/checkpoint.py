@@ -144,11 +144,11 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 class _Arguments:
     """The arguments of a checkpointed function, and the states of the generators it may draw from."""
 
-    def __init__(self, args: tuple, kwargs: dict, preserve: bool) -> None:
+    def __init__(self, args: tuple, kwargs: dict, preserve: bool, tensors: bool = True) -> None:
         self.states: list = [(default_generator, default_generator.get_state())] if preserve else []
 
         def keep(value: Any) -> Any:
-            if isinstance(value, TensorBase):
+            if tensors and isinstance(value, TensorBase):
                 return _Input(value)
             if preserve and isinstance(value, Generator):
                 self.states.append((value, value.get_state()))
@@ -262,7 +262,9 @@ def _take(holder: _Holder) -> Any:
     if holder.index not in found:
         extra = ("Two backwards under one GraphExecGroup must not need the same saved tensor. " if _switches.group is not None else
                  "Call ctx.saved_tensors only once in a custom backward. ")  # fmt: skip
-        raise CheckpointError("torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. " + extra)
+        raise CheckpointError(
+            "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. " + extra
+        )
     return found.pop(holder.index)
 
 
@@ -273,7 +275,9 @@ def _same(t: Any) -> Any:
 class _Frame:
     """One call of a checkpointed function: how to run it again, and what it saved."""
 
-    def __init__(self, function: Callable, arguments: _Arguments, early_stop: bool, check: str, context: Any, log: _Log | None) -> None:
+    def __init__(
+        self, function: Callable, arguments: _Arguments, early_stop: bool, check: str, context: Any, log: _Log | None
+    ) -> None:
         self.function, self.arguments = function, arguments
         self.early_stop, self.check, self.context, self.log = early_stop, check, context, log
         self.holders: list = []  # weak references: a graph that is freed needs nothing recomputed
@@ -296,7 +300,11 @@ class _Frame:
             raise CheckpointError("torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
                                   f"recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\nNumber of tensors saved "
                                   f"during recomputation: {len(notes)}.\n{self.difference(notes)}")  # fmt: skip
-        wrong = [i for i, (a, b) in enumerate(zip(self.notes, notes, strict=True)) if a[1:] != b[1:] and self.holders[i]() is not None]
+        wrong = [
+            i
+            for i, (a, b) in enumerate(zip(self.notes, notes, strict=True))
+            if a[1:] != b[1:] and self.holders[i]() is not None
+        ]
         if wrong:
             lines = [f"tensor at position {i}:\nsaved metadata: {_described(self.notes[i])}\nrecomputed metadata: {_described(notes[i])}"
                      for i in wrong]  # fmt: skip
@@ -313,7 +321,7 @@ class _Frame:
 
     def _advice(self) -> str:
         if self.log is not None:
-            return (f"Operations of the forward pass:\n{self.log.text(0)}\nOperations of the recomputation:\n{self.log.text(1)}")
+            return f"Operations of the forward pass:\n{self.log.text(0)}\nOperations of the recomputation:\n{self.log.text(1)}"
         return ("The function must do the same when it runs again: look for state that changed in between (counters, caches, training mode, "
                 "random numbers of another library), or pass debug=True for a log of both runs.")  # fmt: skip
 
@@ -368,7 +376,7 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None
         >>> x = ferro.tensor([0.5], requires_grad=True)
         >>> checkpoint(lambda x: x.exp().sin(), x, use_reentrant=False).backward()
         >>> x.grad
-        tensor([-0.1278])
+        tensor([-0.1283])
     """
     if use_reentrant is None:
         warnings.warn("torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, "
@@ -426,7 +434,9 @@ class CheckpointFunction(Function):
         check_backward_validity(args)
         ctx.run_function = run_function
         # the tensors themselves go through save_for_backward; only the generators are kept here
-        ctx.arguments = _Arguments(tuple([None if isinstance(a, TensorBase) else a for a in args]), {}, preserve_rng_state)
+        ctx.arguments = _Arguments(
+            tuple([None if isinstance(a, TensorBase) else a for a in args]), {}, preserve_rng_state, tensors=False
+        )
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, TensorBase)]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
         return run_function(*args)
@@ -445,7 +455,9 @@ class CheckpointFunction(Function):
         with _mode.switched(grad=True), ctx.arguments.random():
             outputs = ctx.run_function(*detached)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        pairs = [(o, g) for o, g in zip(outputs, grads, strict=True) if isinstance(o, TensorBase) and history(o) is not None]
+        pairs = [
+            (o, g) for o, g in zip(outputs, grads, strict=True) if isinstance(o, TensorBase) and history(o) is not None
+        ]
         if not pairs:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         run_backward([o for o, _ in pairs], [g for _, g in pairs])
@@ -464,7 +476,9 @@ class _Segment:
         return x
 
 
-def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any) -> Any:
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+) -> Any:
     """Applies a Sequential or a list of functions to `input` in `segments` parts; all but the last are checkpointed."""
     if use_reentrant is None:
         warnings.warn("torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "

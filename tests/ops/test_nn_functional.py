@@ -612,3 +612,69 @@ ATTENTION_ERRORS = [
 def test_attention_refuses(kind: type, text: str, call: Any) -> None:
     with pytest.raises(kind, match=text):
         call(ferro.ones(2, 2))
+
+
+def _heads(rng: np.random.Generator) -> list[Any]:
+    sizes = (3, 2, 4), (5, 2, 4), (5, 2, 4)
+    q, k, v = (leaf(rng.standard_normal(s)) for s in sizes)
+    w, b, o, c = (ferro.from_numpy(rng.standard_normal(s)) for s in ((12, 4), (12,), (4, 4), (4,)))
+    return [q, k, v, 4, 2, w, b, None, None, True, 0.0, o, c]
+
+
+def test_multi_head_attention_is_the_same_with_and_without_its_weights(rng: np.random.Generator) -> None:
+    args = _heads(rng)
+    mask = ferro.from_numpy(rng.standard_normal((3, 5)))
+    padding = ferro.tensor([[False, True, False, False, True], [False] * 5])
+    options: dict[str, Any] = {"attn_mask": mask, "key_padding_mask": padding}
+    out, weights = F.multi_head_attention_forward(*args, **options)
+    again, none = F.multi_head_attention_forward(*args, need_weights=False, **options)
+    assert none is None
+    assert weights is not None
+    assert weights.shape == (2, 3, 6)
+    np.testing.assert_array_equal(weights[0].detach().numpy()[:, [1, 4]], 0)
+    np.testing.assert_allclose(weights.sum(-1).detach().numpy(), 1)
+    np.testing.assert_allclose(out.detach().numpy(), again.detach().numpy(), rtol=1e-12)
+    for a, b in zip(ferro.autograd.grad(out.sum(), args[:3]), ferro.autograd.grad(again.sum(), args[:3]), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-10, atol=1e-13)
+
+
+def test_the_causal_hint_of_multi_head_attention_stands_for_its_mask(rng: np.random.Generator) -> None:
+    args = _heads(rng)
+    args[1], args[2], args[9] = args[0], args[0], False
+    mask = ferro.from_numpy(np.triu(np.ones((3, 3), bool), 1))
+    out, _ = F.multi_head_attention_forward(*args, attn_mask=mask)
+    hinted, _ = F.multi_head_attention_forward(*args, attn_mask=mask, need_weights=False, is_causal=True)
+    np.testing.assert_allclose(out.detach().numpy(), hinted.detach().numpy(), rtol=1e-12)
+    with pytest.raises(RuntimeError, match="Need attn_mask"):
+        F.multi_head_attention_forward(*args, is_causal=True)
+
+
+# -- choosing without branches -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_large_choices_equal_numpys_to_the_last_bit(dtype: str, rng: np.random.Generator) -> None:
+    x, y = rng.standard_normal((2, 100, 70)).astype(dtype)
+    condition = rng.random((100, 70)) < 0.5
+    x[0, :6] = y[1, :6] = [math.inf, -math.inf, math.nan, -0.0, 0.0, 1e-40]
+    zero = np.zeros((), dtype)
+    for a, b in (
+        (x, y),
+        (x, 0),
+        (0, x),
+        (x, -0.0),
+        (1.5, y),
+        (x, zero),
+        (x.T[:70].T.copy(order="F"), y),
+        (x[:1], y),
+        (3, 4),
+    ):
+        got, want = cpu.where(condition, a, b), np.where(condition, a, b)
+        assert got.dtype == want.dtype
+        assert np.ascontiguousarray(got).tobytes() == np.ascontiguousarray(want).tobytes()
+
+
+def test_a_large_relu_does_not_turn_infinite_cotangents_into_nan() -> None:
+    x = leaf(-np.ones(5000))
+    (g,) = ferro.autograd.grad(F.relu(x), x, ferro.full((5000,), math.inf, dtype=ferro.float64))
+    np.testing.assert_array_equal(g.numpy(), 0)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.helpers import to_array
+
 
 class Name(str):
     """The name of a tensor among the arguments of a step."""
@@ -41,6 +43,7 @@ class Program(NamedTuple):
     roots: list[str]
     ending: str
     inputs: list[str]
+    quiet: frozenset
 
     def __str__(self) -> str:
         leaves = [f"{n} = randn{s}{'.requires_grad_()' if r else ''}" for n, (s, r) in self.leaves.items()]
@@ -73,6 +76,7 @@ class Maker:
         self.shape: dict[str, tuple] = {}
         self.memory: dict[str, int] = {}
         self.bound: list[float] = []
+        self.quiet: set[str] = set()  # views made under no_grad: PyTorch is of two minds whether they require grad
         self.breaking = self.rng.random() < 0.04 if breaking is None else breaking
 
     def make(self) -> Program:
@@ -90,14 +94,14 @@ class Maker:
                 self.step("clone", name, out=[self.new(self.shape[name], 2.0)])
         for _ in range(int(rng.integers(4, 12 if self.large else 22))):
             getattr(self, kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))])()
-        names = list(self.shape)
+        names = [n for n in self.shape if n not in self.quiet]
         late = names[len(leaves) :] or names
         roots = [str(n) for n in rng.choice(late, size=min(len(late), int(rng.integers(1, 4))), replace=False)]
         ending = str(rng.choice(["backward", "twice", "again", "inputs", "grad", "second"], p=[0.4, 0.1, 0.05, 0.1, 0.15, 0.2]))
         inputs = [n for n, (_, r) in leaves.items() if r]
         if ending in ("inputs", "grad"):
             inputs = [str(n) for n in dict.fromkeys([*inputs[:1], *rng.choice(names, size=2)])]
-        return Program(self.seed, leaves, self.steps, roots, ending, inputs)
+        return Program(self.seed, leaves, self.steps, roots, ending, inputs, frozenset(self.quiet))
 
     def new(self, shape: tuple, bound: float, like: str | None = None) -> str:
         """A name for a tensor: with memory of its own, or in that of another."""
@@ -113,12 +117,15 @@ class Maker:
     def step(self, call: str, *args: Any, out: Any = ()) -> None:
         """Appends a step, now and then under no_grad."""
         args = tuple([Name(a) if isinstance(a, str) and a in self.shape else a for a in args])
-        quiet = call not in ("hook.keep", "hook.scale", "hook.replace", "retain_grad") and bool(self.rng.random() < 0.07)
+        spoken = ("hook.keep", "hook.scale", "hook.replace", "retain_grad", "contiguous", "detach", "fn.Double")
+        quiet = call not in spoken and bool(self.rng.random() < 0.07)
+        if quiet and out and self.memory[out[0]] < len(self.bound) and self.memory[out[0]] in [self.memory[n] for n in self.shape if n not in out]:
+            self.quiet.update(out)
         self.steps.append(Step(tuple(out), call, args, quiet))
 
-    def some(self, test: Callable[[str], bool] = lambda n: True) -> str | None:
+    def some(self, test: Callable[[str], bool] = lambda n: True, quiet: bool = False) -> str | None:
         """A tensor that passes a test, the young ones more often."""
-        names = [n for n in self.shape if test(n)]
+        names = [n for n in self.shape if (quiet or n not in self.quiet) and test(n)]
         if not names:
             return None
         if self.rng.random() < 0.6:
@@ -137,7 +144,7 @@ class Maker:
         same = call == "contiguous"  # may return its input
         self.step(call, a, out=[self.new(self.shape[a], bound, a if same else None)])
 
-    def operand(self, a: str, fits: bool) -> str | None:
+    def operand(self, a: str, fits: bool, itself: bool = False) -> str | None:
         """A tensor that broadcasts with `a`; with `fits` one that `a` may take in place, in other memory or itself."""
 
         def test(b: str) -> bool:
@@ -146,7 +153,7 @@ class Maker:
             except ValueError:
                 return False
             if fits:
-                return shape == self.shape[a] and (self.memory[a] != self.memory[b] or (a == b and self.rng.random() < 0.3))
+                return shape == self.shape[a] and (self.memory[a] != self.memory[b] or (a == b and itself))
             return math.prod(shape) <= max(200, math.prod(self.shape[a]), math.prod(self.shape[b]))
 
         return self.some(test)
@@ -218,13 +225,13 @@ class Maker:
         """Changes a tensor, more often one that is a view, sometimes a leaf (which must be refused)."""
         rng = self.rng
         views = rng.random() < 0.5
-        a = self.some(lambda n: not views or list(self.memory.values()).count(self.memory[n]) > 1)
+        a = self.some(lambda n: not views or list(self.memory.values()).count(self.memory[n]) > 1, quiet=True)
         if a is None or (a in list(self.shape)[:2] and rng.random() < 0.8):
             return
         call = INPLACE[int(rng.integers(len(INPLACE)))]
         grown, args = max(1.0, self.size(a)), []
         if call in ("mul_", "add_", "sub_", "copy_", "write_"):
-            b = self.operand(a, True)
+            b = self.operand(a, True, call in ("mul_", "add_"))
             if b is None:
                 return
             grown = {"mul_": self.size(a) * self.size(b), "copy_": self.size(b), "write_": self.size(b)}.get(call, self.size(a) + self.size(b))
@@ -240,13 +247,17 @@ class Maker:
             if rng.random() < 0.3:
                 key = list(rng.permutation(self.shape[a][0])[:2].tolist())
             elif rng.random() < 0.3:
+                if any(step.call == "expand" for step in self.steps):  # likewise
+                    return
                 key, b = rng.random(self.shape[a]) < 0.4, None
             args = [key, 0.5 if b is None else b]
             grown = self.size(b) if b is not None else 1.0
         elif call == "masked_fill_":
             args = [rng.random(self.shape[a]) < 0.4, 0.25]
-        elif call == "fill_":
-            args = [0.75]
+        elif call in ("fill_", "zero_"):
+            if any(step.call == "expand" for step in self.steps):  # PyTorch alone lets these write to an expanded tensor
+                return
+            args = [0.75] if call == "fill_" else []
         elif call == "clamp_":
             args = [-0.9, 0.9]
         elif call in ("exp_", "square_"):
@@ -395,7 +406,7 @@ _functions: dict = {}
 def run(program: Program, lib: Any, leaf: Callable | None = None, **threads: int) -> Outcome:
     """Runs a program.  An error in a step is noted and what depends on it left out.  `leaf` makes tensors of another kind."""
     found = Outcome()
-    make = leaf or (lambda array: lib.from_numpy(array.copy()))
+    make = leaf or (lambda array: lib.from_numpy(np.array(array)))
     if lib not in _functions:
         _functions[lib] = functions(lib)
     tensors: dict[str, Any] = {}
@@ -415,7 +426,12 @@ def run(program: Program, lib: Any, leaf: Callable | None = None, **threads: int
         if step.out:
             tensors.update(zip(step.out, result if isinstance(result, (tuple, list)) else [result], strict=True))
     for name, t in tensors.items():
-        found.flags[name] = (t.requires_grad, t.is_leaf)
+        if name in program.quiet:
+            continue
+        try:
+            found.flags[name] = (t.requires_grad, t.is_leaf)
+        except RuntimeError as e:
+            found.errors[f"flags of {name}"] = e
         found.values[name] = np.array(t.detach().numpy())
     try:
         _finish(program, tensors, lib, make, found, threads)
@@ -426,7 +442,7 @@ def run(program: Program, lib: Any, leaf: Callable | None = None, **threads: int
         if name in program.leaves or name in retained or (program.ending == "inputs" and name in program.inputs):
             found.grads[f"{name}.grad"] = t.grad
     found.grads.update(kept)
-    found.grads = {k: None if g is None else np.array(g.detach().numpy()) for k, g in found.grads.items()}
+    found.grads = {k: None if g is None else np.array(to_array(g)) for k, g in found.grads.items()}
     return found
 
 
@@ -436,7 +452,7 @@ def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, k
             return tensors[a]
         if isinstance(a, list):
             return [convert(x) for x in a]
-        return lib.from_numpy(a.copy()) if isinstance(a, np.ndarray) else a
+        return lib.from_numpy(np.array(a)) if isinstance(a, np.ndarray) else a
 
     args = [convert(a) for a in step.args]
     family, _, call = step.call.rpartition(".")
@@ -445,6 +461,7 @@ def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, k
     if family == "fn":
         return getattr(args[0], "apply_function", _functions[lib][call].apply)(*args)
     if family == "hook":
+        args[0].grad_fn  # PyTorch 2.13 crashes in register_hook on a view whose base was changed unless it is asked first
         factor = make(np.asarray(0.5))
 
         def keep(g: Any) -> None:

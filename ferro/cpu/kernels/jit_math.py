@@ -220,6 +220,29 @@ def _erf64(x):
 
 
 @device
+def _normal32(x):
+    # Φ(-|x|) = erfc(a) / 2 with a = |x| / √2, and erfc(a) = exp(p(a) - a²): small results keep their digits up to a = 4
+    a = abs(x) * f32(0.7071067811865476)
+    c = min(a, f32(4))
+    p = f32(-1.83161313e-5)
+    p = p * c + f32(0.000206295439)
+    p = p * c + f32(-0.000719301327)
+    p = p * c + f32(-0.00101597374)
+    p = p * c + f32(0.0199743688)
+    p = p * c + f32(-0.103085859)
+    p = p * c + f32(0.363435873)
+    p = p * c + f32(-1.12838281)
+    p = p * c + f32(3.74755696e-8)
+    below = f32(0.5) * _exp32(p - a * a)
+    return f32(1) - below if x > f32(0) else below
+
+
+@device
+def _normal64(x):
+    return f64(0.5) * (f64(1) + _erf64(x * f64(0.7071067811865476)))
+
+
+@device
 def _log1p32(x):
     # for 0 <= x <= 1: log(1 + x) = log(2) e + log(1 + z) with |z| small and exact
     above = x > f32(0.41421356)
@@ -258,6 +281,7 @@ def _log1p64(x):
 exp = by_precision(_exp32, _exp64)
 tanh = by_precision(_tanh32, _tanh64)
 erf_ = by_precision(_erf32, _erf64)
+normal = by_precision(_normal32, _normal64)  # the normal distribution function Φ
 log1p = by_precision(_log1p32, _log1p64)  # of numbers between 0 and 1
 
 
@@ -296,9 +320,8 @@ def sigmoid_vjp(g, y, out):
 @kernel
 def gelu(x, out):
     whole_registers()
-    T = x.dtype.type
     for i in range(x.size):
-        out[i] = x[i] * T(0.5) * (T(1) + erf_(x[i] * T(0.7071067811865476)))
+        out[i] = x[i] * normal(x[i])
 
 
 @kernel
@@ -307,8 +330,7 @@ def gelu_vjp(g, x, out):
     T = x.dtype.type
     for i in range(x.size):
         v = x[i]
-        below = T(0.5) * (T(1) + erf_(v * T(0.7071067811865476)))
-        out[i] = g[i] * (below + v * exp(v * v * T(-0.5)) * T(0.3989422804014327))
+        out[i] = g[i] * (normal(v) + v * exp(v * v * T(-0.5)) * T(0.3989422804014327))
 
 
 @kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels import activations, along, conv, index, loss, norm, optim, pool, reduce, softmax
+from ferro.cpu.kernels import activations, along, conv, index, loss, norm, optim, pool, reduce, scan, softmax
 
 ALL = (True, True, True)
 
@@ -56,6 +56,9 @@ def _call_channels(x: np.ndarray) -> None:
     for mean in (None, large[:1, :1, :1]):
         reduce.total(large, (2,), mean)
         reduce.total(large, (0,), mean)
+    for name in ("cumsum", "cumprod"):
+        scan.accumulate(name, x, 0)
+    scan.running_extremum(x, 0, True)
 
 
 def _call_images(x: np.ndarray) -> None:
