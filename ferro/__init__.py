@@ -1,67 +1,127 @@
 """ferro: eager, tape-based automatic differentiation for Python with PyTorch's API, on NumPy, Numba and CuPy."""
 
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
+from ferro import autograd, debug, func, linalg, nn, optim, profiler, special, utils
+from ferro import functional as _functional
 from ferro._version import __version__
-from ferro import autograd, func, linalg, special
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
-from ferro.core.dtypes import bool_ as bool
-from ferro.core.dtypes import (bfloat16, complex64, complex128, dtype, finfo, float16, float32, float64,
-                               get_default_dtype, iinfo, int8, int16, int32, int64, promote_types, set_default_dtype, uint8)  # fmt: skip
-from ferro.ops.activations import (celu, celu_, hardshrink, prelu, relu, relu_, rrelu, rrelu_, selu, selu_, threshold, threshold_)  # fmt: skip
-from ferro.ops.arithmetic import *
-from ferro.core.device import device
-from ferro.core.layout import channels_last, channels_last_3d, contiguous_format, preserve_format, strided
-from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
-from ferro.core.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from ferro.core import forward as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types
+from ferro.core.device import device
+from ferro.core.dtypes import (
+                               bfloat16,
+                               complex64,
+                               complex128,
+                               dtype,
+                               finfo,
+                               float16,
+                               float32,
+                               float64,
+                               get_default_dtype,  # fmt: skip
+                               iinfo,
+                               int8,
+                               int16,
+                               int32,
+                               int64,
+                               promote_types,
+                               set_default_dtype,
+                               uint8,
+)
+from ferro.core.dtypes import bool_ as bool
+from ferro.core.layout import channels_last, channels_last_3d, contiguous_format, preserve_format, strided
+from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
+from ferro.core.random import (
+                               Generator,
+                               default_generator,
+                               get_rng_state,
+                               initial_seed,
+                               manual_seed,
+                               seed,
+                               set_rng_state,
+)
 from ferro.core.size import Size
+from ferro.cpu.memory import empty_cache
 from ferro.cpu.threads import get_num_threads, set_num_threads
+from ferro.ops.activations import (  # fmt: skip
+                               celu,
+                               celu_,
+                               hardshrink,
+                               prelu,
+                               relu,
+                               relu_,
+                               rrelu,
+                               rrelu_,
+                               selu,
+                               selu_,
+                               threshold,
+                               threshold_,
+)
+from ferro.ops.arithmetic import *
 from ferro.ops.bessel import *
 from ferro.ops.bins import *
 from ferro.ops.comparison import *
 from ferro.ops.complex import *
 from ferro.ops.convolution import *
+from ferro.ops.copies import *
 from ferro.ops.creation import *
-from ferro.ops.dropout import (alpha_dropout, alpha_dropout_, dropout, dropout_, feature_alpha_dropout, feature_alpha_dropout_,
-                               feature_dropout, feature_dropout_, native_dropout)  # fmt: skip
+from ferro.ops.creation import range_ as range
+from ferro.ops.dropout import (
+                               alpha_dropout,
+                               alpha_dropout_,
+                               dropout,
+                               dropout_,
+                               feature_alpha_dropout,
+                               feature_alpha_dropout_,
+                               feature_dropout,  # fmt: skip
+                               feature_dropout_,
+                               native_dropout,
+)
 from ferro.ops.einsum import *
 from ferro.ops.embedding import embedding, embedding_renorm_
 from ferro.ops.entropy import binary_cross_entropy_with_logits, kl_div
 from ferro.ops.exponential import *
 from ferro.ops.extrema import *
-from ferro.ops.losses import (cosine_embedding_loss, hinge_embedding_loss, margin_ranking_loss, poisson_nll_loss, triplet_margin_loss)  # fmt: skip
-from ferro.ops.normalisation import (group_norm, layer_norm, native_batch_norm, native_group_norm, native_layer_norm, rms_norm)  # fmt: skip
-from ferro.ops.pooling import *
-from ferro.ops.pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
-from ferro.ops.products import *
-from ferro.ops.norms import *
-from ferro.ops.order import *
-from ferro.ops.random import *
-from ferro.ops.reductions import *
-from ferro.ops.scans import *
-from ferro.ops.rounding import *
-from ferro.ops.copies import *
 from ferro.ops.filling import *
 from ferro.ops.indexing import *
 from ferro.ops.items import *
 from ferro.ops.joining import *
 from ferro.ops.likes import *
+from ferro.ops.losses import (  # fmt: skip
+                               cosine_embedding_loss,
+                               hinge_embedding_loss,
+                               margin_ranking_loss,
+                               poisson_nll_loss,
+                               triplet_margin_loss,
+)
 from ferro.ops.masks import *
 from ferro.ops.matrices import *
+from ferro.ops.normalisation import (  # fmt: skip
+                               group_norm,
+                               layer_norm,
+                               native_batch_norm,
+                               native_group_norm,
+                               native_layer_norm,
+                               rms_norm,
+)
+from ferro.ops.norms import *
+from ferro.ops.order import *
 from ferro.ops.padding import *
 from ferro.ops.parts import *
+from ferro.ops.pooling import *
+from ferro.ops.pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
+from ferro.ops.products import *
+from ferro.ops.random import *
+from ferro.ops.reductions import *
+from ferro.ops.rounding import *
+from ferro.ops.scans import *
 from ferro.ops.scattering import *
 from ferro.ops.shape import *
 from ferro.ops.softmax import log_softmax, softmax
 from ferro.ops.special import *
 from ferro.ops.structure import *
 from ferro.ops.trigonometric import *
-from ferro.ops.creation import range_ as range
 from ferro.printing import get_printoptions, set_printoptions
-from ferro import functional as _functional
-from ferro import nn, optim, utils
 
 # PyTorch's other names of the dtypes
 half, float, double = float16, float32, float64

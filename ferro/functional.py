@@ -5,15 +5,29 @@ from ferro.ops.activations import *
 from ferro.ops.activations import gelu_vjp, mish_vjp, relu_vjp, silu_vjp, softplus_vjp
 from ferro.ops.arithmetic import *
 from ferro.ops.attention import attention_vjp
-from ferro.ops.comparison import *
 from ferro.ops.bessel import *
-from ferro.ops.bessel import (airy_ai, airy_ai_prime, bessel_j0, bessel_j1, bessel_y0, bessel_y1, i0e, i1, i1e, modified_bessel_k0,
-                              modified_bessel_k1, scaled_modified_bessel_k0, scaled_modified_bessel_k1)  # fmt: skip
+from ferro.ops.bessel import (
+    airy_ai,
+    airy_ai_prime,
+    bessel_j0,
+    bessel_j1,
+    bessel_y0,
+    bessel_y1,
+    i0e,
+    i1,
+    i1e,
+    modified_bessel_k0,
+    modified_bessel_k1,  # fmt: skip
+    scaled_modified_bessel_k0,
+    scaled_modified_bessel_k1,
+)
 from ferro.ops.bins import *
+from ferro.ops.comparison import *
 from ferro.ops.complex import *
 from ferro.ops.complex import as_complex
 from ferro.ops.convolution import *
 from ferro.ops.convolution import col2im, conv, conv_input, conv_weight, im2col
+from ferro.ops.copies import *
 from ferro.ops.creation import *
 from ferro.ops.einsum import *
 from ferro.ops.einsum import contract
@@ -23,19 +37,6 @@ from ferro.ops.exponential import *
 from ferro.ops.exponential import sigmoid_vjp
 from ferro.ops.extrema import *
 from ferro.ops.extrema import tie_weights, value_gather, value_scatter
-from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
-from ferro.ops.order import *
-from ferro.ops.polynomials import gegenbauer, hermite_polynomial_h, hermite_polynomial_he, laguerre
-from ferro.ops.pooling import adaptive_avg, adaptive_avg_spread, avg_pool, avg_spread, pool_gather, pool_scatter
-from ferro.ops.products import *
-from ferro.ops.products import linear
-from ferro.ops.norms import *
-from ferro.ops.norms import vector_norm
-from ferro.ops.reductions import *
-from ferro.ops.scans import *
-from ferro.ops.scans import affine_scan, cumprod_others, picked_sum, prod_others, shift
-from ferro.ops.rounding import *
-from ferro.ops.copies import *
 from ferro.ops.filling import *
 from ferro.ops.indexing import *
 from ferro.ops.items import *
@@ -46,10 +47,32 @@ from ferro.ops.likes import *
 from ferro.ops.likes import new_zeros
 from ferro.ops.masks import *
 from ferro.ops.matrices import *
+from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
+from ferro.ops.norms import *
+from ferro.ops.norms import vector_norm
+from ferro.ops.order import *
 from ferro.ops.padding import *
 from ferro.ops.padding import constant_pad
 from ferro.ops.parts import *
-from ferro.ops.parts import as_strided_add, as_strided_put, as_strided_read, diagonal_put, slice_get, slice_place, slice_put, windows, windows_add
+from ferro.ops.parts import (
+    as_strided_add,
+    as_strided_put,
+    as_strided_read,
+    diagonal_put,
+    slice_get,
+    slice_place,
+    slice_put,
+    windows,
+    windows_add,
+)
+from ferro.ops.polynomials import gegenbauer, hermite_polynomial_h, hermite_polynomial_he, laguerre
+from ferro.ops.pooling import adaptive_avg, adaptive_avg_spread, avg_pool, avg_spread, pool_gather, pool_scatter
+from ferro.ops.products import *
+from ferro.ops.products import linear
+from ferro.ops.reductions import *
+from ferro.ops.rounding import *
+from ferro.ops.scans import *
+from ferro.ops.scans import affine_scan, cumprod_others, picked_sum, prod_others, shift
 from ferro.ops.scattering import *
 from ferro.ops.shape import *
 from ferro.ops.shape import expand
@@ -71,7 +94,3 @@ def _register() -> None:
 
 
 _register()
-_ = (index_get, index_put_at, new_zeros, constant_pad, as_strided_add, as_strided_put, as_strided_read, diagonal_put, slice_get, slice_place, slice_put, windows, windows_add, repeat, airy_ai, airy_ai_prime, bessel_j0, bessel_j1, bessel_y0, bessel_y1, erfcx, gegenbauer, hermite_polynomial_h, hermite_polynomial_he,
-     i0e, i1, i1e, laguerre, sigmoid_vjp, modified_bessel_k0, modified_bessel_k1, scaled_modified_bessel_k0, scaled_modified_bessel_k1, xlog1py, zeta,
-     add_rows, batch_norm_vjp, cross_entropy_vjp, gelu_vjp, group_norm_vjp, layer_norm_vjp, log_softmax_vjp, mish_vjp, nll_pick, nll_spread, relu_vjp, rms_norm_vjp, silu_vjp,
-     softmax_vjp, softplus_vjp, take_rows, as_complex, contract, adaptive_avg, adaptive_avg_spread, avg_pool, avg_spread, pool_gather, pool_scatter, col2im, conv, conv_input, conv_weight, im2col, linear, expand, tie_weights, value_gather, value_scatter, vector_norm, affine_scan, cumprod_others, picked_sum, prod_others, shift)

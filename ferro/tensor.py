@@ -22,17 +22,10 @@ from ferro.ops.bessel import BesselMethods
 from ferro.ops.bins import BinMethods
 from ferro.ops.comparison import ComparisonMethods
 from ferro.ops.complex import ComplexMethods
-from ferro.ops.random import RandomMethods
 from ferro.ops.creation import CreationMethods
 from ferro.ops.einsum import EinsumMethods
 from ferro.ops.exponential import ExponentialMethods
 from ferro.ops.extrema import ExtremaMethods
-from ferro.ops.norms import NormMethods
-from ferro.ops.order import OrderMethods
-from ferro.ops.products import ProductMethods
-from ferro.ops.reductions import ReductionMethods
-from ferro.ops.scans import ScanMethods
-from ferro.ops.rounding import RoundingMethods
 from ferro.ops.filling import FillingMethods
 from ferro.ops.indexing import IndexingMethods
 from ferro.ops.items import ItemMethods
@@ -40,7 +33,14 @@ from ferro.ops.joining import JoiningMethods
 from ferro.ops.likes import LikeMethods
 from ferro.ops.masks import MaskMethods
 from ferro.ops.matrices import MatrixMethods
+from ferro.ops.norms import NormMethods
+from ferro.ops.order import OrderMethods
 from ferro.ops.parts import PartsMethods
+from ferro.ops.products import ProductMethods
+from ferro.ops.random import RandomMethods
+from ferro.ops.reductions import ReductionMethods
+from ferro.ops.rounding import RoundingMethods
+from ferro.ops.scans import ScanMethods
 from ferro.ops.scattering import ScatteringMethods
 from ferro.ops.shape import ShapeMethods
 from ferro.ops.softmax import SoftmaxMethods
@@ -430,7 +430,7 @@ class Tensor(
             raise TypeError("iteration over a 0-d tensor")
         return iter(worlds.functional.unbind(self, 0))
 
-    __hash__ = object.__hash__  # by identity (unique among living objects), though == compares elements
+    __hash__: Any = object.__hash__  # by identity (unique among living objects), though == compares elements
 
 
 def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None) -> Any:

@@ -92,7 +92,7 @@ def arrays_of(sample: Sample, rng: np.random.Generator, dtype: str) -> list:
 
 def flatten(result: Any) -> list:
     """All tensors (and numbers) in a result."""
-    if isinstance(result, (list, tuple)) and not type(result).__name__ == "Size":
+    if isinstance(result, (list, tuple)) and type(result).__name__ != "Size":
         return [leaf for r in result for leaf in flatten(r)]
     return [result]
 
@@ -144,7 +144,7 @@ def cotangents(outputs: list, rng: np.random.Generator) -> list:
         v = rng.standard_normal(tuple(out.shape))
         if dtype_name(out).startswith("complex"):
             v = v + 1j * rng.standard_normal(tuple(out.shape))
-        found.append(v.astype(dtype_name(out)) if dtype_name(out) not in ("bfloat16",) else v.astype("float32"))
+        found.append(v.astype(dtype_name(out)) if dtype_name(out) != "bfloat16" else v.astype("float32"))
     return found
 
 

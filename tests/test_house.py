@@ -22,7 +22,7 @@ PACKAGE = ROOT / "ferro"
 LAYERS = (
     ("examples",),
     ("__init__",),
-    ("optim", "nn", "utils", "debug", "profiler"),
+    ("optim", "nn", "utils", "debug", "profiler", "warmup"),
     ("func",),
     ("autograd",),
     ("functional", "tensor", "printing", "linalg", "special"),

@@ -1,6 +1,6 @@
 """The public autograd API."""
 
-from ferro.autograd import forward_ad, functional, graph
+from ferro.autograd import forward_ad, functional, graph, profiler
 from ferro.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from ferro.autograd.backward import backward, grad
 from ferro.autograd.function import Function, once_differentiable
@@ -9,5 +9,5 @@ from ferro.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 
 __all__ = [
     "Function", "GradcheckError", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad", "gradcheck",
-    "gradgradcheck", "graph", "inference_mode", "no_grad", "once_differentiable", "set_detect_anomaly", "set_grad_enabled",
+    "gradgradcheck", "graph", "inference_mode", "no_grad", "once_differentiable", "profiler", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip

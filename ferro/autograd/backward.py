@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,7 +151,8 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
         elif not isinstance(seed, TensorBase):
             raise TypeError(f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}")
         elif seed._data.shape != data.shape:
-            raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {list(seed._data.shape)} and output[{i}] has a shape of {list(data.shape)}.")
+            raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {list(seed._data.shape)} and output[{i}] has a shape of "
+                               f"{list(data.shape)}.")  # fmt: skip
         elif (seed._data.dtype.kind == "c") != (data.dtype.kind == "c"):
             raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                                f"grad_output[{i}] has {seed.dtype} and output[{i}] has {root.dtype}.")  # type: ignore[attr-defined]  # fmt: skip

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import Any
+from typing import Any, NamedTuple
 
 from ferro.core import mode as _mode
 from ferro.core import worlds
@@ -12,7 +11,12 @@ from ferro.core.dtypes import INEXACT
 from ferro.core.forward import set_tangent, tangents_of, without
 from ferro.core.mode import MODE
 
-UnpackedDualTensor = namedtuple("UnpackedDualTensor", ["primal", "tangent"])
+
+class UnpackedDualTensor(NamedTuple):
+    """The value and the tangent of a dual tensor."""
+
+    primal: Any
+    tangent: Any
 
 
 def _level(level: int | None) -> int:

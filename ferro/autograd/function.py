@@ -11,7 +11,7 @@ import numpy as np
 from ferro.core import mode as _mode
 from ferro.core.apply import address
 from ferro.core.apply import apply as apply_op
-from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, version_of, view_of, wrap
+from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.forward import set_tangent, tangents_of
 from ferro.core.node import FREED, FreedError, MultiNode, Pick, next_sequence
@@ -294,7 +294,7 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     for d in ctx._dirty:
         if not _contains(args, d):
             raise RuntimeError(f"{cls.__name__}: mark_dirty only accepts input tensors")
-        if history(d) is LEAF:
+        if history(d) is LEAF or (d._meta is not None and d._meta.view is not None and root(d._meta.view)._node is LEAF):
             raise RuntimeError(f"{cls.__name__}: a leaf Variable that requires grad is being used in an in-place operation.")
         if not _contains(outs, d):
             raise RuntimeError(f"{cls.__name__}: Some elements marked as dirty during the forward method were not returned as output. The "
@@ -363,7 +363,8 @@ def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
     for out, t in zip(outs, found, strict=True):
         if t is not None and isinstance(out, TensorBase):
             if t._data.shape != out._data.shape:
-                raise RuntimeError(f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape {list(out._data.shape)}")
+                raise RuntimeError(f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape "
+                                   f"{list(out._data.shape)}")  # fmt: skip
             set_tangent(out, level, t)
 
 

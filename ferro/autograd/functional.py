@@ -65,7 +65,7 @@ def _pull(name: str, outputs: Any, xs: tuple, vs: Any, create_graph: bool, stric
     for i, (g, x) in enumerate(zip(found, xs, strict=True)):
         if g is None and strict:
             raise RuntimeError(f"{name}: The output of the user-provided function is independent of input {i}. This is not allowed in strict mode.")
-        if strict and create_graph and history(g) is None:
+        if strict and create_graph and g is not None and history(g) is None:
             raise RuntimeError(f"{name}: The derivative with respect to input {i} is independent of the inputs. This is not allowed in strict mode "
                                "with create_graph=True.")  # fmt: skip
         result.append(wrap(np.zeros(x._data.shape, x._data.dtype)) if g is None else g)

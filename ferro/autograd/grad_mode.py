@@ -69,7 +69,7 @@ class _Context:
                     with self.clone():
                         generator.close()
                     raise
-                except BaseException as e:
+                except BaseException as e:  # noqa: BLE001 (thrown into the generator, interrupts included)
                     send, value = generator.throw, e
 
         return wrapped

@@ -8,7 +8,19 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import dtypes, worlds
-from ferro.core.base import (LEAF, Packed, Meta, TensorBase, Version, View, history, meta_of, new, version_of, wrap)  # fmt: skip
+from ferro.core.base import (  # fmt: skip
+    LEAF,
+    Meta,
+    Packed,
+    TensorBase,
+    Version,
+    View,
+    history,
+    meta_of,
+    new,
+    version_of,
+    wrap,
+)
 from ferro.core.mode import ACTIVE, MODE, NO_GRAD, Mode, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
@@ -432,9 +444,7 @@ def operands(name: str, *given: Any) -> list:
     tensors = [g for g in given if isinstance(g, TensorBase)]
     found = []
     for g in given:
-        if isinstance(g, TensorBase):
-            found.append(g)
-        elif isinstance(g, NUMBERS):
+        if isinstance(g, (TensorBase, *NUMBERS)):
             found.append(g)
         elif isinstance(g, (ndarray, np.generic)):
             found.append(wrap(asarray(g)))
@@ -494,5 +504,5 @@ worlds.apply = apply
 
 def bind(cls: Any) -> None:
     """Registers the Tensor class (defined above the core)."""
-    global Tensor
+    global Tensor  # noqa: PLW0603 (the core stands below the class it makes instances of)
     Tensor = worlds.tensor_class = cls

@@ -109,7 +109,7 @@ def get_default_dtype() -> dtype:
 
 def set_default_dtype(d: dtype) -> None:
     """Sets the floating dtype of new tensors made from Python floats."""
-    global _default
+    global _default  # noqa: PLW0603 (PyTorch's default dtype is process-wide)
     if not isinstance(d, dtype) or not d.is_floating_point:
         raise TypeError(f"set_default_dtype: only floating-point dtypes are supported as the default, got {d!r}")
     _default = d

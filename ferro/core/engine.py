@@ -72,7 +72,7 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
     del g
     for start in starts:
         node = start.node if type(start) is Pick else start
-        if node in seen or run.deps.get(node, 0):
+        if node in seen or run.deps.get(node, 0) or (run.needed is not None and node not in run.needed):
             continue
         seen.add(node)
         if isinstance(node, TensorBase):
@@ -171,7 +171,7 @@ def _needed(stack: list, capture: dict) -> dict:
                 reached[t] = None
                 if isinstance(t, Node):
                     todo.append(t)
-    needed: dict = {p: None for p in wanted}
+    needed: dict = dict.fromkeys(wanted)
     nodes = sorted((n for n in reached if isinstance(n, Node)), key=lambda n: n.seq)
     for node in nodes:
         if any((t.node if type(t) is Pick else t) in needed for t in node.edges):
@@ -187,6 +187,7 @@ def execute(run: Run, ready: list) -> None:
     general = record or needed is not None or run.capture is not None or run.anomaly is not None or bool(run.observers)
     node: Any = None
     g: Any = None
+    gx: Any
     try:
         while True:
             if node is None:
@@ -213,8 +214,9 @@ def execute(run: Run, ready: list) -> None:
                 if len(edges) == 1:
                     gx = formulas[0](xp, g, node)
                     t = edges[0]
+                    same = same and type(gx) is ndarray and gx.dtype is node.dtype
                     # a link of a chain: the gradient goes on without lists and queue
-                    if same and type(t) is Node and deps[t] == 1 and not ready and t not in grads and type(gx) is ndarray:
+                    if same and type(t) is Node and deps[t] == 1 and not ready and t not in grads:
                         if release and plan.keeps:
                             node.saved = FREED
                         node, g = t, gx
@@ -289,9 +291,13 @@ def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
 
 
 def absent(run: Run, node: Any) -> list:
-    """What a node passes on that received no gradient: none, but hooks are told so."""
+    """What a node passes on that received no gradient: none, but functions of the user and hooks are called with None."""
     gs: list = [None] * len(node.edges)
-    return gs if node.meta is None else finish(run, node, gs, [None] * len(node.outputs) if isinstance(node, MultiNode) else None)
+    given = [None] * len(node.outputs) if isinstance(node, MultiNode) else None
+    if node.plan.joint and node.plan.user:
+        found = node.plan.user(run, given, node)
+        gs = [found[i] for i in node.plan.indices]
+    return gs if node.meta is None else finish(run, node, gs, given)
 
 
 def gradients(run: Run, node: Any, g: Any) -> list:
@@ -330,7 +336,7 @@ def _gradients(run: Run, node: Any, g: Any) -> list:
     if plan.op.multi:
         g = g[plan.op.lone] if plan.op.lone is not None else tuple(g)
         if g is None or (plan.op.lone is None and all(p is None for p in g)):
-            return [None] * len(node.edges)
+            return absent(run, node)
     if not run.record:
         some = next(p for p in g if p is not None) if type(g) is tuple else g
         xp = cpu if type(some) is ndarray else worlds.world(some)
@@ -432,7 +438,7 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
 
 
 def _run_prehooks(run: Run, node: Any, g: Any, multi: bool) -> Any:
-    meta = node.meta
+    meta: Any = node.meta
     whole = g is None and isinstance(node, MultiNode)
     values = list(g) if multi else [None] * len(node.outputs) if whole else [g]
     for i in sorted({*(meta.pre or ()), *(meta.retained or ())}):

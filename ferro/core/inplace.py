@@ -58,6 +58,8 @@ def change(self: Any, name: str, compute: Callable) -> Any:
     if have is not want and not dtypes.can_cast(have, want):
         raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")
     if out is not alias:
+        if out._node is not None:
+            _refuse_multi(self, name)
         if out._node is not None and getrefcount(alias) > HELD_ONCE:
             alias._data = data.copy()
         if alias._counter is not None:

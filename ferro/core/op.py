@@ -68,7 +68,7 @@ class Op:
         self.short = len(self.inputs) == 1 and not (self.multi or self.aux or variadic)
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [None, None, None, None]  # the plans of masks 1 to 3, for the short forms of apply
-        stem = "".join(part.capitalize() for part in name.split(".")[-1].split("_"))
+        stem = "".join(part.capitalize() for part in name.rsplit(".", maxsplit=1)[-1].split("_"))
         self.backward_name = f"{stem}Backward0"
         self._check()
         if samples is not None:

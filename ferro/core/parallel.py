@@ -14,8 +14,20 @@ from typing import Any
 
 from ferro.core import mode as _mode
 from ferro.core import worlds
-from ferro.core.engine import (FREED, Run, absent, add, conform, enter_run, explain, freed_message, gradients, leaf_ready, ndarray,
-                               prepare)  # fmt: skip
+from ferro.core.engine import (
+    FREED,
+    Run,
+    absent,
+    add,
+    conform,
+    enter_run,
+    explain,
+    freed_message,
+    gradients,
+    leaf_ready,
+    ndarray,
+    prepare,  # fmt: skip
+)
 from ferro.core.node import FreedError, Node, Pick
 from ferro.cpu import threads as _threads
 
@@ -108,7 +120,7 @@ class _Shared:
                 entry = self._take(made_ready)
         except FreedError:
             self._stop(RuntimeError(freed_message(node)))
-        except BaseException as e:
+        except BaseException as e:  # noqa: BLE001 (raised in the caller, interrupts included)
             if isinstance(e, Exception):
                 explain(e, node, self.run)
             self._stop(e)

@@ -15,11 +15,10 @@ import numpy as np
 from ferro.cpu.kernels import along
 from ferro.cpu.kernels.common import SMALL, has_kernel
 
-__all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "index_copy_",
-           "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "masked_fill",
-           "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "put", "put_", "scatter",
-           "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "slice_get",
-           "slice_place", "slice_put", "take"]  # fmt: skip
+__all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill",
+           "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "masked_fill", "masked_fill_",
+           "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "put", "put_", "scatter", "scatter_",
+           "scatter_add", "scatter_add_", "scatter_reduce", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
 NARROW = 8  # elements up to which a kernel copies the slices of an index faster than NumPy does
@@ -66,7 +65,9 @@ def diagonal_put(x: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
 def _mesh(dim: int, index: Any) -> tuple:
     """The key under which NumPy finds what gather finds along `dim`."""
     n = index.ndim
-    return tuple([index if d == dim else np.arange(s).reshape((s,) + (1,) * (n - d - 1)) for d, s in enumerate(index.shape)])
+    return tuple(
+        [index if d == dim else np.arange(s).reshape((s,) + (1,) * (n - d - 1)) for d, s in enumerate(index.shape)]
+    )
 
 
 def _places(shape: tuple, dim: int, index: Any) -> Any:
@@ -268,7 +269,11 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
         out[_key(index, dims)] = value
     elif dims == tuple(range(len(dims))) and out.flags.c_contiguous and index.size and out.size:
         lead, rest = out.shape[: len(dims)], out.shape[len(dims) :]
-        rows = index[0].reshape(-1) % lead[0] if len(dims) == 1 else np.ravel_multi_index(tuple(index), lead, mode="wrap").reshape(-1)
+        rows = (
+            index[0].reshape(-1) % lead[0]
+            if len(dims) == 1
+            else np.ravel_multi_index(tuple(index), lead, mode="wrap").reshape(-1)
+        )
         values = np.broadcast_to(value, index.shape[1:] + rest).reshape(-1, *rest)
         index_add_(out.reshape(-1, *rest), 0, rows, values)
     elif out.dtype.name in HALF:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack", "tril", "triu"]
+__all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
+           "tril", "triu"]  # fmt: skip
 
 ALL = slice(None)
 

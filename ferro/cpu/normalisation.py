@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import norm as kernels
+from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.pointwise import HALF
 
@@ -52,7 +52,7 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     """
     rows = _rows(_wide(x), n)
     if has_kernel(rows):
-        out, mean, rstd = kernels.layer_norm(rows, rows.shape[1], weight, bias, eps)
+        out, mean, rstd = _kernels.layer_norm(rows, rows.shape[1], weight, bias, eps)
         return out.astype(x.dtype, copy=False).reshape(x.shape), mean[:, None], rstd[:, None]
     mean = np.add.reduce(rows, 1, keepdims=True) / rows.shape[1]
     out = rows - mean
@@ -69,7 +69,7 @@ def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, ep
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
     gs, rows, shape = _rows(_wide(g), n), _rows(_wide(x), n), x.shape[x.ndim - n :]
     if has_kernel(rows):
-        dx, dw, db = kernels.layer_norm_vjp(gs, rows, mean[:, 0], rstd[:, 0], weight, needs)
+        dx, dw, db = _kernels.layer_norm_vjp(gs, rows, mean[:, 0], rstd[:, 0], weight, needs)
         dx = None if dx is None else dx.astype(x.dtype, copy=False).reshape(x.shape)
         return dx, None if dw is None else dw.reshape(shape), None if db is None else db.reshape(shape)
     xhat = (rows - mean) * rstd
@@ -165,9 +165,9 @@ def batch_norm(
     wide = _channels(_wide(x))
     if has_kernel(wide):
         mean, var = (
-            kernels.moments(wide, (0, 2)) if training else (_wide(running_mean).copy(), _wide(running_var).copy())
+            _kernels.moments(wide, (0, 2)) if training else (_wide(running_mean).copy(), _wide(running_var).copy())
         )
-        out = kernels.batch_norm(wide, mean, 1 / np.sqrt(var + eps), _wide(weight), _wide(bias))
+        out = _kernels.batch_norm(wide, mean, 1 / np.sqrt(var + eps), _wide(weight), _wide(bias))
         return out.astype(x.dtype, copy=False).reshape(x.shape), mean, var
     if training:
         count = wide.shape[0] * wide.shape[2]
@@ -189,7 +189,7 @@ def batch_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, var: Any, training: b
     gs = _channels(_wide(g))
     rstd = (1 / np.sqrt(var + eps))[:, None]
     if has_kernel(gs):
-        dx, dw, db = kernels.batch_norm_vjp(gs, _channels(_wide(x)), mean, rstd[:, 0], _wide(weight), training, needs)
+        dx, dw, db = _kernels.batch_norm_vjp(gs, _channels(_wide(x)), mean, rstd[:, 0], _wide(weight), training, needs)
         return None if dx is None else dx.astype(x.dtype, copy=False).reshape(x.shape), dw, db
     db = _channel_sum(gs)
     xhat = dw = None

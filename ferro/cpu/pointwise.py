@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ferro.cpu.kernels import activations as kernels
+from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels.common import SMALL, split
 from ferro.cpu.select import select
 
@@ -125,7 +125,7 @@ def rsqrt(x: Any) -> Any:
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e⁻ˣ)."""
     if x.size >= SMALL:
-        return kernels.sigmoid(x)
+        return _kernels.sigmoid(x)
     if x.dtype.itemsize == 2:
         return sigmoid(x.astype(float32)).astype(x.dtype)
     return np.reciprocal(np.exp(-x) + _one(x.dtype))
@@ -134,7 +134,7 @@ def sigmoid(x: Any) -> Any:
 def sigmoid_vjp(g: Any, out: Any) -> Any:
     """The backward of sigmoid, in one pass for large arrays."""
     if out.size >= 1 << 16:
-        return kernels.sigmoid_vjp(g, out)
+        return _kernels.sigmoid_vjp(g, out)
     return g * (out - out * out).conj()
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as _as_strided
 
-__all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal", "expand",
-           "geometry", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split", "squeeze",
-           "storage_bytes", "transpose", "unbind",  "windows", "windows_add", "unsqueeze", "zeros_like"]  # fmt: skip
+__all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal",
+           "expand", "geometry", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split",
+           "squeeze", "storage_bytes", "transpose", "unbind", "unsqueeze", "windows", "windows_add", "zeros_like"]  # fmt: skip
 
 ALL = slice(None)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.node import Node
@@ -73,6 +72,8 @@ class Graph:
 
     def svg(self) -> str:
         """The graph as a picture, laid out in layers, the tensor itself at the bottom."""
+        from html import escape  # here: `import ferro` stays light
+
         places, width, height = layout.positions(self.edges, list(range(len(self.vertices))))
         parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
                  'font-family="monospace" font-size="10" text-anchor="middle">',
@@ -101,34 +102,33 @@ class Graph:
     def tree(self) -> str:
         """The graph as indented text: below each line what it was computed from, one step deeper per branch.
 
-        The longest way stays at its depth, so that a chain of ten thousand operations is no wider than one of ten.  What
-        was shown before is named by its number.
+        The longest way on stays at its depth, and what lies on such a way is shown there only: chains and residual
+        connections of any length stay narrow.  Elsewhere it is named by its number.
         """
         height = [0] * len(self.vertices)
+        uses = [0] * len(self.vertices)
         for i in reversed(range(len(self.vertices))):
             height[i] = max((height[t] + 1 for t in self.edges[i]), default=0)
-        uses = [0] * len(self.vertices)
-        for targets in self.edges.values():
-            for t in targets:
+            for t in self.edges[i]:
                 uses[t] += 1
+        main = {i: max(range(len(ts)), key=lambda k: height[ts[k]]) for i, ts in self.edges.items() if ts}
+        on_main = {self.edges[i][k] for i, k in main.items()}
         lines: list[str] = []
         shown: set[int] = set()
-        todo = [(0, "", "")]
+        todo = [(0, "", "", True)]
         while todo:
-            i, depth, mark = todo.pop()
+            i, depth, mark, on_way = todo.pop()
             v = self.vertices[i]
             label = f"#{i} " if uses[i] > 1 else ""
-            if i in shown:
-                lines.append(f"{depth}{mark}{label}{v.title} (shown above)")
+            if i in shown or (not on_way and i in on_main and not v.is_leaf):
+                lines.append(f"{depth}{mark}{label}{v.title} (shown {'above' if i in shown else 'below'})")
                 continue
             shown.add(i)
             lines.append(f"{depth}{mark}{label}{v.line()}")
             targets = self.edges[i]
-            if not targets:
-                continue
-            main = max(range(len(targets)), key=lambda k: height[targets[k]])
-            todo.append((targets[main], depth, "" if len(targets) == 1 else "└ "))
-            todo += [(t, f"{depth}│ ", "") for k, t in reversed(list(enumerate(targets))) if k != main]
+            if targets:
+                todo.append((targets[main[i]], depth, "" if len(targets) == 1 else "└ ", True))
+                todo += [(t, f"{depth}│ ", "", False) for k, t in reversed(list(enumerate(targets))) if k != main[i]]
         return "\n".join(lines) + "\n"
 
     __str__ = tree

@@ -1,30 +1,105 @@
 """The functions of torch.nn.functional, family by family."""
 
-from ferro.ops.convolution import (conv1d, conv2d, conv3d, conv_tbc, conv_transpose1d, conv_transpose2d,
-                                   conv_transpose3d, fold, unfold)  # fmt: skip
-from ferro.ops.activations import (celu, celu_, elu, elu_, gelu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, hardtanh_, leaky_relu,
-                                   leaky_relu_, logsigmoid, mish, prelu, relu, relu6, relu_, rrelu, rrelu_, selu, selu_, silu, softplus,
-                                   softshrink, softsign, tanhshrink, threshold, threshold_)  # fmt: skip
+from ferro.ops.activations import (
+                                   celu,
+                                   celu_,
+                                   elu,
+                                   elu_,
+                                   gelu,
+                                   glu,
+                                   hardshrink,
+                                   hardsigmoid,
+                                   hardswish,
+                                   hardtanh,
+                                   hardtanh_,
+                                   leaky_relu,
+                                   leaky_relu_,
+                                   logsigmoid,
+                                   mish,
+                                   prelu,
+                                   relu,
+                                   relu6,
+                                   relu_,
+                                   rrelu,
+                                   rrelu_,
+                                   selu,
+                                   selu_,
+                                   silu,
+                                   softplus,
+                                   softshrink,  # fmt: skip
+                                   softsign,
+                                   tanhshrink,
+                                   threshold,
+                                   threshold_,
+)
 from ferro.ops.attention import scaled_dot_product_attention
+from ferro.ops.convolution import (
+                                   conv1d,
+                                   conv2d,
+                                   conv3d,
+                                   conv_tbc,
+                                   conv_transpose1d,
+                                   conv_transpose2d,
+                                   conv_transpose3d,  # fmt: skip
+                                   fold,
+                                   unfold,
+)
 from ferro.ops.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_bag, one_hot
 from ferro.ops.entropy import binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, kl_div, nll_loss
 from ferro.ops.exponential import sigmoid
-from ferro.ops.losses import (cosine_embedding_loss, gaussian_nll_loss, hinge_embedding_loss, huber_loss, l1_loss, margin_ranking_loss, mse_loss,
-                              multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss, poisson_nll_loss, smooth_l1_loss,
-                              soft_margin_loss, triplet_margin_loss, triplet_margin_with_distance_loss)  # fmt: skip
+from ferro.ops.losses import (
+                                   cosine_embedding_loss,
+                                   gaussian_nll_loss,
+                                   hinge_embedding_loss,
+                                   huber_loss,
+                                   l1_loss,
+                                   margin_ranking_loss,
+                                   mse_loss,
+                                   multi_margin_loss,
+                                   multilabel_margin_loss,
+                                   multilabel_soft_margin_loss,
+                                   poisson_nll_loss,
+                                   smooth_l1_loss,
+                                   soft_margin_loss,  # fmt: skip
+                                   triplet_margin_loss,
+                                   triplet_margin_with_distance_loss,
+)
 from ferro.ops.multihead import multi_head_attention_forward
 from ferro.ops.normalisation import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
-from ferro.ops.pooling import (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d,
-                               adaptive_max_pool1d_with_indices, adaptive_max_pool2d, adaptive_max_pool2d_with_indices,
-                               adaptive_max_pool3d, adaptive_max_pool3d_with_indices, avg_pool1d, avg_pool2d, avg_pool3d,
-                               fractional_max_pool2d, fractional_max_pool2d_with_indices, fractional_max_pool3d,
-                               fractional_max_pool3d_with_indices, lp_pool1d, lp_pool2d, lp_pool3d, max_pool1d,
-                               max_pool1d_with_indices, max_pool2d, max_pool2d_with_indices, max_pool3d, max_pool3d_with_indices,
-                               max_unpool1d, max_unpool2d, max_unpool3d)  # fmt: skip
 from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
+from ferro.ops.pooling import (
+                                   adaptive_avg_pool1d,
+                                   adaptive_avg_pool2d,
+                                   adaptive_avg_pool3d,
+                                   adaptive_max_pool1d,
+                                   adaptive_max_pool1d_with_indices,
+                                   adaptive_max_pool2d,
+                                   adaptive_max_pool2d_with_indices,
+                                   adaptive_max_pool3d,
+                                   adaptive_max_pool3d_with_indices,
+                                   avg_pool1d,
+                                   avg_pool2d,
+                                   avg_pool3d,
+                                   fractional_max_pool2d,
+                                   fractional_max_pool2d_with_indices,
+                                   fractional_max_pool3d,
+                                   fractional_max_pool3d_with_indices,
+                                   lp_pool1d,
+                                   lp_pool2d,
+                                   lp_pool3d,
+                                   max_pool1d,
+                                   max_pool1d_with_indices,
+                                   max_pool2d,
+                                   max_pool2d_with_indices,
+                                   max_pool3d,
+                                   max_pool3d_with_indices,
+                                   max_unpool1d,  # fmt: skip
+                                   max_unpool2d,
+                                   max_unpool3d,
+)
 from ferro.ops.products import linear
 from ferro.ops.softmax import gumbel_softmax, log_softmax, softmax, softmin
 from ferro.ops.trigonometric import tanh

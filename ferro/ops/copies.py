@@ -12,9 +12,9 @@ from ferro.ops.structure import clone
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["alias_copy", "as_strided_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy", "select_copy", "slice_copy",
-           "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy", "transpose_copy", "unbind_copy", "unfold_copy",
-           "unsqueeze_copy", "view_copy"]  # fmt: skip
+__all__ = ["alias_copy", "as_strided_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy",
+           "select_copy", "slice_copy", "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy",
+           "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy", "view_copy"]  # fmt: skip
 
 
 def _copying(view: Callable) -> Callable:
@@ -44,8 +44,10 @@ def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int |
     return into("slice_copy", out, clone(input[(slice(None),) * (dim % input._data.ndim) + (slice(start, end, step),)]))  # type: ignore[index]
 
 
-as_strided_copy, diagonal_copy, narrow_copy = _copying(parts.as_strided), _copying(parts.diagonal), _copying(parts.narrow)
-select_copy, split_copy, split_with_sizes_copy = _copying(parts.select), _copying(parts.split), _copying(parts.split_with_sizes)
+as_strided_copy, diagonal_copy = _copying(parts.as_strided), _copying(parts.diagonal)
+narrow_copy = _copying(parts.narrow)
+select_copy, split_copy = _copying(parts.select), _copying(parts.split)
+split_with_sizes_copy = _copying(parts.split_with_sizes)
 unbind_copy, unfold_copy = _copying(parts.unbind), _copying(parts.unfold)
 expand_copy, permute_copy, squeeze_copy = _copying(shape.expand), _copying(shape.permute), _copying(shape.squeeze)
 t_copy, transpose_copy, unsqueeze_copy = _copying(shape.t), _copying(shape.transpose), _copying(shape.unsqueeze)

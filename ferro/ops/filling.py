@@ -30,9 +30,13 @@ def filler(name: str, x: Any, value: Any) -> Any:
     if not isinstance(value, TensorBase):
         return number(name, value, x)
     if value._data.ndim:  # type: ignore[attr-defined]
-        raise RuntimeError(f"{name} only supports a 0-dimensional value tensor, but got tensor with {value._data.ndim} dimension(s).")  # type: ignore[attr-defined]
+        raise RuntimeError(
+            f"{name} only supports a 0-dimensional value tensor, but got tensor with {value._data.ndim} dimension(s)."
+        )  # type: ignore[attr-defined]
     if value._data.dtype.kind == "c" and x._data.dtype.kind != "c":  # type: ignore[attr-defined]
-        raise RuntimeError(f"{name}: value of dtype {value.dtype} cannot be converted to {x.dtype} without losing its imaginary part")  # type: ignore[attr-defined]
+        raise RuntimeError(
+            f"{name}: value of dtype {value.dtype} cannot be converted to {x.dtype} without losing its imaginary part"
+        )  # type: ignore[attr-defined]
     return value.to(x.dtype)  # type: ignore[attr-defined]
 
 
@@ -42,7 +46,9 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         src = number("copy_", src, self)
     have, want = src._data.shape, self._data.shape  # type: ignore[attr-defined]
     if len(have) > len(want) or any(h not in (1, s) for h, s in zip(have[::-1], want[::-1], strict=False)):
-        raise RuntimeError(f"copy_: the size {list(have)} of src cannot be broadcast to the size {list(want)} of the tensor")
+        raise RuntimeError(
+            f"copy_: the size {list(have)} of src cannot be broadcast to the size {list(want)} of the tensor"
+        )
     return overwrite(self, "copy_", COPY, src)
 
 

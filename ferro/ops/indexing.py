@@ -20,9 +20,20 @@ from ferro.ops.shape import RESHAPE
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["argwhere", "index_add", "index_copy", "index_fill", "index_select", "nonzero", "nonzero_static", "put", "take", "unravel_index"]
+__all__ = ["argwhere", "index_add", "index_copy", "index_fill", "index_select", "nonzero", "nonzero_static", "put",
+           "take", "unravel_index"]  # fmt: skip
 
 INT32, INT64 = dtypes.int32.np, dtypes.int64.np
+
+
+def ints(values: Any) -> Arg:
+    """An index in a sample."""
+    return Arg(values=values, dtype="int64")
+
+
+def bools(values: Any) -> Arg:
+    """A mask in a sample."""
+    return Arg(values=values, dtype="bool")
 
 
 def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False, error: type = IndexError) -> None:
@@ -63,7 +74,9 @@ def _index_of(name: str, x: Any, dim: int, index: Any, types: tuple = (INT64, IN
     data = need_tensor(name, "index", index)._data
     if data.dtype not in types:
         wanted = " or ".join(t.name for t in types)
-        raise (RuntimeError if INT32 in types else IndexError)(f"{name}(): Expected dtype {wanted} for index, got {index.dtype}")
+        raise (RuntimeError if INT32 in types else IndexError)(
+            f"{name}(): Expected dtype {wanted} for index, got {index.dtype}"
+        )
     if data.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector, got shape {list(data.shape)}")
     if data.dtype != INT64 or not data.ndim:
@@ -77,7 +90,9 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
     d, index = _index_of("index_select", input, dim, index)
     if not input._data.ndim:
         if index._data.size != 1:
-            raise RuntimeError(f"index_select(): Index to scalar can have only 1 value, got {index._data.size} value(s)")
+            raise RuntimeError(
+                f"index_select(): Index to scalar can have only 1 value, got {index._data.size} value(s)"
+            )
         result = apply(RESHAPE, (index_select(unary(RESHAPE, input, ((1,),)), 0, index),), ((),))
     else:
         result = apply(INDEX_SELECT, (input, index), (d,))
@@ -86,8 +101,8 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
 
 INDEX_SELECT = Op("index_select", lambda xp, x, index, /, dim: xp.index_select(x, dim, index), kind=LINEAR,
                   x=lambda xp, g, x_shape, index, dim: xp.index_add(xp.new_zeros(g, x_shape), dim, index, g), complex=True,
-                  samples=[Sample(Arg(3, 4), 0, Arg(values=[2, 0, 2], dtype="int64")), Sample(Arg(3, 4), -1, Arg(values=[1], dtype="int64")),
-                           Sample(Arg(3), 0, Arg(0, dtype="int64")), Sample(Arg(), 0, Arg(values=[0], dtype="int64"))])  # fmt: skip
+                  samples=[Sample(Arg(3, 4), 0, ints([2, 0, 2])), Sample(Arg(3, 4), -1, ints([1])),
+                           Sample(Arg(3), 0, Arg(0, dtype="int64")), Sample(Arg(), 0, ints([0]))])  # fmt: skip
 
 
 def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types: tuple = (INT64, INT32)) -> tuple:
@@ -99,7 +114,9 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
     have, want = source._data.shape, x._data.shape
     if not want:
         if source._data.size != n or (n != 1 and name.startswith("index_copy")):
-            raise IndexError(f"{name}(): a tensor without dimensions takes a source with one element per index, got shape {list(have)}")
+            raise IndexError(
+                f"{name}(): a tensor without dimensions takes a source with one element per index, got shape {list(have)}"
+            )
         return (index, unary(RESHAPE, source, ((n,),))), d
     if not have and n == 1 and want[d : d + 1] and len(want) == 1:
         return (index, unary(RESHAPE, source, ((1,),))), d
@@ -107,14 +124,18 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
         raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
                          f"({len(have)}), destination dimensionality ({len(want)})")  # fmt: skip
     if have[d] != n:
-        raise (IndexError if name.startswith("index_copy") else RuntimeError)(f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})")
+        raise (IndexError if name.startswith("index_copy") else RuntimeError)(
+            f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})"
+        )
     if have[:d] != want[:d] or have[d + 1 :] != want[d + 1 :]:
         raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: "
                            f"{list(want[:d] + want[d + 1 :])} at dimension {d} and source slice shape: {list(have[:d] + have[d + 1 :])}.")  # fmt: skip
     return (index, source), d
 
 
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def index_add(
+    input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """A copy with alpha times the slices of `source` along `dim` added, in order, to the slices that `index` names."""
     others, d = source_arguments("index_add", input, dim, index, source)
     result = apply(INDEX_ADD, (input, others[0], _scaled("index_add", input, others[1], alpha)), (d,))
@@ -123,15 +144,17 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
 
 def _scaled(name: str, x: Any, source: Any, alpha: Any) -> Any:
     if isinstance(alpha, float) and x._data.dtype.kind in "biu":
-        raise RuntimeError(f"{name}(): For integral input tensors, argument alpha must not be a floating point number, got {alpha}")
+        raise RuntimeError(
+            f"{name}(): For integral input tensors, argument alpha must not be a floating point number, got {alpha}"
+        )
     return source if alpha == 1 and alpha is not True else source * alpha
 
 
 INDEX_ADD = Op("index_add", lambda xp, x, index, source, /, dim: xp.index_add(x, dim, index, source), kind=LINEAR,
                x=lambda xp, g: g,
                source=lambda xp, g, source_shape, index, dim: _rows(xp, g, source_shape, index, dim), complex=True,
-               samples=[Sample(Arg(3, 2), 0, Arg(values=[2, 0, 2], dtype="int64"), Arg(3, 2)),
-                        Sample(Arg(2, 3), 1, Arg(values=[1, 1], dtype="int64"), Arg(2, 2), alpha=2), Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))])  # fmt: skip
+               samples=[Sample(Arg(3, 2), 0, ints([2, 0, 2]), Arg(3, 2)),
+                        Sample(Arg(2, 3), 1, ints([1, 1]), Arg(2, 2), alpha=2), Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))])  # fmt: skip
 
 
 def _rows(xp: Any, g: Any, source_shape: tuple, index: Any, dim: int) -> Any:
@@ -151,8 +174,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
 INDEX_COPY = Op("index_copy", lambda xp, x, index, source, /, dim: xp.index_copy(x, dim, index, source), kind=LINEAR,
                 x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
                 source=lambda xp, g, source_shape, index, dim: _rows(xp, g, source_shape, index, dim), complex=True,
-                samples=[Sample(Arg(3, 2), 0, Arg(values=[2, 0], dtype="int64"), Arg(2, 2)),
-                         Sample(Arg(2, 3), -1, Arg(values=[1], dtype="int64"), Arg(2, 1))])  # fmt: skip
+                samples=[Sample(Arg(3, 2), 0, ints([2, 0]), Arg(2, 2)),
+                         Sample(Arg(2, 3), -1, ints([1]), Arg(2, 1))])  # fmt: skip
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -175,8 +198,8 @@ def _index_fill_arguments(name: str, x: Any, dim: int, index: Any, value: Any) -
 INDEX_FILL = Op("index_fill", lambda xp, x, index, value, /, dim: xp.index_fill(x, dim, index, value), kind=LINEAR,
                 x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
                 value=lambda xp, g, index, dim: g - xp.index_fill(g, dim, index, 0.0), complex=True,
-                samples=[Sample(Arg(3, 2), 0, Arg(values=[2, 0], dtype="int64"), 1.5), Sample(Arg(2, 3), 1, Arg(values=[2], dtype="int64"), Arg()),
-                         Sample(Arg(), 0, Arg(values=[0], dtype="int64"), 2.0)])  # fmt: skip
+                samples=[Sample(Arg(3, 2), 0, ints([2, 0]), 1.5), Sample(Arg(2, 3), 1, ints([2]), Arg()),
+                         Sample(Arg(), 0, ints([0]), 2.0)])  # fmt: skip
 
 
 # -- flat positions ----------------------------------------------------------------------------------------------------
@@ -192,8 +215,8 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 TAKE = Op("take", lambda xp, x, index: xp.take(x, index), kind=LINEAR,
           x=lambda xp, g, x_shape, index: xp.put(xp.new_zeros(g, x_shape), index, g, True), complex=True,
-          samples=[Sample(Arg(2, 3), Arg(values=[4, 0, -1, 4], dtype="int64")), Sample(Arg(3), Arg(values=[[1], [2]], dtype="int64")),
-                   Sample(Arg(2), Arg(values=1, dtype="int64"))])  # fmt: skip
+          samples=[Sample(Arg(2, 3), ints([4, 0, -1, 4])), Sample(Arg(3), ints([[1], [2]])),
+                   Sample(Arg(2), ints(1))])  # fmt: skip
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -205,7 +228,9 @@ def _put_arguments(name: str, x: Any, index: Any, source: Any) -> tuple:
     if need_tensor(name, "index", index)._data.dtype != INT64:
         raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {index.dtype}")
     if need_tensor(name, "source", source)._data.dtype is not x._data.dtype:
-        raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got self.dtype = {x.dtype} and source.dtype = {source.dtype}")
+        raise RuntimeError(
+            f"{name}(): self and source expected to have the same dtype, but got self.dtype = {x.dtype} and source.dtype = {source.dtype}"
+        )
     if source._data.size != index._data.size:
         raise IndexError(f"{name}(): Expected source and index to have the same number of elements, but got source.numel() = "
                            f"{source._data.size}, index.numel() = {index._data.size}")  # fmt: skip
@@ -216,7 +241,7 @@ def _put_arguments(name: str, x: Any, index: Any, source: Any) -> tuple:
 PUT = Op("put", lambda xp, x, index, source, /, accumulate: xp.put(x, index, source, accumulate), kind=LINEAR,
          x=lambda xp, g, index, accumulate: g if accumulate else xp.put(g, index, xp.new_zeros(g, index.shape), False),
          source=lambda xp, g, index, source_shape: xp.reshape(xp.take(g, index), source_shape), complex=True,
-         samples=[Sample(Arg(2, 3), Arg(values=[4, 0, -1], dtype="int64"), Arg(3)), Sample(Arg(3), Arg(values=[[1], [1]], dtype="int64"), Arg(2), True)])  # fmt: skip
+         samples=[Sample(Arg(2, 3), ints([4, 0, -1]), Arg(3)), Sample(Arg(3), ints([[1], [1]]), Arg(2), True)])  # fmt: skip
 
 
 # -- positions of what is not zero -------------------------------------------------------------------------------------
@@ -246,8 +271,8 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 for _function in (nonzero, argwhere):
-    declare(_function.__name__, [Sample(Arg(values=[[1.0, 0.0], [0.0, 2.0]])), Sample(Arg(values=3.0)), Sample(Arg(0, 2)),
-                                 Sample(Arg(values=[True, False], dtype="bool"))], differentiable=False, complex=True)  # fmt: skip
+    declare(_function.__name__, [Sample(bools([[1.0, 0.0], [0.0, 2.0]])), Sample(Arg(values=3.0)), Sample(Arg(0, 2)),
+                                 Sample(Arg(values=[True, False]))], differentiable=False, complex=True)  # fmt: skip
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
@@ -309,5 +334,3 @@ class IndexingMethods:
     index_copy_ = _written(index_copy, INDEX_COPY, _copy_arguments, lambda x, i, s, d: cpu.index_copy_(x, d, i, s))
     index_fill_ = _written(index_fill, INDEX_FILL, _fill_arguments, lambda x, i, v, d: cpu.index_fill_(x, d, i, v))
     put_ = _written(put, PUT, _place_arguments, cpu.put_)
-
-

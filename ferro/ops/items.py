@@ -20,7 +20,7 @@ from ferro.core.inplace import overwrite, record_write, unrecorded
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.filling import COPY, number
-from ferro.ops.indexing import INT64, in_bounds
+from ferro.ops.indexing import INT64, bools, in_bounds, ints
 from ferro.ops.masks import MASKED_FILL, MASKED_SELECT
 from ferro.ops.parts import SLICE
 from ferro.ops.shape import RESHAPE
@@ -61,10 +61,10 @@ INDEX = Op("index", lambda xp, x, index, /, dims: xp.index_get(x, index, dims), 
 
 declare("Tensor.__getitem__", [
     Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (slice(None), -1)), Sample(Arg(3, 4), (slice(0, 3, 2), None)), Sample(Arg(3, 4), (Ellipsis, 2)),
-    Sample(Arg(), (None,)), Sample(Arg(), Ellipsis), Sample(Arg(3, 4), Arg(values=[2, 0, 2], dtype="int64")),
-    Sample(Arg(3, 4), (slice(None), Arg(values=[[1, -1], [1, 3]], dtype="int64"))), Sample(Arg(2, 3, 4), ([0, 1, 1], slice(None), [2, 2, 0])),
-    Sample(Arg(2, 3, 4), (0, slice(None), [2, 2, 0])), Sample(Arg(3, 4), Arg(values=[True, False, True], dtype="bool")),
-    Sample(Arg(2, 2), Arg(values=[[True, False], [True, True]], dtype="bool")), Sample(Arg(3), (True, None, [1, 1])),
+    Sample(Arg(), (None,)), Sample(Arg(), Ellipsis), Sample(Arg(3, 4), ints([2, 0, 2])),
+    Sample(Arg(3, 4), (slice(None), ints([[1, -1], [1, 3]]))), Sample(Arg(2, 3, 4), ([0, 1, 1], slice(None), [2, 2, 0])),
+    Sample(Arg(2, 3, 4), (0, slice(None), [2, 2, 0])), Sample(Arg(3, 4), bools([True, False, True])),
+    Sample(Arg(2, 2), bools([[True, False], [True, True]])), Sample(Arg(3), (True, None, [1, 1])),
 ], method=True, complex=True)  # fmt: skip
 
 
@@ -96,7 +96,11 @@ def plain_key(shape: tuple, parts: tuple) -> tuple | None:
         elif kind is slice:
             if d >= n:
                 raise _too_many(n)
-            if type(p.start) not in _BOUNDS or type(p.stop) not in _BOUNDS or (p.step is not None and (type(p.step) is not int or p.step <= 0)):
+            if (
+                type(p.start) not in _BOUNDS
+                or type(p.stop) not in _BOUNDS
+                or (p.step is not None and (type(p.step) is not int or p.step <= 0))
+            ):
                 p = _slice(p, d)
             d += 1
         elif p is Ellipsis:
@@ -131,9 +135,15 @@ def _slice(s: slice, d: int) -> slice:
 
 def _integer(v: Any) -> int:
     try:
-        return int(v._data) if isinstance(v, TensorBase) and v._data.size == 1 and v._data.dtype.kind in "iu" else operator.index(v)  # type: ignore[attr-defined]
+        return (
+            int(v._data)
+            if isinstance(v, TensorBase) and v._data.size == 1 and v._data.dtype.kind in "iu"
+            else operator.index(v)
+        )  # type: ignore[attr-defined]
     except TypeError:
-        raise TypeError(f"slice indices must be integers or None or have an __index__ method, got {type(v).__name__}") from None
+        raise TypeError(
+            f"slice indices must be integers or None or have an __index__ method, got {type(v).__name__}"
+        ) from None
 
 
 def _located(x: Any, key: tuple) -> tuple:
@@ -149,7 +159,10 @@ def _located(x: Any, key: tuple) -> tuple:
 
 def _parsed(shape: tuple, parts: list) -> tuple[list, list]:
     """The plain part of a key (ALL where a tensor indexes), and pairs (dimension of the plain result, index tensor)."""
-    used = sum(1 if type(p) in (int, slice) else 0 if p is None or p is Ellipsis or type(p) is bool else _consumed(p) for p in parts)
+    used = sum(
+        1 if type(p) in (int, slice) else 0 if p is None or p is Ellipsis or type(p) is bool else _consumed(p)
+        for p in parts
+    )
     if used > len(shape):
         raise _too_many(len(shape))
     plain: list = []
@@ -244,7 +257,9 @@ def _stacked(advanced: list) -> tuple:
         index._counter = version_of(advanced[0][1])  # the memory is the user's, who may change it
         return index, dims
     try:
-        shape = arrays[0].shape if len({a.shape for a in arrays}) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
+        shape = (
+            arrays[0].shape if len({a.shape for a in arrays}) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
+        )
     except ValueError:
         raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes "
                          f"{', '.join(str(list(a.shape)) for a in arrays)}") from None  # fmt: skip
@@ -270,7 +285,11 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         bump(self, "__setitem__")
         return
     if not isinstance(value, TensorBase):
-        value = wrap(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else number("__setitem__", value, self)
+        value = (
+            wrap(np.asarray(value))
+            if isinstance(value, (np.ndarray, np.generic))
+            else number("__setitem__", value, self)
+        )
     mask = None if plain is not None or value._data.ndim else _mask_of(self, key)
     if mask is not None:
         value = value if value._data.dtype is self._data.dtype else value.to(self.dtype)
@@ -283,8 +302,12 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         have = have[1:]
     if have != value._data.shape:  # type: ignore[attr-defined]
         value = unary(RESHAPE, value, (have,))
-    if have != shape and (len(have) > len(shape) or any(h not in (1, s) for h, s in zip(have[::-1], shape[::-1], strict=False))):
-        raise RuntimeError(f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}")
+    if have != shape and (
+        len(have) > len(shape) or any(h not in (1, s) for h, s in zip(have[::-1], shape[::-1], strict=False))
+    ):
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
     if index is None:
         overwrite(x, "__setitem__", COPY, value)
         return
@@ -341,7 +364,9 @@ def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulat
     shape = _result_shape(x._data.shape, index._data.shape[1:], dims)
     have = values._data.shape
     if len(have) > len(shape) or any(h not in (1, s) for h, s in zip(have[::-1], shape[::-1], strict=False)):
-        raise RuntimeError(f"{name}: shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}")
+        raise RuntimeError(
+            f"{name}: shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
     return (index, values), (dims, bool(accumulate))
 
 
@@ -357,10 +382,10 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     return record_write(self, "index_put_", INDEX_PUT, others, params, cpu.index_put_)
 
 
-declare("index_put", [Sample(Arg(4), (Arg(values=[0, 2], dtype="int64"),), Arg(2)),
-                      Sample(Arg(3, 2), (Arg(values=[0, 0, 2], dtype="int64"),), Arg(3, 2), True),
-                      Sample(Arg(3, 4), (Arg(values=[0, 1], dtype="int64"), Arg(values=[1, 3], dtype="int64")), Arg()),
-                      Sample(Arg(2, 2), (Arg(values=[[True, False], [True, True]], dtype="bool"),), Arg(3), accumulate=True)], complex=True)  # fmt: skip
+declare("index_put", [Sample(Arg(4), (ints([0, 2]),), Arg(2)),
+                      Sample(Arg(3, 2), (ints([0, 0, 2]),), Arg(3, 2), True),
+                      Sample(Arg(3, 4), (ints([0, 1]), ints([1, 3])), Arg()),
+                      Sample(Arg(2, 2), (bools([[True, False], [True, True]]),), Arg(3), accumulate=True)], complex=True)  # fmt: skip
 
 
 class ItemMethods:

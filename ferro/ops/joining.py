@@ -13,14 +13,15 @@ from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.indexing import apart
+from ferro.ops.indexing import apart, ints
 from ferro.ops.shape import EXPAND, RESHAPE, atleast_1d, atleast_2d, atleast_3d, reshape
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["block_diag", "cartesian_prod", "cat", "column_stack", "combinations", "concat", "concatenate", "dstack", "flip", "fliplr",
-           "flipud", "hstack", "meshgrid", "repeat_interleave", "roll", "rot90", "row_stack", "stack", "tile", "vstack"]  # fmt: skip
+__all__ = ["block_diag", "cartesian_prod", "cat", "column_stack", "combinations", "concat", "concatenate", "dstack",
+           "flip", "fliplr", "flipud", "hstack", "meshgrid", "repeat_interleave", "roll", "rot90", "row_stack",
+           "stack", "tile", "vstack"]  # fmt: skip
 
 ALL = slice(None)
 
@@ -68,7 +69,9 @@ def _explain_cat(shapes: list, dim: int) -> None:
         if not s:
             raise RuntimeError(f"cat: zero-dimensional tensor (at position {i}) cannot be concatenated; use stack()")
         if len(s) != len(first):
-            raise RuntimeError(f"cat: Tensors must have same number of dimensions: got {len(first)} and {len(s)} (tensor number {i})")
+            raise RuntimeError(
+                f"cat: Tensors must have same number of dimensions: got {len(first)} and {len(s)} (tensor number {i})"
+            )
         if any(a != b and k != dim for k, (a, b) in enumerate(zip(s, first, strict=True))):
             raise RuntimeError(f"cat: Sizes of tensors must match except in dimension {dim}. Expected shape like {list(first)} but got "
                                f"{list(s)} for tensor number {i} in the list.")  # fmt: skip
@@ -76,7 +79,12 @@ def _explain_cat(shapes: list, dim: int) -> None:
 
 def _cat_vjp(xp: Any, g: Any, xs_shape: tuple, dim: int, needs: tuple) -> tuple:
     ends = itertools.accumulate([s[dim] for s in xs_shape])
-    return tuple([xp.narrow(g, dim, e - s[dim], s[dim]) if need else None for need, s, e in zip(needs, xs_shape, ends, strict=False)])
+    return tuple(
+        [
+            xp.narrow(g, dim, e - s[dim], s[dim]) if need else None
+            for need, s, e in zip(needs, xs_shape, ends, strict=False)
+        ]
+    )
 
 
 CAT = Op("cat", lambda xp, xs, /, dim: xp.cat(xs, dim), vjp=_cat_vjp, diff=("xs",), variadic=True, kind=LINEAR, complex=True,
@@ -100,7 +108,9 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     shape = xs[0]._data.shape
     for i, x in enumerate(xs):
         if x._data.shape != shape:
-            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(x._data.shape)} at entry {i}")
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(x._data.shape)} at entry {i}"
+            )
     result = apply(STACK, tuple(xs), (one_dim("stack", len(shape) + 1, dim),))
     return result if out is None else into("stack", out, result)
 
@@ -154,7 +164,9 @@ def block_diag(*tensors: Any) -> Tensor:
     xs = [atleast_2d(x) for x in _tensors("block_diag", tensors)]
     for i, x in enumerate(xs):
         if x._data.ndim > 2:
-            raise RuntimeError(f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x._data.ndim} dimensions")
+            raise RuntimeError(
+                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x._data.ndim} dimensions"
+            )
     return apply(BLOCK_DIAG, tuple(xs))
 
 
@@ -182,7 +194,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
     for x in tensors:
         if need_tensor("meshgrid", "tensors", x)._data.ndim > 1:
-            raise RuntimeError(f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: shape {list(x._data.shape)}")
+            raise RuntimeError(
+                f"meshgrid: Expected 0D or 1D tensor in the tensor list but got: shape {list(x._data.shape)}"
+            )
         if x._data.dtype is not tensors[0]._data.dtype:
             raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing not in (None, "ij", "xy"):
@@ -197,7 +211,15 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
                   for place, x in zip(places, tensors, strict=True)])  # fmt: skip
 
 
-declare("meshgrid", [Sample(Arg(2), Arg(3), indexing="ij"), Sample(Arg(2), Arg(), Arg(3), indexing="xy"), Sample([Arg(2)], indexing="ij")], complex=True)
+declare(
+    "meshgrid",
+    [
+        Sample(Arg(2), Arg(3), indexing="ij"),
+        Sample(Arg(2), Arg(), Arg(3), indexing="xy"),
+        Sample([Arg(2)], indexing="ij"),
+    ],
+    complex=True,
+)
 
 
 def cartesian_prod(*tensors: Any) -> Tensor:
@@ -259,17 +281,25 @@ def tile(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     return repeat(input, (1,) * (input._data.ndim - len(times)) + times)
 
 
-declare("tile", [Sample(Arg(2, 3), (2,)), Sample(Arg(3), (2, 2)), Sample(Arg(2, 1), (1, 3)), Sample(Arg(), ())], complex=True)
+declare(
+    "tile",
+    [Sample(Arg(2, 3), (2,)), Sample(Arg(3), (2, 2)), Sample(Arg(2, 1), (1, 3)), Sample(Arg(), ())],
+    complex=True,
+)
 
 
-def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Every slice along `dim` (every element, if None) repeated in its place, one number of times or one for each.
 
     Of a tensor of numbers alone: each position repeated that many times.
     """
     if repeats is None:
         if input._data.ndim != 1 or input._data.dtype.kind not in "iu":
-            raise RuntimeError(f"repeat_interleave only accepts 1D int vectors as repeat, got shape {list(input._data.shape)}, dtype {input.dtype}")
+            raise RuntimeError(
+                f"repeat_interleave only accepts 1D int vectors as repeat, got shape {list(input._data.shape)}, dtype {input.dtype}"
+            )
         return wrap(np.repeat(np.arange(input._data.size), _counts(input._data)))
     x = reshape(input, (input._data.size,)) if dim is None or not input._data.ndim else input
     d = one_dim("repeat_interleave", x._data.ndim, 0 if dim is None else dim)
@@ -285,10 +315,14 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
                            f"and input.size({d}) = {shape[d]}")  # fmt: skip
     total = int(times.sum()) * (shape[d] if times.size == 1 else 1)
     if output_size is not None and output_size != total:
-        raise RuntimeError(f"repeat_interleave: allocated size does not match required size: output_size {output_size}, required {total}")
+        raise RuntimeError(
+            f"repeat_interleave: allocated size does not match required size: output_size {output_size}, required {total}"
+        )
     if times.size == 1:
         n = int(times[0])
-        wide = apply(EXPAND, (reshape(x, (*shape[: d + 1], 1, *shape[d + 1 :])),), ((*shape[: d + 1], n, *shape[d + 1 :]),))
+        wide = apply(
+            EXPAND, (reshape(x, (*shape[: d + 1], 1, *shape[d + 1 :])),), ((*shape[: d + 1], n, *shape[d + 1 :]),)
+        )
         return reshape(wide, (*shape[:d], total, *shape[d + 1 :]))
     return x.index_select(d, wrap(np.repeat(np.arange(shape[d]), times)))
 
@@ -299,8 +333,8 @@ def _counts(times: Any) -> Any:
     return times
 
 
-declare("repeat_interleave", [Sample(Arg(2, 3), 2), Sample(Arg(2, 3), 2, 1), Sample(Arg(3), Arg(values=[1, 0, 2], dtype="int64"), 0),
-                              Sample(Arg(), 2), Sample(Arg(2, 2), Arg(values=[2], dtype="int64"), dim=0)], complex=True)  # fmt: skip
+declare("repeat_interleave", [Sample(Arg(2, 3), 2), Sample(Arg(2, 3), 2, 1), Sample(Arg(3), ints([1, 0, 2]), 0),
+                              Sample(Arg(), 2), Sample(Arg(2, 2), ints([2]), dim=0)], complex=True)  # fmt: skip
 
 
 # -- turned ------------------------------------------------------------------------------------------------------------
@@ -369,7 +403,9 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
         raise RuntimeError(f"rot90: expected total dims >= 2, but got total dims = {n}")
     where = tuple([one_dim("rot90", n, d) for d in plane])
     if where[0] == where[1]:
-        raise RuntimeError(f"rot90: expected rotation dims to be different, but got dim0 = {plane[0]} and dim1 = {plane[1]}")
+        raise RuntimeError(
+            f"rot90: expected rotation dims to be different, but got dim0 = {plane[0]} and dim1 = {plane[1]}"
+        )
     return unary(ROT90, input, (k % 4, where))
 
 

@@ -20,7 +20,9 @@ def _constant(name: str, make: Any, shape: Any, dtype: Any, requires_grad: bool)
     t = wrap(make(shape, dtype))
     if requires_grad:
         if dtype not in INEXACT:
-            raise RuntimeError(f"{name}: only Tensors of floating point and complex dtype can require gradients, got {t.dtype}")
+            raise RuntimeError(
+                f"{name}: only Tensors of floating point and complex dtype can require gradients, got {t.dtype}"
+            )
         t._node = LEAF
     return t
 
@@ -28,13 +30,21 @@ def _constant(name: str, make: Any, shape: Any, dtype: Any, requires_grad: bool)
 def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:  # fmt: skip
     """Zeros of the shape (and, unless given, the dtype) of a tensor."""
-    return _constant("zeros_like", np.zeros, input._data.shape, input._data.dtype if dtype is None else to_numpy(dtype), requires_grad)
+    return _constant(
+        "zeros_like",
+        np.zeros,
+        input._data.shape,
+        input._data.dtype if dtype is None else to_numpy(dtype),
+        requires_grad,
+    )
 
 
 def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None) -> Tensor:  # fmt: skip
     """Ones of the shape (and, unless given, the dtype) of a tensor."""
-    return _constant("ones_like", np.ones, input._data.shape, input._data.dtype if dtype is None else to_numpy(dtype), requires_grad)
+    return _constant(
+        "ones_like", np.ones, input._data.shape, input._data.dtype if dtype is None else to_numpy(dtype), requires_grad
+    )
 
 
 def new_zeros(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,

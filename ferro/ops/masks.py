@@ -11,7 +11,7 @@ from ferro.core.inplace import record_write
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
 from ferro.ops.filling import filler
-from ferro.ops.indexing import written
+from ferro.ops.indexing import bools, written
 from ferro.ops.shape import EXPAND, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -52,15 +52,19 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 MASKED_FILL = Op("masked_fill", lambda xp, x, mask, value: xp.masked_fill(x, mask, value), kind=LINEAR,
                  x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
                  value=lambda xp, g, mask: xp.masked_fill(g, ~mask, 0.0), complex=True,
-                 samples=[Sample(Arg(2, 3), Arg(values=MASK, dtype="bool"), 1.5), Sample(Arg(2, 3), Arg(values=[True, False, True], dtype="bool"), Arg()),
-                          Sample(Arg(3), Arg(values=MASK, dtype="bool"), -1), Sample(Arg(), Arg(values=True, dtype="bool"), Arg())])  # fmt: skip
+                 samples=[Sample(Arg(2, 3), bools(MASK), 1.5), Sample(Arg(2, 3), bools([True, False, True]), Arg()),
+                          Sample(Arg(3), bools(MASK), -1), Sample(Arg(), bools(True), Arg())])  # fmt: skip
 
 
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Writes one value where the mask, broadcast, is true."""
     if _common("masked_fill_", self, _boolean("masked_fill_", mask)) != self._data.shape:
-        raise RuntimeError(f"masked_fill_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(self._data.shape)}")
-    return record_write(self, "masked_fill_", MASKED_FILL, (mask, filler("masked_fill_", self, value)), (), cpu.masked_fill_)
+        raise RuntimeError(
+            f"masked_fill_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(self._data.shape)}"
+        )
+    return record_write(
+        self, "masked_fill_", MASKED_FILL, (mask, filler("masked_fill_", self, value)), (), cpu.masked_fill_
+    )
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -72,8 +76,8 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 
 MASKED_SELECT = Op("masked_select", lambda xp, x, mask: xp.masked_select(x, mask), kind=LINEAR,
                    x=lambda xp, g, x_shape, mask: xp.masked_scatter(xp.new_zeros(g, x_shape), mask, g), complex=True,
-                   samples=[Sample(Arg(2, 3), Arg(values=MASK, dtype="bool")), Sample(Arg(3), Arg(values=MASK, dtype="bool")),
-                            Sample(Arg(2, 3), Arg(values=[[True], [False]], dtype="bool")), Sample(Arg(), Arg(values=True, dtype="bool"))])  # fmt: skip
+                   samples=[Sample(Arg(2, 3), bools(MASK)), Sample(Arg(3), bools(MASK)),
+                            Sample(Arg(2, 3), bools([[True], [False]])), Sample(Arg(), bools(True))])  # fmt: skip
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -89,7 +93,9 @@ def _enough(name: str, x: Any, mask: Any, source: Any) -> None:
         raise RuntimeError(f"{name}: expected self and source to have same dtypes but got {x.dtype} and {source.dtype}")
     count = int(mask._data.sum())
     if source._data.size < count:
-        raise RuntimeError(f"{name}: the mask is true at {count} places, but source has only {source._data.size} elements")
+        raise RuntimeError(
+            f"{name}: the mask is true at {count} places, but source has only {source._data.size} elements"
+        )
 
 
 def _unscattered(xp: Any, g: Any, mask: Any, source_shape: tuple) -> Any:
@@ -105,15 +111,17 @@ def _unscattered(xp: Any, g: Any, mask: Any, source_shape: tuple) -> Any:
 MASKED_SCATTER = Op("masked_scatter", lambda xp, x, mask, source: xp.masked_scatter(x, mask, source), kind=LINEAR,
                     x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
                     source=lambda xp, g, mask, source_shape: _unscattered(xp, g, mask, source_shape), complex=True,
-                    samples=[Sample(Arg(2, 3), Arg(values=MASK, dtype="bool"), Arg(3)), Sample(Arg(2, 3), Arg(values=[True, False, True], dtype="bool"), Arg(2, 3)),
-                             Sample(Arg(3), Arg(values=[False, False, False], dtype="bool"), Arg(1))])  # fmt: skip
+                    samples=[Sample(Arg(2, 3), bools(MASK), Arg(3)), Sample(Arg(2, 3), bools([True, False, True]), Arg(2, 3)),
+                             Sample(Arg(3), bools([False, False, False]), Arg(1))])  # fmt: skip
 
 
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Writes the first elements of `source`, in order, where the mask, broadcast, is true."""
     shape = self._data.shape
     if _common("masked_scatter_", self, _boolean("masked_scatter_", mask)) != shape:
-        raise RuntimeError(f"masked_scatter_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(shape)}")
+        raise RuntimeError(
+            f"masked_scatter_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(shape)}"
+        )
     mask = _expanded("masked_scatter_", mask, shape)
     _enough("masked_scatter_", self, mask, source)
     return record_write(self, "masked_scatter_", MASKED_SCATTER, (mask, source), (), cpu.masked_scatter_)
@@ -125,5 +133,3 @@ class MaskMethods:
     __slots__ = ()
     masked_fill, masked_scatter, masked_select = masked_fill, masked_scatter, masked_select
     masked_fill_, masked_scatter_ = masked_fill_, masked_scatter_
-
-

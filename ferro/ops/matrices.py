@@ -40,7 +40,14 @@ def _matrix(name: str, x: Any) -> Any:
     return x
 
 
-_TRIANGLES = [Sample(Arg(3, 3)), Sample(Arg(3, 4), 1), Sample(Arg(4, 3), -1), Sample(Arg(2, 2, 3), 0), Sample(Arg(0, 2)), Sample(Arg(2, 3), 5)]
+_TRIANGLES = [
+    Sample(Arg(3, 3)),
+    Sample(Arg(3, 4), 1),
+    Sample(Arg(4, 3), -1),
+    Sample(Arg(2, 2, 3), 0),
+    Sample(Arg(0, 2)),
+    Sample(Arg(2, 3), 5),
+]
 
 TRIL = Op("tril", lambda xp, x, /, diagonal: xp.tril(x, diagonal), kind=LINEAR, x=lambda xp, g, diagonal: xp.tril(g, diagonal),
           samples=_TRIANGLES, complex=True)  # fmt: skip
@@ -49,12 +56,16 @@ TRIU = Op("triu", lambda xp, x, /, diagonal: xp.triu(x, diagonal), kind=LINEAR, 
           samples=_TRIANGLES, complex=True)  # fmt: skip
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+) -> Tensor:
     """Rows and columns (two rows of a matrix) of the elements on and below a diagonal."""
     return _indices("tril_indices", row, col, dtype, lambda: np.tri(row, col, offset, dtype=bool))
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None) -> Tensor:
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
+) -> Tensor:
     """Rows and columns (two rows of a matrix) of the elements on and above a diagonal."""
     return _indices("triu_indices", row, col, dtype, lambda: ~np.tri(row, col, offset - 1, dtype=bool))
 
@@ -64,7 +75,7 @@ def _indices(name: str, row: int, col: int, dtype: Any, mask: Any) -> Tensor:
         raise RuntimeError(f"{name}: row and col must be non-negative, got {row} and {col}")
     wanted = np.int64 if dtype is None else dtypes.to_numpy(dtype)
     if np.dtype(wanted).kind not in "iu":
-        raise RuntimeError(f'{name}: not implemented for {dtype}; choose an integer dtype')
+        raise RuntimeError(f"{name}: not implemented for {dtype}; choose an integer dtype")
     return wrap(np.stack(mask().nonzero()).astype(wanted))
 
 
@@ -73,11 +84,15 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     n = input._data.ndim
     if n not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {n}D")
-    result = diag_embed(input, diagonal) if n == 1 else apply(CONTIGUOUS, (unary(DIAGONAL, input, (int(diagonal), 0, 1)),))
+    result = (
+        diag_embed(input, diagonal) if n == 1 else apply(CONTIGUOUS, (unary(DIAGONAL, input, (int(diagonal), 0, 1)),))
+    )
     return result if out is None else into("diag", out, result)
 
 
-declare("diag", [Sample(Arg(3)), Sample(Arg(2), -1), Sample(Arg(3, 3)), Sample(Arg(2, 3), 1), Sample(Arg(0))], complex=True)
+declare(
+    "diag", [Sample(Arg(3)), Sample(Arg(2), -1), Sample(Arg(3, 3)), Sample(Arg(2, 3), 1), Sample(Arg(0))], complex=True
+)
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:

@@ -61,9 +61,13 @@ def _pad_from_edge(x: Any, amounts: tuple, mode: str) -> Tensor:
             raise RuntimeError(f"pad: Padding size should be less than the corresponding input dimension, but got: padding "
                                f"({before}, {after}) at dimension {d} of input {list(shape)}")  # fmt: skip
         if mode == "circular" and (before > size or after > size):
-            raise RuntimeError(f"pad: Padding value causes wrapping around more than once: ({before}, {after}) at dimension {d} of {list(shape)}")
-        if size + before + after < (mode != "circular") and d >= len(shape) - n or size + before + after < 0:
-            raise RuntimeError(f"pad: the padded size {size + before + after} of dimension {d} is too small, input {list(shape)}")
+            raise RuntimeError(
+                f"pad: Padding value causes wrapping around more than once: ({before}, {after}) at dimension {d} of {list(shape)}"
+            )
+        if size + before + after < (1 if mode != "circular" and d >= len(shape) - n else 0):
+            raise RuntimeError(
+                f"pad: the padded size {size + before + after} of dimension {d} is too small, input {list(shape)}"
+            )
     for d, (before, after) in enumerate(pairs):
         if before or after:
             x = x.index_select(d, wrap(cpu.pad_index(shape[d], before, after, mode)))
@@ -75,7 +79,9 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     amounts = sizes("constant_pad_nd", (pad,))
     shape = input._data.shape
     if len(amounts) % 2 or len(amounts) > 2 * len(shape):
-        raise RuntimeError(f"constant_pad_nd: the length of pad must be even and at most {2 * len(shape)} for input {list(shape)}, got {list(amounts)}")
+        raise RuntimeError(
+            f"constant_pad_nd: the length of pad must be even and at most {2 * len(shape)} for input {list(shape)}, got {list(amounts)}"
+        )
     pairs = _pairs(amounts, len(shape))
     for d, ((before, after), size) in enumerate(zip(pairs, shape, strict=True)):
         if size + before + after < 0 or size + min(before, 0) + min(after, 0) < 0:
@@ -109,7 +115,9 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """Channels as pixels: (..., c r r, h, w) becomes (..., c, h r, w r)."""
     r = upscale_factor
     if input._data.ndim < 3:
-        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {input._data.ndim} dimension(s)")
+        raise RuntimeError(
+            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {input._data.ndim} dimension(s)"
+        )
     *lead, c, h, w = input._data.shape
     if r <= 0:
         raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
@@ -125,13 +133,17 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """Pixels as channels, the inverse of pixel_shuffle(): (..., c, h r, w r) becomes (..., c r r, h, w)."""
     r = downscale_factor
     if input._data.ndim < 3:
-        raise RuntimeError(f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {input._data.ndim} dimension(s)")
+        raise RuntimeError(
+            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {input._data.ndim} dimension(s)"
+        )
     *lead, c, h, w = input._data.shape
     if r <= 0:
         raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
     for what, size in (("height", h), ("width", w)):
         if size % r:
-            raise RuntimeError(f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but {size} is not divisible by {r}")
+            raise RuntimeError(
+                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but {size} is not divisible by {r}"
+            )
     n = len(lead)
     split = reshape(input, (*lead, c, h // r, r, w // r, r))
     return reshape(permute(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), (*lead, c * r * r, h // r, w // r))
@@ -140,12 +152,18 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of (batch, channels, ...) dealt out to groups: channel g n + i becomes channel i groups + g."""
     if input._data.ndim < 3:
-        raise RuntimeError(f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input._data.shape)}")
+        raise RuntimeError(
+            f"channel_shuffle expects input with > 2 dims, but got input with sizes {list(input._data.shape)}"
+        )
     b, c, *rest = input._data.shape
     if groups <= 0:
-        raise RuntimeError(f"channel_shuffle: Number of groups to divide channels in must be positive. Value of groups:{groups}")
+        raise RuntimeError(
+            f"channel_shuffle: Number of groups to divide channels in must be positive. Value of groups:{groups}"
+        )
     if c % groups:
-        raise RuntimeError(f"channel_shuffle: Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
+        raise RuntimeError(
+            f"channel_shuffle: Number of channels must be divisible by groups. Got {c} channels and {groups} groups."
+        )
     split = reshape(input, (b, groups, c // groups, *rest))
     return reshape(permute(split, (0, 2, 1, *range(3, split._data.ndim))), (b, c, *rest))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply, unary
@@ -15,9 +16,9 @@ from ferro.cpu.shape import geometry, reach, storage_bytes
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["as_strided", "as_strided_scatter", "chunk", "diagonal", "diagonal_scatter", "dsplit", "hsplit", "narrow", "select",
-           "select_scatter", "slice_scatter", "split", "split_with_sizes", "tensor_split", "unbind", "unsafe_chunk", "unsafe_split",
-           "unsafe_split_with_sizes", "vsplit"]  # fmt: skip
+__all__ = ["as_strided", "as_strided_scatter", "chunk", "diagonal", "diagonal_scatter", "dsplit", "hsplit", "narrow",
+           "select", "select_scatter", "slice_scatter", "split", "split_with_sizes", "tensor_split", "unbind",
+           "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "vsplit"]  # fmt: skip
 
 ALL = slice(None)
 
@@ -32,8 +33,12 @@ def slice_op(name: str, **options: Any) -> Op:
 
 
 SLICE = slice_op("slice")
-SELECT = slice_op("select", samples=[Sample(Arg(2, 3), 0, 1), Sample(Arg(2, 3), -1, -1), Sample(Arg(4), 0, 2)], complex=True)
-NARROW = slice_op("narrow", samples=[Sample(Arg(2, 5), 1, 1, 3), Sample(Arg(4, 2), 0, -2, 1), Sample(Arg(3), 0, 3, 0)], complex=True)
+SELECT = slice_op(
+    "select", samples=[Sample(Arg(2, 3), 0, 1), Sample(Arg(2, 3), -1, -1), Sample(Arg(4), 0, 2)], complex=True
+)
+NARROW = slice_op(
+    "narrow", samples=[Sample(Arg(2, 5), 1, 1, 3), Sample(Arg(4, 2), 0, -2, 1), Sample(Arg(3), 0, 3, 0)], complex=True
+)
 
 SLICE_PLACE = Op("slice_place", lambda xp, x, /, shape, key: xp.slice_place(x, shape, key), kind=LINEAR,
                  x=lambda xp, g, key: xp.slice_get(g, key))  # fmt: skip
@@ -102,7 +107,9 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 declare("select_scatter", [Sample(Arg(3, 4), Arg(4), 0, 1), Sample(Arg(3, 4), Arg(3), -1, -2)])
 
 
-def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
     """A copy of the tensor with `src` as its slice start:end:step along `dim`."""
     if step <= 0:
         raise RuntimeError(f"slice_scatter: slice step must be positive, got {step}")
@@ -110,7 +117,10 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = 
     return _put("slice_scatter", input, src, (ALL,) * d + (slice(start, end, step), ...))
 
 
-declare("slice_scatter", [Sample(Arg(4, 3), Arg(2, 3), 0, 1, 3), Sample(Arg(3, 5), Arg(3, 2), 1, 0, 4, 2), Sample(Arg(3), Arg(3))])
+declare(
+    "slice_scatter",
+    [Sample(Arg(4, 3), Arg(2, 3), 0, 1, 3), Sample(Arg(3, 5), Arg(3, 2), 1, 0, 4, 2), Sample(Arg(3), Arg(3))],
+)
 
 
 def _put(name: str, x: Any, src: Any, key: tuple) -> Tensor:
@@ -135,7 +145,11 @@ def matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -
     return diagonal(A, offset, dim1, dim2)
 
 
-declare("linalg.diagonal", [Sample(Arg(3, 3)), Sample(Arg(2, 3, 4), offset=1), Sample(Arg(2, 3, 4), dim1=0, dim2=1)], complex=True)
+declare(
+    "linalg.diagonal",
+    [Sample(Arg(3, 3)), Sample(Arg(2, 3, 4), offset=1), Sample(Arg(2, 3, 4), dim1=0, dim2=1)],
+    complex=True,
+)
 
 
 def _two_dims(name: str, x: Any, dim1: int, dim2: int) -> tuple[int, int]:
@@ -223,7 +237,9 @@ def _split(name: str, op: Op, x: Any, given: Any, dim: int) -> tuple[Tensor, ...
     if isinstance(given, (tuple, list)):
         lengths = sizes(name, (given,))
         if any(s < 0 for s in lengths):
-            raise RuntimeError(f"{name} expects split_sizes to have only non-negative entries, but got split_sizes={list(lengths)}")
+            raise RuntimeError(
+                f"{name} expects split_sizes to have only non-negative entries, but got split_sizes={list(lengths)}"
+            )
         if sum(lengths) != n:
             raise RuntimeError(f"{name} expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got "
                                f"split_sizes={list(lengths)}")  # fmt: skip
@@ -259,7 +275,9 @@ def _chunks(name: str, x: Any, chunks: int, dim: int) -> tuple:
 declare("chunk", [Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 4, 1), Sample(Arg(0, 2), 3)], complex=True)
 
 
-def tensor_split(input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
+) -> tuple[Tensor, ...]:
     """Views of the tensor along `dim`: n pieces of sizes that differ by at most 1, or pieces that begin at the given indices."""
     where = next((a for a in (indices_or_sections, indices, sections) if a is not None), None)
     return _tensor_split("tensor_split", input, where, dim)
@@ -286,7 +304,7 @@ def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]
             raise RuntimeError(f"{name}: number of sections must be larger than 0, got {count}")
         small, extra = divmod(n, count)
         starts = [i * small + min(i, extra) for i in range(count + 1)]
-        bounds = list(zip(starts[:-1], starts[1:], strict=True))
+        bounds = list(pairwise(starts))
     return tuple([unary(SLICE, x, ((ALL,) * d + (slice(a, max(a, b)), ...),)) for a, b in bounds])
 
 
@@ -387,7 +405,9 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     where = _strided_arguments("as_strided", input, size, stride, storage_offset)
     out = unary(AS_STRIDED, input, where)
     have = input._meta.view if input._meta is not None else None
-    if have is not None and out._meta is not None and out._meta.view is not None:  # written through, it reaches beyond its input
+    if (
+        have is not None and out._meta is not None and out._meta.view is not None
+    ):  # written through, it reaches beyond its input
         out._meta.view.steps = ((AS_STRIDED, (*where[:3], geometry(have.base._data)), None),)
     return out
 
@@ -464,4 +484,3 @@ class PartsMethods:
     def split(self: Any, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """Pieces along `dim`: see :func:`ferro.split`."""
         return split(self, split_size, dim)
-

@@ -137,7 +137,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
            requires_grad: bool = False, **ignored: Any) -> Tensor:  # fmt: skip
     """Normal random numbers with the given means and standard deviations (numbers with `size`, or tensors)."""
     values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
-    if (np.asarray(values[1]).real < 0).any():
+    if (np.real(np.asarray(values[1])) < 0).any():
         raise RuntimeError(f"normal: expects all elements of std >= 0.0, got {np.asarray(values[1]).min()}")
     if size is None:
         tensors = [v for v in (mean, std) if isinstance(v, TensorBase)]

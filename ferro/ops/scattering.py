@@ -18,7 +18,7 @@ from ferro.core.inplace import in_place, record_write
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.filling import number
-from ferro.ops.indexing import INT32, INT64, in_bounds, source_arguments, written
+from ferro.ops.indexing import INT32, INT64, in_bounds, ints, source_arguments, written
 from ferro.ops.parts import SLICE
 from ferro.ops.shape import EXPAND, RESHAPE, broadcast_shapes, flatten
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["gather", "index_reduce", "scatter", "scatter_add", "scatter_reduce", "take_along_dim"]
 
 INDEX = [[0, 2, 1], [2, 2, 0]]
-TWO = Arg(values=INDEX, dtype="int64")
+TWO = ints(INDEX)
 
 
 def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = None) -> int:
@@ -50,7 +50,9 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
     if src_shape is not None:
         src_shape = src_shape or (1,)
         if len(src_shape) != len(have):
-            raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as src tensor, got {list(have)} and {list(src_shape)}")
+            raise RuntimeError(
+                f"{name}(): Index tensor must have the same number of dimensions as src tensor, got {list(have)} and {list(src_shape)}"
+            )
         if any(a > b for a, b in zip(have, src_shape, strict=True)):
             raise RuntimeError(f"{name}(): Expected index {list(have)} to be no larger than src {list(src_shape)}")
     in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
@@ -65,8 +67,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 
 GATHER = Op("gather", lambda xp, x, index, /, dim: xp.gather(x, dim, index), kind=LINEAR,
             x=lambda xp, g, x_shape, index, dim: xp.scatter_add(xp.new_zeros(g, x_shape), dim, index, g), complex=True,
-            samples=[Sample(Arg(3, 4), 0, TWO), Sample(Arg(2, 4), 1, TWO), Sample(Arg(4), -1, Arg(values=[3, 3, 0, 1, 2], dtype="int64")),
-                     Sample(Arg(), 0, Arg(values=[0, 0], dtype="int64")), Sample(Arg(), 0, Arg(values=0, dtype="int64")),
+            samples=[Sample(Arg(3, 4), 0, TWO), Sample(Arg(2, 4), 1, TWO), Sample(Arg(4), -1, ints([3, 3, 0, 1, 2])),
+                     Sample(Arg(), 0, ints([0, 0])), Sample(Arg(), 0, ints(0)),
                      Sample(Arg(2, 3), 0, Arg(0, 3, dtype="int64"))])  # fmt: skip
 
 
@@ -91,8 +93,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     return gather(x, d, unary(EXPAND, indices, ((*common[:d], b[d], *common[d + 1 :]),)), out=out)
 
 
-declare("take_along_dim", [Sample(Arg(2, 4), TWO, 1), Sample(Arg(1, 3), TWO, 1), Sample(Arg(2, 4), Arg(values=[[1, 3, 0]], dtype="int64"), 1),
-                           Sample(Arg(2, 2), Arg(values=[[3], [0]], dtype="int64"))], complex=True)  # fmt: skip
+declare("take_along_dim", [Sample(Arg(2, 4), TWO, 1), Sample(Arg(1, 3), TWO, 1), Sample(Arg(2, 4), ints([[1, 3, 0]]), 1),
+                           Sample(Arg(2, 2), ints([[3], [0]]))], complex=True)  # fmt: skip
 
 
 # -- scatter -----------------------------------------------------------------------------------------------------------
@@ -150,9 +152,9 @@ def _reducing(name: str, x: Any, dim: int, index: Any, src: Any, reduce: str) ->
 SCATTER = Op("scatter", lambda xp, x, index, src, /, dim: xp.scatter(x, dim, index, src), kind=LINEAR,
              x=lambda xp, g, index, dim: xp.scatter(g, dim, index, 0.0),
              src=lambda xp, g, index, dim: xp.gather(g, dim, index), complex=True,
-             samples=[Sample(Arg(2, 4), 1, Arg(values=[[0, 2], [3, 1]], dtype="int64"), Arg(2, 2)),
-                      Sample(Arg(2, 4), 1, TWO, 1.5), Sample(Arg(), 0, Arg(values=0, dtype="int64"), Arg()),
-                      Sample(Arg(4), 0, Arg(values=[1, 3], dtype="int64"), Arg(2))])  # fmt: skip
+             samples=[Sample(Arg(2, 4), 1, ints([[0, 2], [3, 1]]), Arg(2, 2)),
+                      Sample(Arg(2, 4), 1, TWO, 1.5), Sample(Arg(), 0, ints(0), Arg()),
+                      Sample(Arg(4), 0, ints([1, 3]), Arg(2))])  # fmt: skip
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -165,7 +167,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
 SCATTER_ADD = Op("scatter_add", lambda xp, x, index, src, /, dim: xp.scatter_add(x, dim, index, src), kind=LINEAR,
                  x=lambda xp, g: g,
                  src=lambda xp, g, index, dim: xp.gather(g, dim, index), complex=True,
-                 samples=[Sample(Arg(3, 3), 0, TWO, Arg(2, 3)), Sample(Arg(2, 4), 1, TWO, Arg(2, 3)), Sample(Arg(), 0, Arg(values=0, dtype="int64"), Arg()),
+                 samples=[Sample(Arg(3, 3), 0, TWO, Arg(2, 3)), Sample(Arg(2, 4), 1, TWO, Arg(2, 3)), Sample(Arg(), 0, ints(0), Arg()),
                           Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))])  # fmt: skip
 
 
@@ -191,7 +193,11 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
         raise RuntimeError(f"{name}: reduce argument must be either sum, prod, mean, amax or amin, got {reduce!r}")
     if reduce not in ("sum", "mean"):
         return apply(SCATTER_REDUCE, (x, index, src), (d, reduce, bool(include_self)))
-    start = x if include_self else apply(SCATTER, (x, index, apply(EXPAND, (constant(0, x._data.dtype),), (index._data.shape,))), (d,))
+    start = (
+        x
+        if include_self
+        else apply(SCATTER, (x, index, apply(EXPAND, (constant(0, x._data.dtype),), (index._data.shape,))), (d,))
+    )
     total = apply(SCATTER_ADD, (start, index, src), (d,))
     if reduce == "sum":
         return total
@@ -202,7 +208,9 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
     return total / wrap(counts.astype(x._data.dtype))
 
 
-def _scatter_reduce_vjp(xp: Any, g: Any, x: Any, index: Any, src: Any, out: Any, dim: int, reduce: str, include_self: bool) -> tuple:
+def _scatter_reduce_vjp(
+    xp: Any, g: Any, x: Any, index: Any, src: Any, out: Any, dim: int, reduce: str, include_self: bool
+) -> tuple:
     """prod: the cotangent times the product of the others; amax and amin: shared equally among equal extremes."""
     if reduce == "prod":
         return _prod_vjp(xp, g, x, index, src, out, dim, include_self)
@@ -235,10 +243,10 @@ SCATTER_REDUCE = Op("scatter_reduce", lambda xp, x, index, src, /, dim, reduce, 
     x, dim, index, src, reduce, include_self), vjp=_scatter_reduce_vjp, diff=("x", "src"), samples=[
         Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "sum"), Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "mean", include_self=False),
         Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod"), Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod", include_self=False),
-        Sample(Arg(3), 0, Arg(values=[0, 0, 1], dtype="int64"), Arg(values=[2.0, 0.0, 0.0]), "prod"),
+        Sample(Arg(3), 0, ints([0, 0, 1]), Arg(values=[2.0, 0.0, 0.0]), "prod"),
         Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "amax"), Sample(Arg(2, 4), 1, TWO, Arg(2, 3), "amin", include_self=False),
-        Sample(Arg(values=[1.0, 2.0]), 0, Arg(values=[1, 1, 0], dtype="int64"), Arg(values=[2.0, 2.0, 0.5]), "amax", smooth=False),
-        Sample(Arg(values=[1.0, 2.0, 3.0]), 0, Arg(values=[1, 1, 0], dtype="int64"), Arg(values=[2.0, 2.0, 0.5]), "mean")])  # fmt: skip
+        Sample(ints([1.0, 2.0]), 0, Arg(values=[1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "amax", smooth=False),
+        Sample(ints([1.0, 2.0, 3.0]), 0, Arg(values=[1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "mean")])  # fmt: skip
 
 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
@@ -253,13 +261,18 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     return result if out is None else into("index_reduce", out, result)
 
 
-declare("index_reduce", [Sample(Arg(3, 2), 0, Arg(values=[2, 0, 2], dtype="int64"), Arg(3, 2), r) for r in ("prod", "mean", "amax", "amin")])
+declare(
+    "index_reduce",
+    [Sample(Arg(3, 2), 0, ints([2, 0, 2]), Arg(3, 2), r) for r in ("prod", "mean", "amax", "amin")],
+)
 
 
 # -- in place ----------------------------------------------------------------------------------------------------------
 
 
-def scatter_(self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:
+def scatter_(
+    self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
     """In-place version of :func:`scatter`."""
     given = _source("scatter_", src, value)
     if reduce is not None:
@@ -279,13 +292,16 @@ _reduce_in_place = in_place(_scatter_with)
 def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """In-place version of :func:`scatter_add`."""
     others, params = _arguments("scatter_add_", self, dim, index, need_tensor("scatter_add_", "src", src))
-    return record_write(self, "scatter_add_", SCATTER_ADD, others, params, lambda x, i, s, d: cpu.scatter_add_(x, d, i, s))
+    return record_write(
+        self, "scatter_add_", SCATTER_ADD, others, params, lambda x, i, s, d: cpu.scatter_add_(x, d, i, s)
+    )
 
 
 class ScatteringMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    gather, index_reduce, scatter, scatter_add, scatter_reduce = gather, index_reduce, scatter, scatter_add, scatter_reduce
+    gather, index_reduce, scatter = gather, index_reduce, scatter
+    scatter_add, scatter_reduce = scatter_add, scatter_reduce
     take_along_dim, scatter_, scatter_add_ = take_along_dim, scatter_, scatter_add_
     scatter_reduce_, index_reduce_ = in_place(scatter_reduce), in_place(index_reduce)

@@ -18,9 +18,9 @@ from ferro.ops.complex import conj
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "flatten",
-           "moveaxis", "movedim", "permute", "ravel", "reshape", "squeeze", "swapaxes", "swapdims", "t", "transpose",
-           "unflatten", "unsqueeze"]  # fmt: skip
+__all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shapes", "broadcast_tensors",
+           "broadcast_to", "flatten", "moveaxis", "movedim", "permute", "ravel", "reshape", "squeeze", "swapaxes",
+           "swapdims", "t", "transpose", "unflatten", "unsqueeze"]  # fmt: skip
 
 
 # -- another shape -----------------------------------------------------------------------------------------------------
@@ -93,17 +93,25 @@ def _view_bits(x: Any, wanted: Any) -> Tensor:
         if not shape:
             raise RuntimeError(f"view: a 0-d tensor cannot change the size of its element from {have} to {size} bytes")
         if strides[-1] != 1 and shape[-1] != 1:
-            raise RuntimeError(f"view: the last dimension must have stride 1 to view {x.dtype} as {wanted}, got {strides[-1]}")
+            raise RuntimeError(
+                f"view: the last dimension must have stride 1 to view {x.dtype} as {wanted}, got {strides[-1]}"
+            )
         if shape[-1] * have % size:
-            raise RuntimeError(f"view: the last dimension of {shape[-1]} elements of {have} bytes cannot hold elements of {size} bytes")
+            raise RuntimeError(
+                f"view: the last dimension of {shape[-1]} elements of {have} bytes cannot hold elements of {size} bytes"
+            )
         if have < size and any(s * have % size for s in (*strides[:-1], geometry(x._data)[2])):
-            raise RuntimeError(f"view: strides {list(strides)} and storage offset must be divisible by {size // have} to view {x.dtype} as {wanted}")
+            raise RuntimeError(
+                f"view: strides {list(strides)} and storage offset must be divisible by {size // have} to view {x.dtype} as {wanted}"
+            )
     return unary(VIEW_BITS, x, (wanted.np,))
 
 
 VIEW_BITS = Op("view_dtype", lambda xp, x, /, dtype: xp.bit_view(x, dtype), view=True)
 
-declare("Tensor.view", [Sample(Arg(6), 3, 2), Sample(Arg(2, 3), (2, 1, -1)), Sample(Arg(), 1)], method=True, complex=True)
+declare(
+    "Tensor.view", [Sample(Arg(6), 3, 2), Sample(Arg(2, 3), (2, 1, -1)), Sample(Arg(), 1)], method=True, complex=True
+)
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
@@ -122,9 +130,14 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if not shape:
         one_dim("flatten", 0, start_dim, "start_dim"), one_dim("flatten", 0, end_dim, "end_dim")
         return reshape(input, (1,))
-    start, end = one_dim("flatten", len(shape), start_dim, "start_dim"), one_dim("flatten", len(shape), end_dim, "end_dim")
+    start, end = (
+        one_dim("flatten", len(shape), start_dim, "start_dim"),
+        one_dim("flatten", len(shape), end_dim, "end_dim"),
+    )
     if start > end:
-        raise RuntimeError(f"flatten() has invalid args: start_dim cannot come after end_dim, got {start_dim} and {end_dim}")
+        raise RuntimeError(
+            f"flatten() has invalid args: start_dim cannot come after end_dim, got {start_dim} and {end_dim}"
+        )
     if start == end:
         return input
     n = 1
@@ -133,7 +146,9 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return unary(RESHAPE, input, ((*shape[:start], n, *shape[end + 1 :]),))
 
 
-declare("flatten", [Sample(Arg(2, 3, 2)), Sample(Arg(2, 3, 2), 1), Sample(Arg(2, 3, 2), 0, -2), Sample(Arg())], complex=True)
+declare(
+    "flatten", [Sample(Arg(2, 3, 2)), Sample(Arg(2, 3, 2), 1), Sample(Arg(2, 3, 2), 0, -2), Sample(Arg())], complex=True
+)
 
 
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
@@ -147,7 +162,9 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 _sizes = sizes
-declare("unflatten", [Sample(Arg(2, 6), 1, (3, 2)), Sample(Arg(6, 2), 0, (-1, 2)), Sample(Arg(4), -1, (2, 2))], complex=True)
+declare(
+    "unflatten", [Sample(Arg(2, 6), 1, (3, 2)), Sample(Arg(6, 2), 0, (-1, 2)), Sample(Arg(4), -1, (2, 2))], complex=True
+)
 
 
 def ravel(input: Tensor) -> Tensor:
@@ -229,7 +246,9 @@ def t(input: Tensor) -> Tensor:
     """The transpose of a matrix; a tensor of fewer dimensions is returned as it is (as a view)."""
     n = input._data.ndim
     if n > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {n}D; use transpose(dim0, dim1) or .mT")
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 dimensions, but self is {n}D; use transpose(dim0, dim1) or .mT"
+        )
     return unary(PERMUTE, input, ((1, 0) if n == 2 else tuple(range(n)),))
 
 
@@ -246,7 +265,9 @@ declare("adjoint", [Sample(Arg(2, 3)), Sample(Arg(2, 2, 3))], complex=True)
 
 def _matrix_transpose(name: str, x: Any) -> Tensor:
     if x._data.ndim < 2:
-        raise RuntimeError(f"{name}: tensor.{name} is only supported on matrices or batches of matrices. Got {x._data.ndim}-D tensor.")
+        raise RuntimeError(
+            f"{name}: tensor.{name} is only supported on matrices or batches of matrices. Got {x._data.ndim}-D tensor."
+        )
     return transpose(x, -2, -1)
 
 
@@ -272,7 +293,11 @@ def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
     return movedim(input, source, destination)
 
 
-declare("movedim", [Sample(Arg(2, 3, 4), 0, 2), Sample(Arg(2, 3, 4), (0, 1), (-1, 0)), Sample(Arg(2, 3), -1, 0)], complex=True)
+declare(
+    "movedim",
+    [Sample(Arg(2, 3, 4), 0, 2), Sample(Arg(2, 3, 4), (0, 1), (-1, 0)), Sample(Arg(2, 3), -1, 0)],
+    complex=True,
+)
 
 
 # -- repeated without a copy -------------------------------------------------------------------------------------------
@@ -293,7 +318,9 @@ def _expand(name: str, x: Any, wanted: tuple) -> Tensor:
     if wanted and min(wanted) < 0:
         full = tuple([have[i - lead] if s == -1 and i >= lead else s for i, s in enumerate(wanted)])
         if min(full) < 0:
-            raise RuntimeError(f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension")
+            raise RuntimeError(
+                f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension"
+            )
     if have != full[lead:] and any(h not in (1, s) for h, s in zip(have, full[lead:], strict=True)):
         raise RuntimeError(f"{name}: the expanded size {list(wanted)} must match the existing size {list(have)} at non-singleton dimensions: "
                            "only dimensions of size 1 can be expanded")  # fmt: skip
@@ -328,7 +355,12 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     return reshape(self.sum(dims) if dims else self, wanted)  # type: ignore[attr-defined]
 
 
-declare("Tensor.sum_to_size", [Sample(Arg(2, 3), 3), Sample(Arg(2, 3), (2, 1)), Sample(Arg(2, 3), 2, 3), Sample(Arg(2, 3), ())], method=True, complex=True)
+declare(
+    "Tensor.sum_to_size",
+    [Sample(Arg(2, 3), 3), Sample(Arg(2, 3), (2, 1)), Sample(Arg(2, 3), 2, 3), Sample(Arg(2, 3), ())],
+    method=True,
+    complex=True,
+)
 
 
 def broadcast_shapes(*shapes: Any) -> Size:
@@ -387,7 +419,11 @@ def _at_least(name: str, tensors: tuple, function: Any) -> Any:
 
 
 for _function in (atleast_1d, atleast_2d, atleast_3d):
-    declare(_function.__name__, [Sample(Arg()), Sample(Arg(3)), Sample(Arg(2, 3)), Sample(Arg(), Arg(2)), Sample([Arg(2), Arg(1, 2)])], complex=True)
+    declare(
+        _function.__name__,
+        [Sample(Arg()), Sample(Arg(3)), Sample(Arg(2, 3)), Sample(Arg(), Arg(2)), Sample([Arg(2), Arg(1, 2)])],
+        complex=True,
+    )
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -426,10 +462,12 @@ class ShapeMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    adjoint, broadcast_to, flatten, movedim, moveaxis, permute = adjoint, broadcast_to, flatten, movedim, moveaxis, permute
+    adjoint, broadcast_to, flatten = adjoint, broadcast_to, flatten
+    movedim, moveaxis, permute = movedim, moveaxis, permute
     contiguous, is_contiguous, stride, storage_offset = contiguous, is_contiguous, stride, storage_offset
     expand, expand_as, ravel, reshape, reshape_as, squeeze = expand, expand_as, ravel, reshape, reshape_as, squeeze
-    swapaxes, swapdims, t, transpose, unsqueeze, view, view_as = swapaxes, swapdims, t, transpose, unsqueeze, view, view_as
+    swapaxes, swapdims, t, transpose = swapaxes, swapdims, t, transpose
+    unsqueeze, view, view_as = unsqueeze, view, view_as
     sum_to_size = sum_to_size
     squeeze_, unsqueeze_, t_, transpose_ = restride(squeeze), restride(unsqueeze), restride(t), restride(transpose)
     swapaxes_, swapdims_ = restride(swapaxes), restride(swapdims)
@@ -452,7 +490,9 @@ class ShapeMethods:
     def H(self: Any) -> Tensor:
         """The conjugate transpose of a matrix."""
         if self._data.ndim not in (0, 2):
-            raise RuntimeError(f"H: tensor.H is only supported on matrices (2-D tensors). Got {self._data.ndim}-D tensor. Use .mH for batches.")
+            raise RuntimeError(
+                f"H: tensor.H is only supported on matrices (2-D tensors). Got {self._data.ndim}-D tensor. Use .mH for batches."
+            )
         return conj(_reversed(self))
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import weakref
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,8 @@ class _File:
     """A saved tensor in a file, which goes when the graph does."""
 
     def __init__(self, t: Any, directory: str | None) -> None:
+        import tempfile
+
         data = np.ascontiguousarray(t._data)
         self.shape, self.dtype = data.shape, data.dtype
         number, self.path = tempfile.mkstemp(suffix=".saved", prefix="ferro-", dir=directory)

@@ -209,7 +209,7 @@ def test_once_differentiable_refuses_a_second_derivative() -> None:
 
     x = leaf(1.0)
     (g,) = ferro.autograd.grad(Once.apply(x), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="differentiate twice.*once_differentiable"):
+    with pytest.raises(RuntimeError, match=r"differentiate twice.*once_differentiable"):
         g.backward()
 
 
@@ -218,7 +218,7 @@ def test_a_saved_tensor_changed_in_place_is_found() -> None:
     y = x * 1
     z = Cube.apply(y)
     y.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation.*'Cube'"):
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*'Cube'"):
         z.backward()
 
 

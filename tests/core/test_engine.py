@@ -62,7 +62,7 @@ def test_an_inplace_change_of_a_saved_value_is_found() -> None:
     y = x * 1
     z = y * y
     y.add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation.*saved by 'mul'.*version 1; expected version 0.*'add_'"):
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*saved by 'mul'.*version 1; expected version 0.*'add_'"):
         z.sum().backward()
 
 
@@ -70,7 +70,7 @@ def test_an_inplace_change_of_a_saved_result_is_found_also_through_a_view() -> N
     x = leaf(1.0, 2.0)
     y = x.exp()
     y.detach()[0] = 5.0
-    with pytest.raises(RuntimeError, match="modified by an inplace operation.*saved by 'exp'"):
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*saved by 'exp'"):
         y.sum().backward()
 
 

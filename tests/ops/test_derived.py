@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 
 import ferro
-from tests.helpers import (Call, arrays_of, compare, cotangents, dtype_name, entries, pullback, rng_of, to_array)  # fmt: skip
+from tests.helpers import (  # fmt: skip
+    Call,
+    arrays_of,
+    compare,
+    cotangents,
+    dtype_name,
+    entries,
+    pullback,
+    rng_of,
+    to_array,
+)
 
 ENTRIES = entries()
 ALL = pytest.mark.parametrize("entry", ENTRIES, ids=[e.path for e in ENTRIES])
@@ -161,7 +171,7 @@ def _compare_second(entry: Any, sample: Any, torch: Any, arrays: list, rng: Any,
             vectors = cotangents(outputs, rng)
         if not call.inputs or all(v is None for v in vectors):
             return
-        grads = [g for g in pullback(call, outputs, vectors, create_graph=True)]
+        grads = pullback(call, outputs, vectors, create_graph=True)
         if seconds is None:
             seconds = [None if g is None else _like(g, rng).astype(dtype_name(g)) for g in grads]
         roots = [(g, library.from_numpy(s.copy())) for g, s in zip(grads, seconds, strict=True)

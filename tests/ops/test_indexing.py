@@ -13,7 +13,9 @@ import ferro
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 BOTH = (torch, ferro)
-pytestmark = pytest.mark.filterwarnings("ignore:Using a non-tuple sequence", "ignore:The reduce argument", "ignore:index_reduce")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Using a non-tuple sequence", "ignore:The reduce argument", "ignore:index_reduce"
+)
 
 
 def ramp(library: Any, *shape: int, grad: bool = False) -> Any:
@@ -25,16 +27,26 @@ def ramp(library: Any, *shape: int, grad: bool = False) -> Any:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 KEYS = [
-    lambda t: 1, lambda t: -1, lambda t: np.int64(1), lambda t: t.tensor(1), lambda t: slice(1, None), lambda t: slice(-2, 10, 2),
-    lambda t: slice(t.tensor(0), t.tensor(1)), lambda t: None, lambda t: Ellipsis, lambda t: (), lambda t: (Ellipsis, 0), lambda t: (0, Ellipsis, None, 1),
-    lambda t: (slice(None), None, 1), lambda t: True, lambda t: False, lambda t: (None, True), lambda t: t.tensor(True), lambda t: t.tensor(False),
-    lambda t: [0, 1, 1], lambda t: [], lambda t: [True, False], lambda t: [[0, 1], [1, 0]], lambda t: [slice(None), 0], lambda t: [None, 1], lambda t: np.array([1, 0]), lambda t: t.tensor([1, -2]),
-    lambda t: t.tensor([1, 0], dtype=t.int32), lambda t: t.tensor([True, False]), lambda t: t.tensor([[0], [1]]), lambda t: range(2),
-    lambda t: (t.tensor([1, 0]), t.tensor([2, 0])), lambda t: (t.tensor([1, 0]), slice(None), t.tensor([3, 0])), lambda t: (slice(None), [0, 2], [1, 1]),
-    lambda t: (0, slice(None), [0, 2]), lambda t: ([0, 1], None, 1), lambda t: (Ellipsis, t.tensor([0, 3])), lambda t: (slice(None), t.tensor([[0, 1], [2, 2]])),
-    lambda t: (t.tensor([[0], [1]]), t.tensor([0, 2])), lambda t: (t.tensor([0, 1]), True), lambda t: (slice(None), t.tensor([True, False, True]), slice(1, 3)),
-    lambda t: t.ones(2, 3, dtype=t.bool), lambda t: t.zeros(2, 3, 4, dtype=t.bool), lambda t: t.arange(24).reshape(2, 3, 4) % 5 == 0,
-    lambda t: (1, t.tensor([[True, False, False, True]] * 3)), lambda t: (t.tensor([], dtype=t.int64), 0), lambda t: (-1, -1, -1),
+    lambda t: 1, lambda t: -1, lambda t: np.int64(1), lambda t: t.tensor(1), lambda t: slice(1, None),
+    lambda t: slice(-2, 10, 2),
+    lambda t: slice(t.tensor(0), t.tensor(1)), lambda t: None, lambda t: Ellipsis, lambda t: (),
+    lambda t: (Ellipsis, 0), lambda t: (0, Ellipsis, None, 1),
+    lambda t: (slice(None), None, 1), lambda t: True, lambda t: False, lambda t: (None, True), lambda t: t.tensor(True),
+    lambda t: t.tensor(False),
+    lambda t: [0, 1, 1], lambda t: [], lambda t: [True, False], lambda t: [[0, 1], [1, 0]], lambda t: [slice(None), 0],
+    lambda t: [None, 1], lambda t: np.array([1, 0]), lambda t: t.tensor([1, -2]),
+    lambda t: t.tensor([1, 0], dtype=t.int32), lambda t: t.tensor([True, False]), lambda t: t.tensor([[0], [1]]),
+    lambda t: range(2),
+    lambda t: (t.tensor([1, 0]), t.tensor([2, 0])), lambda t: (t.tensor([1, 0]), slice(None), t.tensor([3, 0])),
+    lambda t: (slice(None), [0, 2], [1, 1]),
+    lambda t: (0, slice(None), [0, 2]), lambda t: ([0, 1], None, 1), lambda t: (Ellipsis, t.tensor([0, 3])),
+    lambda t: (slice(None), t.tensor([[0, 1], [2, 2]])),
+    lambda t: (t.tensor([[0], [1]]), t.tensor([0, 2])), lambda t: (t.tensor([0, 1]), True),
+    lambda t: (slice(None), t.tensor([True, False, True]), slice(1, 3)),
+    lambda t: t.ones(2, 3, dtype=t.bool), lambda t: t.zeros(2, 3, 4, dtype=t.bool),
+    lambda t: t.arange(24).reshape(2, 3, 4) % 5 == 0,
+    lambda t: (1, t.tensor([[True, False, False, True]] * 3)), lambda t: (t.tensor([], dtype=t.int64), 0),
+    lambda t: (-1, -1, -1),
 ]  # fmt: skip
 
 
@@ -179,13 +191,19 @@ def test_masks_lists_and_arrays_may_change_before_backward() -> None:
 
 def test_in_place_forms_write_through_views() -> None:
     calls = [
-        lambda x, t: x.index_add_(0, t.tensor([1, 1]), ramp(t, 2, 2), alpha=0.5), lambda x, t: x.index_copy_(1, t.tensor([0]), ramp(t, 3, 1)),
-        lambda x, t: x.index_fill_(0, t.tensor([-1, 0]), t.tensor(2.0, dtype=t.float64)), lambda x, t: x.put_(t.tensor([0, 5]), ramp(t, 2), True),
-        lambda x, t: x.put_(t.tensor([1, 4]), ramp(t, 2)), lambda x, t: x.scatter_(0, t.tensor([[2, 0]]), ramp(t, 1, 2)),
+        lambda x, t: x.index_add_(0, t.tensor([1, 1]), ramp(t, 2, 2), alpha=0.5),
+        lambda x, t: x.index_copy_(1, t.tensor([0]), ramp(t, 3, 1)),
+        lambda x, t: x.index_fill_(0, t.tensor([-1, 0]), t.tensor(2.0, dtype=t.float64)),
+        lambda x, t: x.put_(t.tensor([0, 5]), ramp(t, 2), True),
+        lambda x, t: x.put_(t.tensor([1, 4]), ramp(t, 2)),
+        lambda x, t: x.scatter_(0, t.tensor([[2, 0]]), ramp(t, 1, 2)),
         lambda x, t: x.scatter_(1, t.tensor([[0], [1]]), 5.0),
-        lambda x, t: x.scatter_add_(1, t.tensor([[0, 0], [1, 1]]), ramp(t, 2, 2)), lambda x, t: x.masked_fill_(t.tensor([True, False]), 4.0),
-        lambda x, t: x.scatter_reduce_(0, t.tensor([[0, 0]]), ramp(t, 1, 2), "amax"), lambda x, t: x.masked_scatter_(t.tensor([True, False]), ramp(t, 5)),
-        lambda x, t: x.index_reduce_(0, t.tensor([0, 0]), ramp(t, 2, 2), "prod"), lambda x, t: x.index_put_((t.tensor([0, 0]),), ramp(t, 2), accumulate=True),
+        lambda x, t: x.scatter_add_(1, t.tensor([[0, 0], [1, 1]]), ramp(t, 2, 2)),
+        lambda x, t: x.masked_fill_(t.tensor([True, False]), 4.0),
+        lambda x, t: x.scatter_reduce_(0, t.tensor([[0, 0]]), ramp(t, 1, 2), "amax"),
+        lambda x, t: x.masked_scatter_(t.tensor([True, False]), ramp(t, 5)),
+        lambda x, t: x.index_reduce_(0, t.tensor([0, 0]), ramp(t, 2, 2), "prod"),
+        lambda x, t: x.index_put_((t.tensor([0, 0]),), ramp(t, 2), accumulate=True),
         lambda x, t: x.tril_(), lambda x, t: x.fill_diagonal_(9.0),
     ]  # fmt: skip
     for call in calls:
@@ -205,7 +223,10 @@ def test_sums_of_half_precision_are_rounded_once(dtype: str) -> None:
     x = ferro.ones(1, dtype=d)
     n = 3000  # added one by one, these would be lost
     small = ferro.full((n,), 2.0**-12, dtype=d)
-    for total in (x.index_add(0, ferro.zeros(n, dtype=ferro.int64), small), x.scatter_add(0, ferro.zeros(n, dtype=ferro.int64), small)):
+    for total in (
+        x.index_add(0, ferro.zeros(n, dtype=ferro.int64), small),
+        x.scatter_add(0, ferro.zeros(n, dtype=ferro.int64), small),
+    ):
         assert total.dtype is d
         assert abs(total.item() - (1 + n * 2.0**-12)) < 0.01
 
@@ -230,8 +251,15 @@ def test_large_arrays_give_what_small_ones_do(rng: np.random.Generator) -> None:
         line = rng.integers(0, a.shape[dim], a.shape[dim])
         found = []
         for library in BOTH:
-            x, index, row = library.from_numpy(a.copy()).requires_grad_(), library.from_numpy(places), library.from_numpy(line)
-            outs = [x.gather(dim, index), x.scatter_add(dim, index, x), x.index_select(dim, row), x.index_add(dim, row, x), x[(slice(None),) * dim + (row - 1,)]]
+            x, index = library.from_numpy(a.copy()).requires_grad_(), library.from_numpy(places)
+            row = library.from_numpy(line)
+            outs = [
+                x.gather(dim, index),
+                x.scatter_add(dim, index, x),
+                x.index_select(dim, row),
+                x.index_add(dim, row, x),
+                x[(slice(None),) * dim + (row - 1,)],
+            ]
             grads = library.autograd.grad(sum([(o * o).sum() for o in outs]), x)
             found.append([o.detach().numpy() for o in (*outs, *grads)])
         for want, got in zip(*found, strict=True):
@@ -333,29 +361,51 @@ def test_an_infinity_that_was_filled_gives_no_nan() -> None:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 WRONG = [
-    lambda t: ramp(t, 3)[3], lambda t: ramp(t, 3)[-4], lambda t: ramp(t, 3)[0, 0], lambda t: t.tensor(1.0)[0], lambda t: ramp(t, 3)[::-1], lambda t: ramp(t, 3)[::0],
-    lambda t: ramp(t, 3)[1.5], lambda t: ramp(t, 3)["a"], lambda t: ramp(t, 3)[t.tensor([0.5])], lambda t: ramp(t, 3)[t.tensor([3])], lambda t: ramp(t, 3)[[0, -4]],
-    lambda t: ramp(t, 3)[t.tensor([True, False])], lambda t: ramp(t, 3, 3)[t.tensor([0, 1]), t.tensor([0, 1, 2])], lambda t: ramp(t, 3)[0:1.5],
-    lambda t: ramp(t, 3).index_select(0, t.tensor([3])), lambda t: ramp(t, 3).index_select(0, t.tensor([-1])), lambda t: ramp(t, 3).index_select(0, t.tensor([0.0])),
-    lambda t: ramp(t, 3).index_select(0, t.tensor([[0]])), lambda t: ramp(t, 3).index_select(1, t.tensor([0])), lambda t: t.tensor(1.0).index_select(0, t.tensor([0, 0])),
-    lambda t: ramp(t, 3).index_add(0, t.tensor([0]), t.ones(1)), lambda t: ramp(t, 3).index_add(0, t.tensor([0, 1]), ramp(t, 1)),
-    lambda t: ramp(t, 3, 2).index_add(0, t.tensor([0]), ramp(t, 1, 3)), lambda t: ramp(t, 3).index_add(0, t.tensor([5]), ramp(t, 1)),
-    lambda t: ramp(t, 3).index_copy(0, t.tensor([0, 1]), ramp(t, 1)), lambda t: ramp(t, 3).index_copy(0, t.tensor([3]), ramp(t, 1)),
-    lambda t: ramp(t, 3).index_fill(0, t.tensor([3]), 1.0), lambda t: ramp(t, 3).index_fill(0, t.tensor([0]), ramp(t, 1)),
-    lambda t: ramp(t, 3).index_put((t.tensor([0]),), t.ones(1)), lambda t: ramp(t, 3).index_put((t.tensor([3]),), ramp(t, 1)),
-    lambda t: ramp(t, 3).index_put((t.tensor([0, 1]),), ramp(t, 3)), lambda t: ramp(t, 3).index_put(t.tensor([0]), ramp(t, 1)),
-    lambda t: ramp(t, 3).take(t.tensor([3])), lambda t: ramp(t, 3).take(t.tensor([0.0])), lambda t: ramp(t, 3).put(t.tensor([0, 1]), ramp(t, 1)),
-    lambda t: ramp(t, 3).put(t.tensor([0]), t.ones(1)), lambda t: ramp(t, 3).gather(0, t.tensor([3])), lambda t: ramp(t, 3).gather(0, t.tensor([-1])),
-    lambda t: ramp(t, 3).gather(0, t.tensor([[0]])), lambda t: ramp(t, 2, 3).gather(0, t.zeros(1, 4, dtype=t.int64)), lambda t: ramp(t, 3).gather(0, t.tensor([0.0])),
-    lambda t: ramp(t, 3).scatter(0, t.tensor([0, 1]), ramp(t, 1)), lambda t: ramp(t, 3).scatter(0, t.tensor([3]), 1.0), lambda t: ramp(t, 3).scatter(0, t.tensor([0]), t.ones(1)),
-    lambda t: ramp(t, 3).scatter(0, t.tensor([0]), 1.0, reduce="min"), lambda t: ramp(t, 3).scatter_add(0, t.tensor([3]), ramp(t, 1)),
+    lambda t: ramp(t, 3)[3], lambda t: ramp(t, 3)[-4], lambda t: ramp(t, 3)[0, 0], lambda t: t.tensor(1.0)[0],
+    lambda t: ramp(t, 3)[::-1], lambda t: ramp(t, 3)[::0],
+    lambda t: ramp(t, 3)[1.5], lambda t: ramp(t, 3)["a"], lambda t: ramp(t, 3)[t.tensor([0.5])],
+    lambda t: ramp(t, 3)[t.tensor([3])], lambda t: ramp(t, 3)[[0, -4]],
+    lambda t: ramp(t, 3)[t.tensor([True, False])], lambda t: ramp(t, 3, 3)[t.tensor([0, 1]), t.tensor([0, 1, 2])],
+    lambda t: ramp(t, 3)[0:1.5],
+    lambda t: ramp(t, 3).index_select(0, t.tensor([3])), lambda t: ramp(t, 3).index_select(0, t.tensor([-1])),
+    lambda t: ramp(t, 3).index_select(0, t.tensor([0.0])),
+    lambda t: ramp(t, 3).index_select(0, t.tensor([[0]])), lambda t: ramp(t, 3).index_select(1, t.tensor([0])),
+    lambda t: t.tensor(1.0).index_select(0, t.tensor([0, 0])),
+    lambda t: ramp(t, 3).index_add(0, t.tensor([0]), t.ones(1)),
+    lambda t: ramp(t, 3).index_add(0, t.tensor([0, 1]), ramp(t, 1)),
+    lambda t: ramp(t, 3, 2).index_add(0, t.tensor([0]), ramp(t, 1, 3)),
+    lambda t: ramp(t, 3).index_add(0, t.tensor([5]), ramp(t, 1)),
+    lambda t: ramp(t, 3).index_copy(0, t.tensor([0, 1]), ramp(t, 1)),
+    lambda t: ramp(t, 3).index_copy(0, t.tensor([3]), ramp(t, 1)),
+    lambda t: ramp(t, 3).index_fill(0, t.tensor([3]), 1.0),
+    lambda t: ramp(t, 3).index_fill(0, t.tensor([0]), ramp(t, 1)),
+    lambda t: ramp(t, 3).index_put((t.tensor([0]),), t.ones(1)),
+    lambda t: ramp(t, 3).index_put((t.tensor([3]),), ramp(t, 1)),
+    lambda t: ramp(t, 3).index_put((t.tensor([0, 1]),), ramp(t, 3)),
+    lambda t: ramp(t, 3).index_put(t.tensor([0]), ramp(t, 1)),
+    lambda t: ramp(t, 3).take(t.tensor([3])), lambda t: ramp(t, 3).take(t.tensor([0.0])),
+    lambda t: ramp(t, 3).put(t.tensor([0, 1]), ramp(t, 1)),
+    lambda t: ramp(t, 3).put(t.tensor([0]), t.ones(1)), lambda t: ramp(t, 3).gather(0, t.tensor([3])),
+    lambda t: ramp(t, 3).gather(0, t.tensor([-1])),
+    lambda t: ramp(t, 3).gather(0, t.tensor([[0]])), lambda t: ramp(t, 2, 3).gather(0, t.zeros(1, 4, dtype=t.int64)),
+    lambda t: ramp(t, 3).gather(0, t.tensor([0.0])),
+    lambda t: ramp(t, 3).scatter(0, t.tensor([0, 1]), ramp(t, 1)), lambda t: ramp(t, 3).scatter(0, t.tensor([3]), 1.0),
+    lambda t: ramp(t, 3).scatter(0, t.tensor([0]), t.ones(1)),
+    lambda t: ramp(t, 3).scatter(0, t.tensor([0]), 1.0, reduce="min"),
+    lambda t: ramp(t, 3).scatter_add(0, t.tensor([3]), ramp(t, 1)),
     lambda t: ramp(t, 3).index_reduce(0, t.tensor([0]), ramp(t, 1), "sum"),
-    lambda t: t.take_along_dim(ramp(t, 3), t.tensor([[0]]), 0), lambda t: t.take_along_dim(ramp(t, 3), t.tensor([0.0]), 0),
-    lambda t: ramp(t, 3).masked_fill(t.tensor([1, 0, 1]), 0.0), lambda t: ramp(t, 3).masked_fill(t.tensor([True, False]), 0.0),
-    lambda t: ramp(t, 3).masked_fill(t.tensor([True]), ramp(t, 1)), lambda t: ramp(t, 3).masked_fill_(t.ones(2, 3, dtype=t.bool), 0.0),
-    lambda t: ramp(t, 3).masked_select(t.tensor([1.0, 0.0, 0.0])), lambda t: ramp(t, 3).masked_scatter(t.tensor([True]), ramp(t, 2)),
-    lambda t: ramp(t, 3).masked_scatter(t.tensor([True]), t.ones(3)), lambda t: ramp(t, 3).copy_(ramp(t, 2)), lambda t: ramp(t, 3).copy_("1"),
-    lambda t: ramp(t, 3).fill_(ramp(t, 1)), lambda t: ramp(t, 3).fill_(1j), lambda t: t.unravel_index(t.tensor([0.5]), (2, 3)), lambda t: t.nonzero_static(ramp(t, 2), size=-1),
+    lambda t: t.take_along_dim(ramp(t, 3), t.tensor([[0]]), 0),
+    lambda t: t.take_along_dim(ramp(t, 3), t.tensor([0.0]), 0),
+    lambda t: ramp(t, 3).masked_fill(t.tensor([1, 0, 1]), 0.0),
+    lambda t: ramp(t, 3).masked_fill(t.tensor([True, False]), 0.0),
+    lambda t: ramp(t, 3).masked_fill(t.tensor([True]), ramp(t, 1)),
+    lambda t: ramp(t, 3).masked_fill_(t.ones(2, 3, dtype=t.bool), 0.0),
+    lambda t: ramp(t, 3).masked_select(t.tensor([1.0, 0.0, 0.0])),
+    lambda t: ramp(t, 3).masked_scatter(t.tensor([True]), ramp(t, 2)),
+    lambda t: ramp(t, 3).masked_scatter(t.tensor([True]), t.ones(3)), lambda t: ramp(t, 3).copy_(ramp(t, 2)),
+    lambda t: ramp(t, 3).copy_("1"),
+    lambda t: ramp(t, 3).fill_(ramp(t, 1)), lambda t: ramp(t, 3).fill_(1j),
+    lambda t: t.unravel_index(t.tensor([0.5]), (2, 3)), lambda t: t.nonzero_static(ramp(t, 2), size=-1),
 ]  # fmt: skip
 
 

@@ -77,6 +77,7 @@ class Maker:
         self.memory: dict[str, int] = {}
         self.bound: list[float] = []
         self.quiet: set[str] = set()  # views made under no_grad: PyTorch is of two minds whether they require grad
+        self.frozen: set[int] = set()  # memory with a hook on a view: in-place operations on it would part from PyTorch's
         self.breaking = self.rng.random() < 0.04 if breaking is None else breaking
 
     def make(self) -> Program:
@@ -226,7 +227,7 @@ class Maker:
         rng = self.rng
         views = rng.random() < 0.5
         a = self.some(lambda n: not views or list(self.memory.values()).count(self.memory[n]) > 1, quiet=True)
-        if a is None or (a in list(self.shape)[:2] and rng.random() < 0.8):
+        if a is None or self.memory[a] in self.frozen or (a in list(self.shape)[:2] and rng.random() < 0.8):
             return
         call = INPLACE[int(rng.integers(len(INPLACE)))]
         grown, args = max(1.0, self.size(a)), []
@@ -296,6 +297,8 @@ class Maker:
 
     def hook(self) -> None:
         a: Any = self.some()
+        if list(self.memory.values()).count(self.memory[a]) > 1:
+            self.frozen.add(self.memory[a])
         self.step(str(self.rng.choice(["hook.keep", "hook.scale", "hook.replace"], p=[0.5, 0.3, 0.2])), a)
 
     def retain(self) -> None:
@@ -313,7 +316,7 @@ class Maker:
             b: Any = self.some(lambda n: self.shape[n] == shape)
             self.step("fn.Second", a, b, out=[self.new(shape, self.size(a) + self.size(b))])
         elif call == "Double":
-            if self.size(a) * 2 < LIMIT:
+            if self.size(a) * 2 < LIMIT and self.memory[a] not in self.frozen:
                 self.bound[self.memory[a]] *= 2
                 self.step("fn.Double", a, out=[self.new(shape, 0.0, a)])
         else:
@@ -403,15 +406,27 @@ def seed_of(program: Program, shape: tuple) -> np.ndarray:
 _functions: dict = {}
 
 
-def run(program: Program, lib: Any, leaf: Callable | None = None, **threads: int) -> Outcome:
-    """Runs a program.  An error in a step is noted and what depends on it left out.  `leaf` makes tensors of another kind."""
+def without_hooks(program: Program, errors: Any) -> Program:
+    """The program without hooks, retained gradients and the steps that raised: what is left has a functional twin."""
+    steps = [step for i, step in enumerate(program.steps) if i not in errors and not step.call.startswith(("hook.", "retain"))]
+    leaves = [n for n, (_, requires) in program.leaves.items() if requires]
+    ending = "twice" if program.ending == "again" else program.ending
+    return program._replace(steps=steps, inputs=leaves, ending=ending)
+
+
+def run(program: Program, lib: Any, twin: Any = None, **threads: int) -> Outcome:
+    """Runs a program.  An error in a step is noted and what depends on it left out.  `twin`: see the module of that name."""
     found = Outcome()
-    make = leaf or (lambda array: lib.from_numpy(np.array(array)))
+
+    def make(array: np.ndarray) -> Any:
+        return lib.from_numpy(np.array(array))
+
     if lib not in _functions:
         _functions[lib] = functions(lib)
     tensors: dict[str, Any] = {}
     for name, array, requires in leaves_of(program):
-        tensors[name] = make(array).requires_grad_() if requires else make(array)
+        t = make(array).requires_grad_() if requires else make(array)
+        tensors[name] = t if twin is None else twin.Twin.of(t, t)
     kept: dict[str, Any] = {}
     for number, step in enumerate(program.steps):
         names = [n for a in step.args for n in (a if isinstance(a, list) else [a]) if isinstance(n, Name)]
@@ -419,12 +434,14 @@ def run(program: Program, lib: Any, leaf: Callable | None = None, **threads: int
             continue
         try:
             with lib.no_grad() if step.no_grad else contextlib.nullcontext():
-                result = _perform(step, number, tensors, lib, make, kept)
+                result = _perform(step, number, tensors, lib, make, kept, twin)
         except Exception as e:  # noqa: BLE001 (which errors come is what is compared)
             found.errors[number] = e
             continue
         if step.out:
             tensors.update(zip(step.out, result if isinstance(result, (tuple, list)) else [result], strict=True))
+    if twin is not None:
+        tensors = {n: t.now() if t.leaf is None else t.leaf for n, t in tensors.items() if n not in program.quiet}
     for name, t in tensors.items():
         if name in program.quiet:
             continue
@@ -446,7 +463,7 @@ def run(program: Program, lib: Any, leaf: Callable | None = None, **threads: int
     return found
 
 
-def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, kept: dict) -> Any:
+def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, kept: dict, twin: Any) -> Any:
     def convert(a: Any) -> Any:
         if isinstance(a, Name):
             return tensors[a]
@@ -456,10 +473,14 @@ def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, k
 
     args = [convert(a) for a in step.args]
     family, _, call = step.call.rpartition(".")
+    if twin is not None and family == "lib":
+        return twin.twins(getattr(lib, call)(*map(twin.plain, args)))
+    if twin is not None and family == "fn":
+        return args[0].apply_function(_functions[lib][call], *args[1:])
     if family == "lib":
         return getattr(lib, call)(*args)
     if family == "fn":
-        return getattr(args[0], "apply_function", _functions[lib][call].apply)(*args)
+        return _functions[lib][call].apply(*args)
     if family == "hook":
         args[0].grad_fn  # PyTorch 2.13 crashes in register_hook on a view whose base was changed unless it is asked first
         factor = make(np.asarray(0.5))

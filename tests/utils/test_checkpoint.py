@@ -381,9 +381,9 @@ def test_arguments_are_checked() -> None:
 
 def test_the_reentrant_variant_refuses_grad_and_inputs() -> None:
     x = leaf(1.0)
-    with pytest.raises(RuntimeError, match="incompatible with .grad()"):
+    with pytest.raises(RuntimeError, match=r"incompatible with .grad()"):
         ferro.autograd.grad(checkpoint(lambda x: x * x, x, use_reentrant=True), x)
-    with pytest.raises(RuntimeError, match="incompatible with .grad()"):
+    with pytest.raises(RuntimeError, match=r"incompatible with .grad()"):
         checkpoint(lambda x: x * x, x, use_reentrant=True).backward(inputs=[x])
 
 

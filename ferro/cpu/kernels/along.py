@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, SMALL, contiguous, has_kernel, split
 
 
@@ -25,7 +25,7 @@ def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, o
     """Runs a kernel on `first`, the index and `out`, cut along what lies before `dim`."""
     a, b = _three(first, dim), _three(out, dim)
     where = contiguous(index) if index.ndim == 1 and name in ("take", "add_slices") else _three(contiguous(index), dim)
-    run = kernels.get(name)
+    run = get(name)
     fine: list[bool] = []
     work = max(a[0].size, b[0].size) if len(b) else 1
 
@@ -51,7 +51,9 @@ def write(name: str, out: np.ndarray, dim: int, index: np.ndarray, source: np.nd
 
 def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
     """The slices of x along `dim` that an index of one dimension names."""
-    return _run("take", dim, x.shape[dim], x, index, np.empty((*x.shape[:dim], index.size, *x.shape[dim + 1 :]), x.dtype))
+    return _run(
+        "take", dim, x.shape[dim], x, index, np.empty((*x.shape[:dim], index.size, *x.shape[dim + 1 :]), x.dtype)
+    )
 
 
 def add_slices(out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> None:

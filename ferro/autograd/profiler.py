@@ -1,0 +1,315 @@
+"""Profiler: how long each operation takes forward and backward, on which thread, as a table or a Chrome trace."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, Self
+
+from ferro.autograd._location import location
+from ferro.autograd._observer import Observer, arrays_of, node_of
+from ferro.core import mode as _mode
+from ferro.core.apply import watched
+from ferro.core.op import Op
+
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
+
+
+class FunctionEvent:
+    """One thing that ran: `name`, `kind` ("forward", "backward" or "user"), `thread`, and its time.
+
+    Times are in microseconds: `cpu_time_total`, and `self_cpu_time_total` without what ran inside.
+    """
+
+    count = 1
+
+    def __init__(self, name: str, kind: str, thread: int, start: int) -> None:
+        self.name = self.key = name
+        self.kind, self.thread, self.start = kind, thread, start
+        self.end = start
+        self.inside = 0
+        self.sequence_nr = -1
+        self.input_shapes: list = []
+        self.stack: list[str] = []
+        self.cpu_memory_usage = 0
+        self.cpu_parent: FunctionEvent | None = None
+
+    @property
+    def cpu_time_total(self) -> float:
+        """Microseconds from begin to end."""
+        return (self.end - self.start) / 1000
+
+    cpu_time = cpu_time_total
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds from begin to end, less those of the events inside."""
+        return (self.end - self.start - self.inside) / 1000
+
+    def __repr__(self) -> str:
+        return f"<FunctionEvent {self.name} ({self.kind}) {self.cpu_time_total:.1f} us on thread {self.thread}>"
+
+
+class FunctionEventAvg:
+    """The events of one name, added up."""
+
+    def __init__(self, key: str, kind: str, events: list[FunctionEvent]) -> None:
+        self.key, self.kind, self.count = key, kind, len(events)
+        self.input_shapes, self.stack = events[0].input_shapes, events[0].stack
+        self.cpu_time_total = sum(e.cpu_time_total for e in events)
+        self.self_cpu_time_total = sum(e.self_cpu_time_total for e in events)
+        self.cpu_time = self.cpu_time_total / self.count
+        self.cpu_memory_usage = sum(e.cpu_memory_usage for e in events)
+
+    def __repr__(self) -> str:
+        return f"<FunctionEventAvg {self.key}: {self.count} calls, {self.cpu_time_total:.1f} us>"
+
+
+_SORTS = ("cpu_time", "cpu_time_total", "self_cpu_time_total", "cpu_memory_usage", "count")
+
+
+class EventList(list):
+    """Events, or averages of events, that can be shown as a table."""
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds in all events together."""
+        return sum(e.self_cpu_time_total for e in self)
+
+    def key_averages(self, group_by_input_shapes: bool = False, group_by_stack_n: int = 0) -> EventList:
+        """One entry per name (and, if wanted, per shapes of the inputs and per innermost lines of the stack)."""
+        groups: dict[tuple, list] = defaultdict(list)
+        for e in self:
+            groups[e.key, e.kind, str(e.input_shapes) if group_by_input_shapes else "", tuple(e.stack[:group_by_stack_n])].append(e)
+        return EventList([FunctionEventAvg(key[0], key[1], events) for key, events in groups.items()])
+
+    def total_average(self) -> FunctionEventAvg:
+        """Everything added up."""
+        return FunctionEventAvg("Total", "", list(self))
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, max_name_column_width: int = 55,
+              top_level_events_only: bool = False, header: str | None = None) -> str:  # fmt: skip
+        """The entries as text, sorted by one of cpu_time, cpu_time_total, self_cpu_time_total, cpu_memory_usage, count."""
+        if sort_by is not None and sort_by not in _SORTS:
+            raise ValueError(f"table: sort_by must be one of {', '.join(_SORTS)}, got {sort_by!r}")
+        entries = [e for e in self if not top_level_events_only or getattr(e, "cpu_parent", None) is None]
+        if sort_by is not None:
+            entries.sort(key=lambda e: -getattr(e, sort_by))
+        whole = sum(e.self_cpu_time_total for e in self) or 1.0
+        columns = ["Name", "Kind", "Self CPU %", "Self CPU", "CPU total", "CPU time avg", "# of Calls"]
+        extra = ["CPU Mem"] if any(e.cpu_memory_usage for e in entries) else []
+        extra += ["Input Shapes"] if any(e.input_shapes for e in entries) else []
+        rows = [[*columns, *extra]]
+        for e in entries[: row_limit if row_limit >= 0 else None]:
+            name = e.key if len(e.key) <= max_name_column_width else f"{e.key[: max_name_column_width - 3]}..."
+            row = [name, e.kind, f"{100 * e.self_cpu_time_total / whole:.2f}%", _time(e.self_cpu_time_total), _time(e.cpu_time_total),
+                   _time(e.cpu_time), str(e.count)]  # fmt: skip
+            row += [str(e.cpu_memory_usage)] if "CPU Mem" in extra else []
+            rows.append([*row, str(e.input_shapes)] if "Input Shapes" in extra else row)
+        widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
+        rule = "  ".join("-" * w for w in widths)
+        lines = ["  ".join(cell.rjust(w) for cell, w in zip(r, widths, strict=True)) for r in rows]
+        return "\n".join([*([header] if header else []), rule, lines[0], rule, *lines[1:], rule,
+                          f"Self CPU time total: {_time(sum(e.self_cpu_time_total for e in self))}"]) + "\n"  # fmt: skip
+
+    __str__ = table
+
+
+def _time(us: float) -> str:
+    return f"{us:.3f}us" if us < 1000 else f"{us / 1000:.3f}ms" if us < 1e6 else f"{us / 1e6:.3f}s"
+
+
+class _Stacks(threading.local):
+    """The events that are running in this thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.open: list[FunctionEvent] = []
+
+
+class profile(Observer):
+    """Inside, every operation and every node of a backward is timed, with the thread it ran on.
+
+    record_shapes: keep the shapes of inputs; profile_memory: the bytes of results; with_stack: the line of the program
+    (slow).  The options of PyTorch's profiler that concern GPUs are accepted and change nothing.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.ones(3, requires_grad=True)
+        >>> with ferro.autograd.profiler.profile() as prof:
+        ...     x.exp().sum().backward()
+        >>> [e.name for e in prof.function_events]
+        ['exp', 'sum', 'SumBackward0', 'ExpBackward0']
+    """
+
+    def __init__(self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None, record_shapes: bool = False,
+                 with_flops: bool = False, profile_memory: bool = False, with_stack: bool = False, with_modules: bool = False,
+                 use_kineto: bool = False, use_cpu: bool = True, experimental_config: Any = None, acc_events: bool = False,
+                 custom_trace_id_callback: Any = None) -> None:  # fmt: skip
+        self.enabled = enabled
+        self.record_shapes, self.profile_memory, self.with_stack = record_shapes, profile_memory, with_stack
+        self.function_events = EventList()
+        self.thread_names: dict[int, str] = {}
+        self._stacks = _Stacks()
+
+    def __enter__(self) -> Self:
+        return super().__enter__() if self.enabled else self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.enabled:
+            super().__exit__(*exc)
+            self.function_events.sort(key=lambda e: e.start)
+
+    # -- recording
+
+    def begin(self, name: str, kind: str) -> FunctionEvent:
+        """Starts an event in this thread."""
+        thread = threading.get_ident()
+        if thread not in self.thread_names:
+            self.thread_names[thread] = threading.current_thread().name
+        open = self._stacks.open
+        event = FunctionEvent(name, kind, thread, perf_counter_ns())
+        event.cpu_parent = open[-1] if open else None
+        open.append(event)
+        return event
+
+    def finish(self, event: FunctionEvent) -> None:
+        """Ends an event, whatever happened inside."""
+        event.end = perf_counter_ns()
+        open = self._stacks.open
+        while open and open.pop() is not event:
+            pass
+        if event.cpu_parent is not None:
+            event.cpu_parent.inside += event.end - event.start
+        self.function_events.append(event)
+
+    def forward(self, op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
+        """Times one operation."""
+        event = self.begin(op.name, "forward")
+        try:
+            result = watched(op, xs, params, mode)
+        finally:
+            self.finish(event)
+        node = node_of(op, result)
+        if node is not None:
+            event.sequence_nr = node.seq
+        if self.record_shapes:
+            event.input_shapes = [[] if x is None else list(x._data.shape) for x in xs]
+        if self.profile_memory:
+            event.cpu_memory_usage = 0 if op.view else sum(a.nbytes for a in arrays_of([result]))
+        if self.with_stack:
+            event.stack = [str(location())]
+        return result
+
+    def backward(self, run: Any, node: Any, g: Any, rest: Any) -> list:
+        """Times the formulas of one node."""
+        event = self.begin(node.name(), "backward")
+        event.sequence_nr = node.seq
+        try:
+            return rest()
+        finally:
+            self.finish(event)
+            if self.record_shapes:
+                event.input_shapes = [list(a.shape) for a in arrays_of([g])]
+
+    # -- results
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
+        """The events by name."""
+        return self.function_events.key_averages(group_by_input_shape, group_by_stack_n)
+
+    def total_average(self) -> FunctionEventAvg:
+        """All events added up."""
+        return self.function_events.total_average()
+
+    def table(self, **options: Any) -> str:
+        """All events as a table (see `EventList.table`)."""
+        return self.function_events.table(**options)
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Microseconds in all events together."""
+        return self.function_events.self_cpu_time_total
+
+    def backward_times(self) -> dict[int, tuple[int, str]]:
+        """For every node, by its sequence number: nanoseconds of its backward, and the name of the thread it ran on."""
+        return {e.sequence_nr: (e.end - e.start, self.thread_names[e.thread]) for e in self.function_events if e.kind == "backward"}
+
+    def export_chrome_trace(self, path: str | os.PathLike) -> None:
+        """Writes a trace for chrome://tracing or Perfetto: one lane per thread, arrows from forward to backward."""
+        import json
+
+        lanes = {thread: i for i, thread in enumerate(self.thread_names)}
+        pid = os.getpid()
+        events: list[dict] = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": "ferro"}}]
+        for thread, name in self.thread_names.items():
+            events.append({"ph": "M", "name": "thread_name", "pid": pid, "tid": lanes[thread], "args": {"name": name}})
+        forward: dict[int, FunctionEvent] = {}
+        for e in self.function_events:
+            args: dict[str, Any] = {"sequence number": e.sequence_nr} if e.sequence_nr >= 0 else {}
+            if e.input_shapes:
+                args["input shapes"] = e.input_shapes
+            if e.stack:
+                args["at"] = e.stack[0]
+            lane = lanes[e.thread]
+            events.append({"ph": "X", "cat": e.kind, "name": e.name, "pid": pid, "tid": lane, "ts": e.start / 1000,
+                           "dur": (e.end - e.start) / 1000, "args": args})  # fmt: skip
+            if e.kind == "forward" and e.sequence_nr >= 0:
+                forward[e.sequence_nr] = e
+            elif e.kind == "backward" and e.sequence_nr in forward:
+                origin = forward[e.sequence_nr]
+                link = {"cat": "forward to backward", "name": "gradient", "id": e.sequence_nr, "pid": pid}
+                events.append({"ph": "s", "tid": lanes[origin.thread], "ts": origin.start / 1000, **link})
+                events.append({"ph": "f", "bp": "e", "tid": lane, "ts": e.start / 1000, **link})
+        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), "utf-8")
+
+    def export_stacks(self, path: str | os.PathLike, metric: str = "self_cpu_time_total") -> None:
+        """Writes one line per place of the program, "place;operation microseconds", as flame graphs are made of."""
+        if metric != "self_cpu_time_total":
+            raise ValueError(f"export_stacks: metric should be self_cpu_time_total, got {metric!r}")
+        totals: dict[str, float] = defaultdict(float)
+        for e in self.function_events:
+            if e.stack:
+                totals[";".join([*reversed(e.stack), e.name])] += e.self_cpu_time_total
+        Path(path).write_text("".join(f"{place} {int(us)}\n" for place, us in totals.items()), "utf-8")
+
+
+class record_function(ContextDecorator):
+    """Gives a part of the program a name in the profile that is on; off, it does nothing.
+
+    Example::
+
+        >>> import ferro
+        >>> with ferro.autograd.profiler.profile() as prof:
+        ...     with ferro.autograd.profiler.record_function("mine"):
+        ...         _ = ferro.ones(2) * 2
+        >>> [e.name for e in prof.function_events]
+        ['mine', 'mul']
+    """
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name if args is None else f"{name}({args})"
+        self._open: list[list] = []
+
+    def __enter__(self) -> Self:
+        profiles = [o for o in _mode.current().observers if isinstance(o, profile)]
+        self._open.append([(p, p.begin(self.name, "user")) for p in profiles])
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for p, event in self._open.pop():
+            p.finish(event)
+
+    def __call__(self, function: Callable) -> Callable:
+        @functools.wraps(function)
+        def named(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name):  # one of its own per call: threads may call at once
+                return function(*args, **kwargs)
+
+        return named
