@@ -26,6 +26,7 @@ from ferro.ops.creation import CreationMethods
 from ferro.ops.einsum import EinsumMethods
 from ferro.ops.exponential import ExponentialMethods
 from ferro.ops.extrema import ExtremaMethods
+from ferro.ops.copies import CopyMethods
 from ferro.ops.filling import FillingMethods
 from ferro.ops.indexing import IndexingMethods
 from ferro.ops.items import ItemMethods
@@ -68,6 +69,7 @@ class Tensor(
     ReductionMethods,
     RoundingMethods,
     ScanMethods,
+    CopyMethods,
     FillingMethods,
     IndexingMethods,
     ItemMethods,

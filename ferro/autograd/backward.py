@@ -52,6 +52,8 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     keys = [key_of(position(t)) for t in wanted]
     found = engine.backward(roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads)
     for t, key in dict(zip(wanted, keys, strict=True)).items():
+        if t._meta is not None and t._meta.retains and t._node is not LEAF:
+            continue  # its gradient has been added on the way
         if found.get(key) is not None:
             engine.accumulate(t, found[key], create_graph, False)
             meta = t._meta

@@ -13,7 +13,7 @@ from ferro.core.apply import address
 from ferro.core.apply import apply as apply_op
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, view_of, wrap
 from ferro.core.dtypes import INEXACT
-from ferro.core.forward import set_tangent, tangents_of
+from ferro.core.forward import note_saved, set_tangent, tangents_of
 from ferro.core.node import FREED, FreedError, MultiNode, Pick, next_sequence
 from ferro.core.op import Op
 
@@ -80,13 +80,15 @@ class _Saved:
         pack = _mode.current().pack
         if t is not None and pack:
             with _mode.switched(grad=False, pack=()):
-                self.packed = Packed(pack[-1][0](t), pack[-1][1], address(t) if index is None else Pick(node, index, *node.outputs[index]))
+                # an output belongs to the node, which must not hold itself: _result gives it its history
+                self.packed = Packed(pack[-1][0](t), pack[-1][1], address(t) if index is None else None, tangents_of(t))
             t = None
         self.tensor = t if index is None or t is None else t._data
 
     def __call__(self) -> Any:
         if self.packed is not None:
-            return self.packed.tensor()
+            t: Any = self.packed.tensor()
+            return t if self.index is None else self._result(t._data)
         if self.tensor is None:
             return None
         node: Any = self.node()
@@ -95,9 +97,17 @@ class _Saved:
             modified(node, self.version, self.expected, shape)
         if self.index is None:
             return self.tensor
-        out = node.outputs[self.index]
-        t = wrap(self.tensor, None if out is None else Pick(node, self.index, *out))
+        t = self._result(self.tensor)
         t._counter = self.version
+        return t
+
+    def _result(self, data: Any) -> Any:
+        """A saved output with its history and, in forward mode, its tangents."""
+        node: Any = self.node()
+        out = node.outputs[self.index]
+        t = wrap(data, None if out is None else Pick(node, self.index, *out))
+        if node.meta is not None and node.meta.tangents is not None:
+            meta_of(t).tangents = node.meta.tangents.get(self.index)
         return t
 
 
@@ -366,6 +376,7 @@ def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
                 raise RuntimeError(f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape "
                                    f"{list(out._data.shape)}")  # fmt: skip
             set_tangent(out, level, t)
+            note_saved(out)
 
 
 # A tensor that must not be differentiated again.

@@ -86,7 +86,9 @@ class EventList(list):
         """One entry per name (and, if wanted, per shapes of the inputs and per innermost lines of the stack)."""
         groups: dict[tuple, list] = defaultdict(list)
         for e in self:
-            groups[e.key, e.kind, str(e.input_shapes) if group_by_input_shapes else "", tuple(e.stack[:group_by_stack_n])].append(e)
+            groups[
+                e.key, e.kind, str(e.input_shapes) if group_by_input_shapes else "", tuple(e.stack[:group_by_stack_n])
+            ].append(e)
         return EventList([FunctionEventAvg(key[0], key[1], events) for key, events in groups.items()])
 
     def total_average(self) -> FunctionEventAvg:
@@ -239,7 +241,11 @@ class profile(Observer):
 
     def backward_times(self) -> dict[int, tuple[int, str]]:
         """For every node, by its sequence number: nanoseconds of its backward, and the name of the thread it ran on."""
-        return {e.sequence_nr: (e.end - e.start, self.thread_names[e.thread]) for e in self.function_events if e.kind == "backward"}
+        return {
+            e.sequence_nr: (e.end - e.start, self.thread_names[e.thread])
+            for e in self.function_events
+            if e.kind == "backward"
+        }
 
     def export_chrome_trace(self, path: str | os.PathLike) -> None:
         """Writes a trace for chrome://tracing or Perfetto: one lane per thread, arrows from forward to backward."""

@@ -397,7 +397,7 @@ def _packed(value: Any, pack: Any, unpack: Any) -> Any:
     if (0 if t._counter is None else t._counter.n) != before:
         raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
                            "pack hook can not be modified by in-place operations.")  # fmt: skip
-    return Packed(kept, unpack, address(t) if t is value else None)
+    return Packed(kept, unpack, address(t) if t is value else None, worlds.tangents_of(t) if t._meta is not None else None)
 
 
 def address(t: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, NoReturn
 
 import numpy as np
@@ -120,9 +121,11 @@ def root(view: View) -> TensorBase:
 def watch(t: TensorBase, v: Version) -> None:
     """Lets the node that made `t`, if it saved its result, check `v` before using it."""
     node = t._node
+    kept = ("array",)
     if isinstance(node, Pick):
+        kept = (f"array{node.index}", "arrays")
         node = node.node
-    if isinstance(node, Node) and node.plan.keeps_out:
+    if isinstance(node, Node) and node.plan.keeps_out and any(k in kept for k in node.plan.kinds):
         meta = node_meta(node)
         if meta.guards is None:
             meta.guards = []
@@ -163,7 +166,31 @@ def _refresh(t: TensorBase, view: View, v: Version) -> None:
             fresh = worlds.apply(op, (fresh,), params)
             if index is not None:
                 fresh = fresh[index]
-    t._node = fresh._node
+    before, t._node = t._node, fresh._node
+    if t._meta.retains and t._node is not None:
+        retain(t, before)
+
+
+def retain(t: TensorBase, before: Any = None) -> None:
+    """Lets the current history of `t` write into ``t.grad`` (retain_grad), and no longer the one `before`."""
+    if before is not None and before is not LEAF:
+        forget(before)
+    node = history(t)
+    index = 0
+    if isinstance(node, Pick):
+        node, index = node.node, node.index
+    assert isinstance(node, Node)
+    meta = node_meta(node)
+    if meta.retained is None:
+        meta.retained = {}
+    meta.retained[index] = weakref.ref(t)
+
+
+def forget(position: Any) -> None:
+    """Ends what `retain` began."""
+    node, index = (position.node, position.index) if isinstance(position, Pick) else (position, 0)
+    if node.meta is not None and node.meta.retained:
+        node.meta.retained.pop(index, None)
 
 
 def requires_grad(t: TensorBase) -> bool:
@@ -188,10 +215,10 @@ def position(t: TensorBase) -> Any:
 class Packed:
     """A saved tensor in the hands of a saved-tensor hook: what pack returned, and unpack."""
 
-    __slots__ = ("node", "unpack", "value")
+    __slots__ = ("node", "tangents", "unpack", "value")
 
-    def __init__(self, value: Any, unpack: Any, node: Any) -> None:
-        self.value, self.unpack, self.node = value, unpack, node
+    def __init__(self, value: Any, unpack: Any, node: Any, tangents: dict | None = None) -> None:
+        self.value, self.unpack, self.node, self.tangents = value, unpack, node, tangents
 
     def tensor(self) -> TensorBase:
         """The saved tensor again, with its history."""
@@ -199,7 +226,10 @@ class Packed:
             t = self.unpack(self.value)
         if not isinstance(t, TensorBase):
             raise TypeError(f"saved_tensors_hooks: unpack must return a tensor, got {type(t).__name__}")
-        return wrap(t._data, self.node)
+        t = wrap(t._data, self.node)
+        if self.tangents:
+            meta_of(t).tangents = self.tangents
+        return t
 
 
 def unpacked(node: Any) -> tuple:
@@ -256,15 +286,24 @@ def saved_tensors(node: Any, entries: list, needs: tuple) -> list:
                 if v._counter is not None:
                     check_version(node, v)
         elif kind == "array":
-            value = wrap(value, node)
+            value = _result(node, value, node, 0)
         elif kind == "arrays":
-            value = tuple([wrap(v, _pick(node, k)) for k, v in enumerate(value)])
+            value = tuple([_result(node, v, _pick(node, k), k) for k, v in enumerate(value)])
         elif kind.startswith("array"):
-            value = wrap(value, _pick(node, int(kind[5:])))
+            index = int(kind[5:])
+            value = _result(node, value, _pick(node, index), index)
         elif kind == "aux":
             value = None if value is None or value.dtype in INEXACT else wrap(value)
         found.append(value)
     return found
+
+
+def _result(node: Any, data: Any, where: Any, index: int) -> TensorBase:
+    """The result number `index` of a node that saved it, with its history and its tangents."""
+    t = wrap(data, where)
+    if node.meta is not None and node.meta.tangents is not None:
+        meta_of(t).tangents = node.meta.tangents.get(index)
+    return t
 
 
 def _pick(node: MultiNode, index: int) -> Pick | None:

@@ -72,7 +72,11 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
     del g
     for start in starts:
         node = start.node if type(start) is Pick else start
-        if node in seen or run.deps.get(node, 0) or (run.needed is not None and node not in run.needed):
+        if node in seen or run.deps.get(node, 0):
+            continue
+        if run.needed is not None and isinstance(node, Node) and node not in run.needed:
+            if len(starts) == 1 and node.meta is not None:  # like PyTorch, a single root has its hooks run in any case
+                _run_prehooks(run, node, run.grads[node], type(start) is Pick)
             continue
         seen.add(node)
         if isinstance(node, TensorBase):

@@ -16,6 +16,7 @@ from ferro.core.apply import _special
 from ferro.core.base import TensorBase, meta_of, position, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.engine import conform, key_of
+from ferro.core.node import Node, Pick, node_meta
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
 
 
@@ -76,7 +77,16 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     for out, t in zip(outs, found, strict=True):
         if t is not None and out._data.dtype in INEXACT:
             set_tangent(out, level, t)
+            note_saved(out)
     return result
+
+
+def note_saved(out: Any) -> None:
+    """A node that saved its result as an array is told of the tangents, for a backward recorded in this level."""
+    node, index = (out._node.node, out._node.index) if isinstance(out._node, Pick) else (out._node, 0)
+    if isinstance(node, Node) and (node.plan.keeps_out or node.plan.user):
+        meta = node_meta(node)
+        meta.tangents = {**(meta.tangents or {}), index: tangents_of(out)}
 
 
 def derivative(op: Op, primals: tuple, tangents: list, params: tuple, outs: tuple) -> tuple:

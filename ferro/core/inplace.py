@@ -18,9 +18,9 @@ from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
-from ferro.core.base import LEAF, Meta, TensorBase, bump, history, meta_of, root, view_of, wrap
+from ferro.core.base import LEAF, Meta, bump, history, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
-from ferro.core.node import Node, Pick, node_meta
+from ferro.core.node import Node, Pick
 
 
 def in_place(function: Callable) -> Callable:
@@ -241,30 +241,6 @@ def rebase(self: Any, out: Any) -> None:
         retain(base, stand_in._node)
     if meta.retains:
         retain(self, before)
-
-
-def retain(t: TensorBase, before: Any = None) -> None:
-    """Lets the current history of `t` write into ``t.grad`` (retain_grad), and no longer the one `before`."""
-    import weakref
-
-    if before is not None and before is not LEAF:
-        forget(before)
-    node = history(t)
-    index = 0
-    if isinstance(node, Pick):
-        node, index = node.node, node.index
-    assert isinstance(node, Node)
-    meta = node_meta(node)
-    if meta.retained is None:
-        meta.retained = {}
-    meta.retained[index] = weakref.ref(t)
-
-
-def forget(position: Any) -> None:
-    """Ends what `retain` began."""
-    node, index = (position.node, position.index) if isinstance(position, Pick) else (position, 0)
-    if node.meta is not None and node.meta.retained:
-        node.meta.retained.pop(index, None)
 
 
 def replay(xp: Any, x: Any, steps: tuple) -> Any:

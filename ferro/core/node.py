@@ -30,7 +30,7 @@ FREED = Freed()
 class NodeMeta:
     """The rare belongings of a node: hooks, version guards, metadata, forward traceback."""
 
-    __slots__ = ("guards", "metadata", "packed", "post", "pre", "prehooks", "retained", "trace")
+    __slots__ = ("guards", "metadata", "packed", "post", "pre", "prehooks", "retained", "tangents", "trace")
 
     def __init__(self) -> None:
         self.pre: dict[int, dict] | None = None  # output number -> tensor hooks
@@ -41,6 +41,7 @@ class NodeMeta:
         self.metadata: dict | None = None
         self.packed = False  # some saved values are in the hands of saved-tensor hooks
         self.trace: Any = None
+        self.tangents: dict | None = None  # forward mode: output number -> tangents by level of that output, where it is saved
 
 
 class Node:

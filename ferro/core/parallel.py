@@ -40,8 +40,12 @@ def execute(run: Run, ready: list) -> bool:
     shared = _Shared(run, ready)
     with _threads.blas_single():
         _threads.run_workers(lambda index: shared.work(), n)
-    if shared.error is not None:
-        raise shared.error
+    error, shared.error = shared.error, None  # its traceback leads to `shared`, and to this frame: no cycle must remain
+    if error is not None:
+        try:
+            raise error
+        finally:
+            del error
     return True
 
 
@@ -217,12 +221,11 @@ class _Shared:
         """The gradient of a target is complete: queue the node, or hand the gradient to the leaf."""
         if isinstance(t, Pick):
             node = t.node
-            values = []
-            for i, out in enumerate(node.outputs):
-                slot = self.slots.get((node, i)) if out is not None else None
-                values.append(None if slot is None else slot.value)
+            values = list(self.run.grads.get(node) or [None] * len(node.outputs))  # what was complete before the hand-over
+            for i in range(len(node.outputs)):
+                slot = self.slots.get((node, i))
                 if slot is not None:
-                    slot.value = None
+                    values[i], slot.value = slot.value, None
             g: Any = values if any(v is not None for v in values) else None
             made_ready.append((-node.seq, node, g))
             return

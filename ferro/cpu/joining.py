@@ -61,12 +61,12 @@ def repeat(x: Any, times: tuple) -> Any:
 
 def tril(x: Any, diagonal: int) -> Any:
     """x with zeros above the diagonal of its last two dimensions."""
-    return np.where(np.tri(*x.shape[-2:], diagonal, dtype=bool), x, np.zeros((), x.dtype))
+    return np.where(np.tri(x.shape[-2], x.shape[-1], diagonal, bool), x, np.zeros((), x.dtype))
 
 
 def triu(x: Any, diagonal: int) -> Any:
     """x with zeros below the diagonal of its last two dimensions."""
-    return np.where(np.tri(*x.shape[-2:], diagonal - 1, dtype=bool), np.zeros((), x.dtype), x)
+    return np.where(np.tri(x.shape[-2], x.shape[-1], diagonal - 1, bool), np.zeros((), x.dtype), x)
 
 
 def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:

@@ -12,6 +12,9 @@ from ferro.debug import layout
 from ferro.debug.locations import location_of
 from ferro.debug.tape import inputs_of, is_freed, kept, reachable, readable, start, storage
 
+_ARROW = """<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" orient="auto">
+<path d="M0 0 6 3 0 6z"/></marker></defs>"""
+
 
 class _Vertex:
     """What is shown of a node or leaf."""
@@ -28,7 +31,11 @@ class _Vertex:
         self.title = what.plan.op.name
         outs = getattr(what, "outputs", None) or ((what.shape, what.dtype),)
         self.shape = ", ".join(_shape(*o) for o in outs if o is not None)
-        arrays = {id(storage(a)): storage(a).nbytes for _, a, leaf in kept(what) if leaf is None and (a.ndim or a.flags.writeable)}
+        arrays = {
+            id(storage(a)): storage(a).nbytes
+            for _, a, leaf in kept(what)
+            if leaf is None and (a.ndim or a.flags.writeable)
+        }
         self.saved = sum(arrays.values())
         if is_freed(what) and what.plan.keeps:
             self.details.append("freed")
@@ -75,10 +82,9 @@ class Graph:
         from html import escape  # here: `import ferro` stays light
 
         places, width, height = layout.positions(self.edges, list(range(len(self.vertices))))
-        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" '
-                 'font-family="monospace" font-size="10" text-anchor="middle">',
-                 '<defs><marker id="tip" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="6" markerHeight="6" orient="auto">'
-                 '<path d="M0 0 6 3 0 6z"/></marker></defs>']  # fmt: skip
+        size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+        font = 'font-family="monospace" font-size="10" text-anchor="middle"'
+        parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>', _ARROW]
         half = layout.HEIGHT / 2
         for i, targets in self.edges.items():
             x, y = places[i]

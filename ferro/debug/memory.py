@@ -34,14 +34,16 @@ class MemoryReport:
         self.shared: list[Shared] = []
 
     def __str__(self) -> str:
-        lines = [f"kept for backward: {readable(self.total)} in {self.nodes} nodes (of it data {readable(self.inputs)}; besides, parameters "
-                 f"{readable(self.parameters)})"]  # fmt: skip
+        besides = f"of it data {readable(self.inputs)}; besides, parameters {readable(self.parameters)}"
+        lines = [f"kept for backward: {readable(self.total)} in {self.nodes} nodes ({besides})"]
         if self.freed:
             lines.append(f"{self.freed} nodes were freed by a backward")
         for title, table in (("operation", self.by_op), ("line", self.by_line), ("module", self.by_module)):
             if table:
                 lines.append(f"by {title}:")
-                lines += [f"  {readable(n):>10}  {name}" for name, n in sorted(table.items(), key=lambda item: -item[1])]
+                lines += [
+                    f"  {readable(n):>10}  {name}" for name, n in sorted(table.items(), key=lambda item: -item[1])
+                ]
         if self.shared:
             lines.append("saved more than once, counted once:")
             lines += [f"  {readable(s.bytes):>10}  {list(s.shape)} by {', '.join(s.savers)}" for s in self.shared]
@@ -80,7 +82,9 @@ def memory(root: Any) -> MemoryReport:
                 report.parameters += store.nbytes
                 continue
             _count(report, node, store.nbytes, leaf is not None)
-    report.shared = [Shared(s.nbytes, tuple(shape), tuple(savers)) for s, shape, savers in owners.values() if len(savers) > 1]
+    report.shared = [
+        Shared(s.nbytes, tuple(shape), tuple(savers)) for s, shape, savers in owners.values() if len(savers) > 1
+    ]
     report.shared.sort(key=lambda s: -s.bytes)
     return report
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.arguments import into
-from ferro.ops import parts, shape
+from ferro.ops import complex, parts, shape
 from ferro.ops.structure import clone
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["alias_copy", "as_strided_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy",
+__all__ = ["alias_copy", "as_strided_copy", "detach_copy", "diagonal_copy", "expand_copy", "narrow_copy", "permute_copy",
            "select_copy", "slice_copy", "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy",
-           "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy", "view_copy"]  # fmt: skip
+           "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy", "view_as_complex_copy", "view_as_real_copy", "view_copy"]  # fmt: skip
 
 
 def _copying(view: Callable) -> Callable:
@@ -38,10 +38,15 @@ def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return into("alias_copy", out, clone(input))
 
 
+def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy of the tensor without its history."""
+    return into("detach_copy", out, clone(input.detach()))
+
+
 def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
                out: Tensor | None = None) -> Tensor:  # fmt: skip
     """A copy of the slice start:end:step along `dim`."""
-    return into("slice_copy", out, clone(input[(slice(None),) * (dim % input._data.ndim) + (slice(start, end, step),)]))  # type: ignore[index]
+    return into("slice_copy", out, clone(input[(slice(None),) * (dim % input._data.ndim) + (slice(start, end, step),)]))
 
 
 as_strided_copy, diagonal_copy = _copying(parts.as_strided), _copying(parts.diagonal)
@@ -52,3 +57,11 @@ unbind_copy, unfold_copy = _copying(parts.unbind), _copying(parts.unfold)
 expand_copy, permute_copy, squeeze_copy = _copying(shape.expand), _copying(shape.permute), _copying(shape.squeeze)
 t_copy, transpose_copy, unsqueeze_copy = _copying(shape.t), _copying(shape.transpose), _copying(shape.unsqueeze)
 view_copy = _copying(shape.view)
+view_as_real_copy, view_as_complex_copy = _copying(complex.view_as_real), _copying(complex.view_as_complex)
+
+
+class CopyMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    narrow_copy = narrow_copy

@@ -29,23 +29,31 @@ def filler(name: str, x: Any, value: Any) -> Any:
     """The value of a fill: a number, or a tensor without dimensions, as a 0-d tensor of the dtype of x."""
     if not isinstance(value, TensorBase):
         return number(name, value, x)
-    if value._data.ndim:  # type: ignore[attr-defined]
+    given: Any = value
+    if given._data.ndim:
         raise RuntimeError(
-            f"{name} only supports a 0-dimensional value tensor, but got tensor with {value._data.ndim} dimension(s)."
-        )  # type: ignore[attr-defined]
-    if value._data.dtype.kind == "c" and x._data.dtype.kind != "c":  # type: ignore[attr-defined]
+            f"{name} only supports a 0-dimensional value tensor, but got tensor with {given._data.ndim} dimension(s)."
+        )
+    if given._data.dtype.kind == "c" and x._data.dtype.kind != "c":
         raise RuntimeError(
-            f"{name}: value of dtype {value.dtype} cannot be converted to {x.dtype} without losing its imaginary part"
-        )  # type: ignore[attr-defined]
-    return value.to(x.dtype)  # type: ignore[attr-defined]
+            f"{name}: value of dtype {given.dtype} cannot be converted to {x.dtype} without losing its imaginary part"
+        )
+    return given.to(x.dtype)
+
+
+def fits(have: tuple, shape: tuple) -> bool:
+    """Whether an array of the shape `have` can be broadcast to `shape`."""
+    if have == shape:
+        return True
+    return len(have) <= len(shape) and all(h in (1, s) for h, s in zip(have[::-1], shape[::-1], strict=False))
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Writes `src`, broadcast and cast, into the tensor; gradients flow to `src`."""
     if not isinstance(src, TensorBase):
         src = number("copy_", src, self)
-    have, want = src._data.shape, self._data.shape  # type: ignore[attr-defined]
-    if len(have) > len(want) or any(h not in (1, s) for h, s in zip(have[::-1], want[::-1], strict=False)):
+    have, want = src._data.shape, self._data.shape
+    if not fits(have, want):
         raise RuntimeError(
             f"copy_: the size {list(have)} of src cannot be broadcast to the size {list(want)} of the tensor"
         )

@@ -128,8 +128,9 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
             f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})"
         )
     if have[:d] != want[:d] or have[d + 1 :] != want[d + 1 :]:
-        raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: "
-                           f"{list(want[:d] + want[d + 1 :])} at dimension {d} and source slice shape: {list(have[:d] + have[d + 1 :])}.")  # fmt: skip
+        theirs, ours = list(have[:d] + have[d + 1 :]), list(want[:d] + want[d + 1 :])
+        raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {ours} at dimension "
+                           f"{d} and source slice shape: {theirs}.")  # fmt: skip
     return (index, source), d
 
 
@@ -271,8 +272,8 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 for _function in (nonzero, argwhere):
-    declare(_function.__name__, [Sample(bools([[1.0, 0.0], [0.0, 2.0]])), Sample(Arg(values=3.0)), Sample(Arg(0, 2)),
-                                 Sample(Arg(values=[True, False]))], differentiable=False, complex=True)  # fmt: skip
+    declare(_function.__name__, [Sample(Arg(values=[[1.0, 0.0], [0.0, 2.0]])), Sample(Arg(values=3.0)), Sample(Arg(0, 2)),
+                                 Sample(bools([True, False]))], differentiable=False, complex=True)  # fmt: skip
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:

@@ -19,7 +19,7 @@ from ferro.core.base import TensorBase, bump, version_of, wrap
 from ferro.core.inplace import overwrite, record_write, unrecorded
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.filling import COPY, number
+from ferro.ops.filling import COPY, fits, number
 from ferro.ops.indexing import INT64, bools, in_bounds, ints
 from ferro.ops.masks import MASKED_FILL, MASKED_SELECT
 from ferro.ops.parts import SLICE
@@ -77,8 +77,8 @@ def _unpacked(key: list) -> tuple:
 def _mask_of(x: Any, key: tuple) -> Any:
     """The mask, if a key is one boolean tensor of the shape of x; a copy, for the user may change it before backward."""
     p = key[0] if len(key) == 1 else None
-    if isinstance(p, TensorBase) and p._data.dtype.kind == "b" and p._data.shape == x._data.shape != ():  # type: ignore[attr-defined]
-        return wrap(p._data.copy())  # type: ignore[attr-defined]
+    if isinstance(p, TensorBase) and p._data.dtype.kind == "b" and p._data.shape == x._data.shape != ():
+        return wrap(p._data.copy())
     return None
 
 
@@ -134,12 +134,11 @@ def _slice(s: slice, d: int) -> slice:
 
 
 def _integer(v: Any) -> int:
+    given: Any = v
+    if isinstance(v, TensorBase) and v._data.size == 1 and v._data.dtype.kind in "iu":
+        given = v._data.item()
     try:
-        return (
-            int(v._data)
-            if isinstance(v, TensorBase) and v._data.size == 1 and v._data.dtype.kind in "iu"
-            else operator.index(v)
-        )  # type: ignore[attr-defined]
+        return operator.index(given)
     except TypeError:
         raise TypeError(
             f"slice indices must be integers or None or have an __index__ method, got {type(v).__name__}"
@@ -149,7 +148,7 @@ def _integer(v: Any) -> int:
 def _located(x: Any, key: tuple) -> tuple:
     """The view that the plain part of a key names, and the index of the rest with its dimensions (None, () without)."""
     first: Any = key[0] if len(key) == 1 else None
-    if isinstance(first, TensorBase) and first._data.dtype == INT64 and first._data.ndim and x._data.ndim:  # type: ignore[attr-defined]
+    if isinstance(first, TensorBase) and first._data.dtype == INT64 and first._data.ndim and x._data.ndim:
         return x, *_stacked([(0, first)])
     plain, advanced = _parsed(x._data.shape, [_element(p) for p in key])
     if any(p is not ALL for p in plain) or not advanced:
@@ -284,43 +283,46 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         self._data[plain] = value
         bump(self, "__setitem__")
         return
-    if not isinstance(value, TensorBase):
-        value = (
-            wrap(np.asarray(value))
-            if isinstance(value, (np.ndarray, np.generic))
-            else number("__setitem__", value, self)
-        )
-    mask = None if plain is not None or value._data.ndim else _mask_of(self, key)
+    given = _as_value(self, value)
+    mask = None if plain is not None or given._data.ndim else _mask_of(self, key)
     if mask is not None:
-        value = value if value._data.dtype is self._data.dtype else value.to(self.dtype)
-        record_write(self, "__setitem__", MASKED_FILL, (mask, value), (), cpu.masked_fill_)
+        given = given if given._data.dtype is self._data.dtype else given.to(self.dtype)
+        record_write(self, "__setitem__", MASKED_FILL, (mask, given), (), cpu.masked_fill_)
         return
     x, index, dims = (unary(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
-    shape = x._data.shape if index is None else _result_shape(x._data.shape, index._data.shape[1:], dims)
-    have = value._data.shape  # type: ignore[attr-defined]
-    while len(have) > len(shape) and have[0] == 1:
-        have = have[1:]
-    if have != value._data.shape:  # type: ignore[attr-defined]
-        value = unary(RESHAPE, value, (have,))
-    if have != shape and (
-        len(have) > len(shape) or any(h not in (1, s) for h, s in zip(have[::-1], shape[::-1], strict=False))
-    ):
-        raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
-        )
     if index is None:
-        overwrite(x, "__setitem__", COPY, value)
+        overwrite(x, "__setitem__", COPY, _without_ones(given, x._data.shape))
         return
-    if value._data.dtype is not x._data.dtype:
-        if value._data.ndim:
+    given = _without_ones(given, _result_shape(x._data.shape, index._data.shape[1:], dims))
+    if given._data.dtype is not x._data.dtype:
+        if given._data.ndim:
             raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.dtype} for the destination and "
-                               f"{value.dtype} for the source.")  # type: ignore[attr-defined]  # fmt: skip
-        value = value.to(x.dtype)  # type: ignore[attr-defined]
+                               f"{given.dtype} for the source.")  # fmt: skip
+        given = given.to(x.dtype)
     try:
-        record_write(x, "__setitem__", INDEX_PUT, (index, value), (dims, False), cpu.index_put_)
+        record_write(x, "__setitem__", INDEX_PUT, (index, given), (dims, False), cpu.index_put_)
     except IndexError:
         _check_bounds("index", x._data.shape, index._data, dims)
         raise
+
+
+def _as_value(x: Any, value: Any) -> Any:
+    """What is assigned to items of x, as a tensor."""
+    if isinstance(value, TensorBase):
+        return value
+    return wrap(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else number("__setitem__", value, x)
+
+
+def _without_ones(value: Any, shape: tuple) -> Any:
+    """The value without leading dimensions of size 1 that `shape` has not; RuntimeError if it cannot be broadcast."""
+    have = value._data.shape
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    if not fits(have, shape):
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
+        )
+    return value if have == value._data.shape else unary(RESHAPE, value, (have,))
 
 
 def _result_shape(shape: tuple, index_shape: tuple, dims: tuple) -> tuple:
@@ -363,7 +365,7 @@ def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulat
     _check_bounds(name, x._data.shape, index._data, dims)
     shape = _result_shape(x._data.shape, index._data.shape[1:], dims)
     have = values._data.shape
-    if len(have) > len(shape) or any(h not in (1, s) for h, s in zip(have[::-1], shape[::-1], strict=False)):
+    if not fits(have, shape):
         raise RuntimeError(
             f"{name}: shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
         )

@@ -245,7 +245,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r == 0:
         return wrap(np.zeros(0, input._data.dtype))
     index = np.array(list(choose(range(input._data.size), r)), np.int64).reshape(-1, r)
-    return input[wrap(index)]  # type: ignore[index]
+    return input[wrap(index)]
 
 
 declare("combinations", [Sample(Arg(4)), Sample(Arg(3), 2, True), Sample(Arg(4), 3), Sample(Arg(2), 3)], complex=True)

@@ -138,10 +138,10 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise RuntimeError(f"fill_diagonal_: all dimensions of input must be of equal length, got shape {list(shape)}")
     strides = stride(self)
     step, size = sum(strides), min(shape)
-    as_strided(self, (size,), (step,)).fill_(fill_value)  # type: ignore[attr-defined]
+    as_strided(self, (size,), (step,)).fill_(fill_value)
     if wrap and n == 2 and shape[0] > shape[1] + 1:
         count = -(-self._data.size // (shape[1] + 1)) - size
-        as_strided(self, (count,), (step,), storage_offset(self) + strides[0] * (shape[1] + 1)).fill_(fill_value)  # type: ignore[attr-defined]
+        as_strided(self, (count,), (step,), storage_offset(self) + strides[0] * (shape[1] + 1)).fill_(fill_value)
     return self
 
 

@@ -93,8 +93,10 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
 
 
 CONSTANT_PAD = Op("constant_pad", lambda xp, x, /, pads, value: xp.constant_pad(x, pads, value), path="constant_pad_nd", complex=True,
-                  x=lambda xp, g, pads: xp.constant_pad(g, tuple([(-a, -b) for a, b in pads]), 0), jvp=lambda xp, t, pads: xp.constant_pad(t[0], pads, 0),
-                  samples=[Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (0, -1, 2, 0), 1.5), Sample(Arg(3), [1, -2]), Sample(Arg(2), ())])  # fmt: skip
+                  x=lambda xp, g, pads: xp.constant_pad(g, tuple([(-a, -b) for a, b in pads]), 0),
+                  jvp=lambda xp, t, pads: xp.constant_pad(t[0], pads, 0),
+                  samples=[Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (0, -1, 2, 0), 1.5), Sample(Arg(3), [1, -2]),
+                           Sample(Arg(2), ())])  # fmt: skip
 
 
 def constant_pad(x: Tensor, pads: tuple, value: Any) -> Tensor:
@@ -102,10 +104,12 @@ def constant_pad(x: Tensor, pads: tuple, value: Any) -> Tensor:
     return unary(CONSTANT_PAD, x, (pads, value))
 
 
-declare("nn.functional.pad", [Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (1, 0, 0, 2), value=0.5), Sample(Arg(1, 2, 4), (2, 1), "reflect"),
-                              Sample(Arg(2, 3, 4), (1, 1, 2, 0), "reflect"), Sample(Arg(1, 2, 3), (3, 2), "replicate"),
-                              Sample(Arg(1, 1, 2, 3), (1, 1, 0, 2), mode="replicate"), Sample(Arg(1, 2, 3), (2, 3), "circular"),
-                              Sample(Arg(1, 1, 2, 2, 3), (1, 0, 1, 1, 0, 1), "circular"), Sample(Arg(1, 2, 4), (-1, 2), "replicate")], complex=True)  # fmt: skip
+declare("nn.functional.pad", [
+    Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (1, 0, 0, 2), value=0.5), Sample(Arg(1, 2, 4), (2, 1), "reflect"),
+    Sample(Arg(2, 3, 4), (1, 1, 2, 0), "reflect"), Sample(Arg(1, 2, 3), (3, 2), "replicate"),
+    Sample(Arg(1, 1, 2, 3), (1, 1, 0, 2), mode="replicate"), Sample(Arg(1, 2, 3), (2, 3), "circular"),
+    Sample(Arg(1, 1, 2, 2, 3), (1, 0, 1, 1, 0, 1), "circular"), Sample(Arg(1, 2, 4), (-1, 2), "replicate"),
+], complex=True)  # fmt: skip
 
 
 # -- pixels and channels -----------------------------------------------------------------------------------------------

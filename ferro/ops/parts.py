@@ -84,9 +84,10 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     if not shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     d = one_dim("narrow", len(shape), dim)
-    if isinstance(start, TensorBase) and (start._data.ndim or start._data.dtype.kind not in "iu"):  # type: ignore[attr-defined]
+    if isinstance(start, TensorBase) and (start._data.ndim or start._data.dtype.kind not in "iu"):
         raise RuntimeError("narrow: start must be an 0-dim integral Tensor.")
-    i, length = int(start), int(length)
+    begin: Any = start
+    i, length = int(begin), int(length)
     if length < 0:
         raise RuntimeError(f"narrow(): length must be non-negative, got {length}.")
     if not -shape[d] <= i <= shape[d]:
@@ -293,7 +294,7 @@ def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]
         array: Any = where._data
         if array.ndim > 1 or array.dtype.kind not in "iu":
             raise RuntimeError(f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional integer tensor, "
-                               f"but got a tensor with {array.ndim} dims and dtype {where.dtype}")  # type: ignore[attr-defined]  # fmt: skip
+                               f"but got a tensor with {array.ndim} dims and dtype {array.dtype}")  # fmt: skip
         where = array.tolist()
     if isinstance(where, (tuple, list)):
         edges = [min(max(i + n if i < 0 else i, 0), n) for i in sizes(name, (where,))]

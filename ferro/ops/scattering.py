@@ -102,24 +102,24 @@ declare("take_along_dim", [Sample(Arg(2, 4), TWO, 1), Sample(Arg(1, 3), TWO, 1),
 
 def _arguments(name: str, x: Any, dim: int, index: Any, src: Any) -> tuple:
     """((index, src), (dim,)) with src cut or expanded to the shape of the index."""
-    need_tensor(name, "index", index)
+    shape = need_tensor(name, "index", index)._data.shape
     if isinstance(src, TensorBase):
-        if src._data.dtype is not x._data.dtype:  # type: ignore[attr-defined]
-            raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and {src.dtype}")  # type: ignore[attr-defined]
-        d = _index(name, x, dim, index, src._data.shape)  # type: ignore[attr-defined]
-        shape = index._data.shape
+        given: Any = src
+        have = given._data.shape
+        if given._data.dtype is not x._data.dtype:
+            raise RuntimeError(
+                f"{name}(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and {given.dtype}"
+            )
+        d = _index(name, x, dim, index, have)
         if not index._data.size:
-            src = wrap(np.zeros(shape, x._data.dtype))
-        elif src._data.shape != shape and len(src._data.shape) == len(shape):  # type: ignore[attr-defined]
-            src = unary(SLICE, src, ((*[slice(0, n) for n in shape], ...),))
-        elif src._data.shape != shape:  # type: ignore[attr-defined]
-            src = unary(RESHAPE, src, (shape,))
+            given = wrap(np.zeros(shape, x._data.dtype))
+        elif have != shape:
+            cut = (*[slice(0, n) for n in shape], ...)
+            given = unary(SLICE, given, (cut,)) if len(have) == len(shape) else unary(RESHAPE, given, (shape,))
     else:
         d = _index(name, x, dim, index)
-        src = apply(EXPAND, (number(name, src, x),), (index._data.shape,))
-    if index._data.dtype != INT64:
-        index = index.to(int)
-    return (index, src), (d,)
+        given = unary(EXPAND, number(name, src, x), (shape,))
+    return (index if index._data.dtype == INT64 else index.to(int), given), (d,)
 
 
 def _source(name: str, src: Any, value: Any) -> Any:
@@ -183,8 +183,8 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     include_self: with the element of the input that was there.  Positions that nothing is sent to keep their element.
     amax and amin: equal extremes share the gradient equally.
     """
-    others, (d,) = _arguments("scatter_reduce", input, dim, index, need_tensor("scatter_reduce", "src", src))
-    result = _scatter_reduce("scatter_reduce", input, *others, d, reduce, include_self)
+    (index, src), (d,) = _arguments("scatter_reduce", input, dim, index, need_tensor("scatter_reduce", "src", src))
+    result = _scatter_reduce("scatter_reduce", input, index, src, d, reduce, include_self)
     return result if out is None else into("scatter_reduce", out, result)
 
 
@@ -193,11 +193,9 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
         raise RuntimeError(f"{name}: reduce argument must be either sum, prod, mean, amax or amin, got {reduce!r}")
     if reduce not in ("sum", "mean"):
         return apply(SCATTER_REDUCE, (x, index, src), (d, reduce, bool(include_self)))
-    start = (
-        x
-        if include_self
-        else apply(SCATTER, (x, index, apply(EXPAND, (constant(0, x._data.dtype),), (index._data.shape,))), (d,))
-    )
+    start = x
+    if not include_self:
+        start = apply(SCATTER, (x, index, unary(EXPAND, constant(0, x._data.dtype), (index._data.shape,))), (d,))
     total = apply(SCATTER_ADD, (start, index, src), (d,))
     if reduce == "sum":
         return total
@@ -245,8 +243,8 @@ SCATTER_REDUCE = Op("scatter_reduce", lambda xp, x, index, src, /, dim, reduce, 
         Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod"), Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod", include_self=False),
         Sample(Arg(3), 0, ints([0, 0, 1]), Arg(values=[2.0, 0.0, 0.0]), "prod"),
         Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "amax"), Sample(Arg(2, 4), 1, TWO, Arg(2, 3), "amin", include_self=False),
-        Sample(ints([1.0, 2.0]), 0, Arg(values=[1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "amax", smooth=False),
-        Sample(ints([1.0, 2.0, 3.0]), 0, Arg(values=[1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "mean")])  # fmt: skip
+        Sample(Arg(values=[1.0, 2.0]), 0, ints([1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "amax", smooth=False),
+        Sample(Arg(values=[1.0, 2.0, 3.0]), 0, ints([1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "mean")])  # fmt: skip
 
 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,

@@ -9,6 +9,7 @@ from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import dtype
 from ferro.core.inplace import restride
+from ferro.core.layout import channels_last, channels_last_3d, contiguous_format
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.size import Size
@@ -127,13 +128,10 @@ def reshape_as(self: Tensor, other: Tensor) -> Tensor:
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The dimensions from start_dim to end_dim as one."""
     shape = input._data.shape
+    start = one_dim("flatten", len(shape), start_dim, "start_dim")
+    end = one_dim("flatten", len(shape), end_dim, "end_dim")
     if not shape:
-        one_dim("flatten", 0, start_dim, "start_dim"), one_dim("flatten", 0, end_dim, "end_dim")
         return reshape(input, (1,))
-    start, end = (
-        one_dim("flatten", len(shape), start_dim, "start_dim"),
-        one_dim("flatten", len(shape), end_dim, "end_dim"),
-    )
     if start > end:
         raise RuntimeError(
             f"flatten() has invalid args: start_dim cannot come after end_dim, got {start_dim} and {end_dim}"
@@ -352,7 +350,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     if lead < 0 or any(w not in (1, h) for w, h in zip(wanted, have[lead:], strict=True)):
         raise RuntimeError(f"sum_to_size: size {list(wanted)} is not expandable to size {list(have)}.")
     dims = tuple(range(lead)) + tuple([lead + i for i, w in enumerate(wanted) if w == 1 and have[lead + i] != 1])
-    return reshape(self.sum(dims) if dims else self, wanted)  # type: ignore[attr-defined]
+    return reshape(self.sum(dims) if dims else self, wanted)
 
 
 declare(
@@ -429,18 +427,38 @@ for _function in (atleast_1d, atleast_2d, atleast_3d):
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def contiguous(self: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself if its elements lie in memory in C order, else a copy in which they do."""
-    return self if self._data.flags.c_contiguous else unary(CONTIGUOUS, self)
+def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    """The tensor itself if its elements lie in memory in C order (or that of the memory format), else a copy in which they do."""
+    order = _memory_order("contiguous", self._data.ndim, memory_format)
+    if order is None:
+        return self if self._data.flags.c_contiguous else unary(CONTIGUOUS, self)
+    if self._data.transpose(order).flags.c_contiguous:
+        return self
+    back = tuple([order.index(d) for d in range(len(order))])
+    return unary(PERMUTE, unary(CONTIGUOUS, unary(PERMUTE, self, (order,))), (back,))
+
+
+def _memory_order(name: str, ndim: int, memory_format: Any) -> tuple | None:
+    """The dimensions from the slowest to the fastest in a memory format; None for C order."""
+    if memory_format not in (channels_last, channels_last_3d):
+        return None
+    n = 4 if memory_format is channels_last else 5
+    if ndim != n:
+        raise RuntimeError(f"{name}: required rank {n} tensor to use {memory_format} format, got {ndim} dimensions")
+    return (0, *range(2, n), 1)
 
 
 CONTIGUOUS = Op("contiguous", lambda xp, x: xp.contiguous(x), kind=LINEAR, x=lambda xp, g: g,
                 samples=[Sample(Arg(2, 3)), Sample(Arg())], complex=True, path="Tensor.contiguous")  # fmt: skip
 
 
-def is_contiguous(self: Tensor, memory_format: Any = None) -> bool:
-    """Whether the elements lie in memory in C order, without gaps."""
-    return self._data.flags.c_contiguous
+def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
+    """Whether the elements lie in memory in C order (or that of the memory format), without gaps."""
+    data = self._data
+    if memory_format not in (channels_last, channels_last_3d):
+        return data.flags.c_contiguous
+    n = 4 if memory_format is channels_last else 5
+    return data.ndim == n and data.transpose(0, *range(2, n), 1).flags.c_contiguous
 
 
 def stride(self: Tensor, dim: int | None = None) -> Any:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ferro.cpu.kernels.optim import adam_step
 from ferro.ops.comparison import maximum
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
+from .fused import arrays_to_change
 from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
 
 
@@ -58,18 +60,25 @@ class Adam(PerParameterOptimizer):
             state["exp_avg_sq"] = zeros_like(param)
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = zeros_like(param)
-        state["step"] += 1
-        step = state["step"].item()
+        step, decoupled = state["step"].item() + 1, group["decoupled_weight_decay"]
+        state["step"].fill_(step)
         lr, weight_decay, (beta1, beta2) = float(group["lr"]), group["weight_decay"], group["betas"]
-        if weight_decay != 0 and group["decoupled_weight_decay"]:
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
+        arrays = arrays_to_change("adam", grad, param, mean, square, largest)
+        if arrays is not None:
+            p, m, v, top = arrays
+            numbers = lr, float(beta1), float(beta2), float(group["eps"]), float(weight_decay)
+            adam_step(p, m, v, top, grad._data, step, *numbers, decoupled)
+            return
+        if weight_decay != 0 and decoupled:
             param.mul_(1 - lr * weight_decay)
         else:
             grad = decayed(param, grad, weight_decay)
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        if group["amsgrad"]:
-            square = state["max_exp_avg_sq"].copy_(maximum(state["max_exp_avg_sq"], square))
+        if largest is not None:
+            square = largest.copy_(maximum(largest, square))
         root_correction = (1 - beta2**step) ** 0.5
         denominator = square.sqrt().div_(root_correction).add_(group["eps"])
         param.addcdiv_(mean, denominator, value=-lr / (1 - beta1**step))

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ferro.cpu.kernels.optim import sgd_step
+from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
+from .fused import arrays_to_change
 from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed
+
+_NUMBERS = ("lr", "momentum", "dampening", "weight_decay")
 
 
 class SGD(PerParameterOptimizer):
@@ -49,14 +54,23 @@ class SGD(PerParameterOptimizer):
         super().__init__(params, defaults)
 
     def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        grad = decayed(param, grad, group["weight_decay"])
-        momentum = group["momentum"]
+        lr, momentum, dampening, weight_decay = [float(group[key]) for key in _NUMBERS]
+        buffer, first = None, False
         if momentum != 0:
             state = self.state[param]
             buffer = state.get("momentum_buffer")
-            if buffer is None:
-                buffer = state["momentum_buffer"] = grad.detach().clone()
+            if first := buffer is None:
+                buffer = state["momentum_buffer"] = zeros_like(param)
+        arrays = arrays_to_change("sgd", grad, param, buffer)
+        if arrays is not None:
+            p, b = arrays
+            sgd_step(p, b, grad._data, lr, momentum, dampening, weight_decay, group["nesterov"], first)
+            return
+        grad = decayed(param, grad, weight_decay)
+        if buffer is not None:
+            if first:
+                buffer.copy_(grad)
             else:
-                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+                buffer.mul_(momentum).add_(grad, alpha=1 - dampening)
             grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-        param.add_(grad, alpha=-float(group["lr"]))
+        param.add_(grad, alpha=-lr)

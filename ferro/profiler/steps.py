@@ -6,6 +6,7 @@ import enum
 import os
 import platform
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
@@ -44,6 +45,8 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
         raise ValueError(f"schedule: wait, warmup, repeat and skip_first must not be negative and active must be positive, got "
                          f"wait={wait}, warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}")  # fmt: skip
+    if warmup == 0:
+        warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
 
     def action(step: int) -> ProfilerAction:
         if step < skip_first:
@@ -61,7 +64,9 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
     return action
 
 
-def tensorboard_trace_handler(dir_name: str, worker_name: str | None = None, use_gzip: bool = False) -> Callable[[Any], None]:
+def tensorboard_trace_handler(
+    dir_name: str, worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[Any], None]:
     """For `on_trace_ready`: writes every finished recording as a Chrome trace into a folder."""
     if use_gzip:
         raise ValueError("tensorboard_trace_handler: compressed traces are not written; use use_gzip=False")

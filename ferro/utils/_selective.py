@@ -130,17 +130,18 @@ def create_selective_checkpoint_contexts(
     policy_fn_or_list: ``policy(ctx, op, *args)`` returns a CheckpointPolicy (or True to save), where `op` has a `name`;
     or a list of operations, by name ("matmul") or as functions (ferro.matmul), whose results are kept.
     """
-    if callable(policy_fn_or_list):
-        policy = policy_fn_or_list
-    elif isinstance(policy_fn_or_list, Sequence) and not isinstance(policy_fn_or_list, str):
-        names = {_name(op) for op in policy_fn_or_list}
-
-        def policy(ctx: Any, op: Op, *args: Any) -> CheckpointPolicy:
-            return CheckpointPolicy.MUST_SAVE if op.name in names else CheckpointPolicy.PREFER_RECOMPUTE
-    else:
+    if not callable(policy_fn_or_list) and (
+        isinstance(policy_fn_or_list, str) or not isinstance(policy_fn_or_list, Sequence)
+    ):
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
+    policy = policy_fn_or_list if callable(policy_fn_or_list) else _keeps({_name(op) for op in policy_fn_or_list})
     storage: dict = {}
     return _Keep(policy, storage), _Reuse(storage, allow_cache_entry_mutation)
+
+
+def _keeps(names: set[str]) -> Callable:
+    """The policy that keeps the results of the operations with these names."""
+    return lambda ctx, op, *args: CheckpointPolicy.MUST_SAVE if op.name in names else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def _name(op: Any) -> str:

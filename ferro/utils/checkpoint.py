@@ -23,9 +23,11 @@ from ferro.autograd.backward import backward as run_backward
 from ferro.core import engine
 from ferro.core import mode as _mode
 from ferro.core.apply import watched
-from ferro.core.base import LEAF, Packed, TensorBase, history, version_of, wrap
+from ferro.core.base import LEAF, Packed, TensorBase, history, meta_of, version_of, wrap
 from ferro.core.dtypes import FROM_NUMPY
+from ferro.core.forward import tangents_of
 from ferro.core.random import Generator, default_generator
+from ferro.tensor import Tensor
 from ferro.utils._selective import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts
 
 __all__ = ["CheckpointError", "CheckpointFunction", "CheckpointPolicy", "GraphExecGroup", "SelectiveCheckpointContext",
@@ -101,6 +103,7 @@ class _Input:
 
     def __init__(self, t: Any) -> None:
         self.needs = history(t) is not None
+        self.tangents = tangents_of(t)
         pack = _mode.current().pack
         self.packed = None
         if pack:
@@ -112,16 +115,21 @@ class _Input:
         self.expected = self.version.n
 
     def tensor(self) -> Any:
-        """The tensor again, cut off from its history."""
-        if self.packed is not None:
-            return wrap(self.packed.tensor()._data, LEAF if self.needs else None)
+        """The tensor again, cut off from its history (the tangents of forward mode stay)."""
+        t = self._unchanged() if self.packed is None else wrap(self.packed.tensor()._data)
+        t._node = LEAF if self.needs else None
+        if self.tangents:
+            meta_of(t).tangents = self.tangents
+        return t
+
+    def _unchanged(self) -> Any:
         v = self.version
         if v.n != self.expected:
             raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: an input of "
                                f"shape {list(self.data.shape)} of a checkpointed function is at version {v.n}; expected version "
                                f"{self.expected} instead. The last change was made by '{v.culprit}'. Recomputation would start from other "
                                "values: use the out-of-place form, or give the checkpoint a clone().")  # fmt: skip
-        t = wrap(self.data, LEAF if self.needs else None)
+        t = wrap(self.data)
         t._counter = v
         return t
 
@@ -288,9 +296,9 @@ class _Frame:
         """Runs the function again; returns the tensors it saves, by number."""
         args, kwargs = self.arguments.restored()
         sink = _Sink(self)
-        with _mode.switched(grad=True, inference=False, pack=((sink, _same),)), self.arguments.random(), self.context:
-            with contextlib.suppress(_Stop):
-                self.function(*args, **kwargs)
+        mode = _mode.switched(grad=True, inference=False, pack=((sink, _same),))
+        with mode, self.arguments.random(), self.context, contextlib.suppress(_Stop):
+            self.function(*args, **kwargs)
         if self.complete and self.check != "none":
             self._compare(sink.notes)
         return sink.found
@@ -413,11 +421,11 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None
 # -- with re-entrance --------------------------------------------------------------------------------------------------
 
 
-def detach_variable(inputs: tuple) -> tuple:
+def detach_variable(inputs: Any) -> tuple:
     """The tensors of a tuple cut off from their history; other values as they are."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
-    return tuple([x.detach().requires_grad_(x.requires_grad) if isinstance(x, TensorBase) else x for x in inputs])
+    return tuple([x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs])
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:
@@ -461,7 +469,7 @@ class CheckpointFunction(Function):
         if not pairs:
             raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
         run_backward([o for o, _ in pairs], [g for _, g in pairs])
-        return None, None, *[d.grad if isinstance(d, TensorBase) else None for d in detached]
+        return None, None, *[d.grad if isinstance(d, Tensor) else None for d in detached]
 
 
 class _Segment:

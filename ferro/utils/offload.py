@@ -42,7 +42,7 @@ class _File:
         self.shape, self.dtype = data.shape, data.dtype
         number, self.path = tempfile.mkstemp(suffix=".saved", prefix="ferro-", dir=directory)
         with os.fdopen(number, "wb") as file:
-            file.write(memoryview(data.reshape(-1).view(np.uint8)))
+            data.reshape(-1).view(np.uint8).tofile(file)
         self._remove = weakref.finalize(self, Path(self.path).unlink, missing_ok=True)
 
     def unpacked(self) -> Any:

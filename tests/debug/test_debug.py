@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -33,10 +33,9 @@ def line() -> int:
 
 def test_forward_names_the_producer_its_line_and_the_element() -> None:
     x = ferro.tensor([[1.0, 2.0], [-3.0, -4.0]])
+    at = line() + 1
     with pytest.raises(debug.NonFiniteError, match="'log' made nan") as error, debug.nan_guard():
-        at = line()
-        y = x.log()
-        y.sum()
+        x.log()
     e = error.value
     assert (e.op, e.phase, e.index) == ("log", "forward", (1, 0))
     assert e.location is not None
@@ -67,10 +66,12 @@ def test_forward_names_the_module() -> None:
 
 def test_backward_names_the_producer_and_the_line_of_its_forward() -> None:
     x = leaf(4.0, 0.0)
-    with pytest.raises(debug.NonFiniteError, match="the backward of 'sqrt'") as error, debug.nan_guard():
+    with debug.nan_guard():
         at = line()
         y = x.sqrt()
-        (y * ferro.tensor([1.0, 0.0])).sum().backward()
+        loss = (y * ferro.tensor([1.0, 0.0])).sum()
+        with pytest.raises(debug.NonFiniteError, match="the backward of 'sqrt'") as error:
+            loss.backward()
     e = error.value
     assert (e.op, e.phase, e.index) == ("sqrt", "backward", (1,))
     assert e.location is not None
@@ -83,8 +84,11 @@ def test_backward_names_the_producer_and_the_line_of_its_forward() -> None:
 def test_inf_is_looked_for_when_asked(threads: int) -> None:
     x = leaf(4.0, 0.0)
     with debug.nan_guard():
-        x.sqrt().sum().backward(num_threads=threads) if False else ferro.autograd.backward(x.sqrt().sum(), num_threads=threads)
-    with pytest.raises(debug.NonFiniteError, match="the backward of 'sqrt'.* made inf"), debug.nan_guard(nan=False, inf=True):
+        ferro.autograd.backward(x.sqrt().sum(), num_threads=threads)
+    with (
+        pytest.raises(debug.NonFiniteError, match=r"the backward of 'sqrt'.* made inf"),
+        debug.nan_guard(nan=False, inf=True),
+    ):
         ferro.autograd.backward(x.sqrt().sum(), num_threads=threads)
     with pytest.raises(debug.NonFiniteError, match="'div' made inf"), debug.nan_guard(inf=True):
         1 / x
@@ -110,7 +114,10 @@ def test_where_chooses_the_phase() -> None:
     with debug.nan_guard(where="forward"):
         (leaf(0.0).sqrt() * 0).sum().backward()
     w = leaf(1.0, 1.0)
-    with pytest.raises(debug.NonFiniteError, match="saved x = nan there|saved y = nan there"), debug.nan_guard(where="backward"):
+    with (
+        pytest.raises(debug.NonFiniteError, match=r"saved x = nan there|saved y = nan there"),
+        debug.nan_guard(where="backward"),
+    ):
         ferro.autograd.grad((w * x.log()).sum(), w)
     for wrong in ({"where": "sideways"}, {"nan": False}):
         with pytest.raises(ValueError, match="nan_guard"):
@@ -119,13 +126,17 @@ def test_where_chooses_the_phase() -> None:
 
 def test_double_backward_is_guarded() -> None:
     x = leaf(0.0)
-    with pytest.raises(debug.NonFiniteError, match="the backward of") as error, debug.nan_guard():
-        (g,) = ferro.autograd.grad((x.abs() ** 1.5).sum(), x, create_graph=True)
+    with debug.nan_guard():
+        y = (x**1.5).sum()
         at = line()
-        ferro.autograd.grad((g * leaf(0.0)).sum(), x)
-    assert error.value.phase == "backward"
-    assert "test_debug.py" in str(error.value)
-    assert at > 0
+        (g,) = ferro.autograd.grad(y, x, create_graph=True)  # 1.5 √x: finite, but its derivative is not
+        loss = (g * leaf(0.0)).sum()
+        with pytest.raises(debug.NonFiniteError, match="the backward of 'pow_number'") as error:
+            loss.backward()
+    e = error.value
+    assert e.phase == "backward"
+    assert e.location is not None
+    assert e.location.line == at  # where the first derivative was recorded
 
 
 def test_in_place_16_bit_complex_and_several_outputs() -> None:
@@ -142,12 +153,12 @@ def test_in_place_16_bit_complex_and_several_outputs() -> None:
 
 
 def test_off_there_is_nothing() -> None:
-    x = leaf(2.0)
+    x, before = leaf(2.0), len(mode.ACTIVE)
     with debug.nan_guard():
-        pass
+        assert len(mode.ACTIVE) == before + 1
     y = x.exp()
     assert y.grad_fn.meta is None
-    assert mode.ACTIVE == []
+    assert len(mode.ACTIVE) == before
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -249,7 +260,7 @@ def test_dot_has_every_node_edge_shape_and_saved_bytes() -> None:
     dot = debug.graph(loss, names).dot()
     assert dot.startswith("digraph")
     labels = re.findall(r'label="([^"]*)"', dot)
-    assert [text.split("\\n")[0] for text in labels] == ["sum", "add", "mul", "exp", "w", "x"] or len(labels) == 6
+    assert [text.split("\\n")[0] for text in labels] == ["sum", "add", "mul", "exp", "x", "w"]
     assert any(text == "exp\\n[3] float32\\nsaves 12 B" for text in labels)
     assert dot.count(" -> ") == 6
 
@@ -258,13 +269,13 @@ def test_quotes_in_names_are_escaped() -> None:
     x = ferro.rand(3, requires_grad=True)
     pictures = debug.graph(x * 2, {'a"b<': x})
     assert 'a\\"b<' in pictures.dot()
-    ElementTree.fromstring(pictures.svg())
+    ET.fromstring(pictures.svg())
 
 
 def test_svg_is_well_formed_and_boxes_do_not_overlap() -> None:
     loss, names = small()
     picture = debug.graph(loss, names)
-    root = ElementTree.fromstring(picture.svg())
+    root = ET.fromstring(picture.svg())
     space = "{http://www.w3.org/2000/svg}"
     boxes = [tuple(float(r.attrib[k]) for k in ("x", "y", "width", "height")) for r in root.iter(f"{space}rect")]
     assert len(boxes) == 6
@@ -272,7 +283,7 @@ def test_svg_is_well_formed_and_boxes_do_not_overlap() -> None:
         for b in boxes[i + 1 :]:
             assert abs(a[0] - b[0]) >= a[2] or abs(a[1] - b[1]) >= a[3]
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
-    assert all(0 <= x and x + w <= width and 0 <= y and y + h <= height for x, y, w, h in boxes)
+    assert all(x >= 0 and x + w <= width and y >= 0 and y + h <= height for x, y, w, h in boxes)
     texts = [t.text for t in root.iter(f"{space}text")]
     assert "exp" in texts
     assert picture._repr_svg_() == picture.svg()
@@ -283,7 +294,10 @@ def test_layers_and_their_order() -> None:
     level = layout.levels(edges, [0, 1, 2, 3, 4])
     assert level == {0: 0, 1: 1, 2: 1, 3: 2, 4: 2}
     _, left, right = layout.ordered(edges, level)
-    assert [left.index(1) < left.index(2), right.index(4) < right.index(3)] in ([True, True], [False, False])  # no crossing
+    assert [left.index(1) < left.index(2), right.index(4) < right.index(3)] in (
+        [True, True],
+        [False, False],
+    )  # no crossing
 
 
 def test_the_tree_names_what_was_shown_and_stays_narrow() -> None:

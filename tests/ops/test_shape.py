@@ -129,6 +129,20 @@ def test_contiguous_returns_a_contiguous_tensor_itself() -> None:
     assert ferro.ones(()).contiguous().shape == ()
 
 
+def test_channels_last() -> None:
+    found = []
+    for library in BOTH:
+        x = ramp(library, 1, 2, 3, 4, grad=True)
+        y = x.contiguous(memory_format=library.channels_last)
+        (y * y).sum().backward()
+        formats = (library.contiguous_format, library.channels_last, library.channels_last_3d)
+        known = [a.is_contiguous(memory_format=f) for a in (x, y, library.ones(3)) for f in formats]
+        found.append((y.tolist(), tuple(y.stride()), known, x.grad.tolist()))
+        with pytest.raises(RuntimeError, match="required rank 5"):
+            x.contiguous(memory_format=library.channels_last_3d)
+    assert found[0] == found[1]
+
+
 def test_bool_and_integer_tensors_have_no_gradient_through_views() -> None:
     x = ferro.arange(6).reshape(2, 3)
     assert not x.t().requires_grad

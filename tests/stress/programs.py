@@ -28,7 +28,10 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         left = f"{', '.join(self.out)}{',' if len(self.out) > 1 else ''} = " if self.out else ""
-        shown = [str(a) if isinstance(a, (Name, list)) else f"np.{a!r}" if isinstance(a, np.ndarray) else repr(a) for a in self.args]
+        shown = [
+            str(a) if isinstance(a, (Name, list)) else f"np.{a!r}" if isinstance(a, np.ndarray) else repr(a)
+            for a in self.args
+        ]
         if "." in self.call:
             return f"{left}{self.call}({', '.join(shown)}){'  # no_grad' if self.no_grad else ''}"
         return f"{left}{shown[0]}.{self.call}({', '.join(shown[1:])}){'  # no_grad' if self.no_grad else ''}"
@@ -47,7 +50,14 @@ class Program(NamedTuple):
 
     def __str__(self) -> str:
         leaves = [f"{n} = randn{s}{'.requires_grad_()' if r else ''}" for n, (s, r) in self.leaves.items()]
-        return "\n".join([f"# seed {self.seed}", *leaves, *map(str, self.steps), f"{self.ending}({self.roots}, inputs={self.inputs})"])
+        return "\n".join(
+            [
+                f"# seed {self.seed}",
+                *leaves,
+                *map(str, self.steps),
+                f"{self.ending}({self.roots}, inputs={self.inputs})",
+            ]
+        )
 
 
 class Broken(ValueError):
@@ -77,13 +87,19 @@ class Maker:
         self.memory: dict[str, int] = {}
         self.bound: list[float] = []
         self.quiet: set[str] = set()  # views made under no_grad: PyTorch is of two minds whether they require grad
-        self.frozen: set[int] = set()  # memory with a hook on a view: in-place operations on it would part from PyTorch's
+        self.frozen: set[int] = (
+            set()
+        )  # memory with a hook on a view: in-place operations on it would part from PyTorch's
         self.breaking = self.rng.random() < 0.04 if breaking is None else breaking
 
     def make(self) -> Program:
         """The whole program."""
         rng = self.rng
-        shapes = [(240, 256), (256,), (240, 1)] if self.large else [(3, 4), (4, 3), (4,), (2, 3, 4), (3, 1), (12,), (), (4, 4)]
+        shapes = (
+            [(240, 256), (256,), (240, 1)]
+            if self.large
+            else [(3, 4), (4, 3), (4,), (2, 3, 4), (3, 1), (12,), (), (4, 4)]
+        )
         leaves: dict = {}
         for i in range(int(rng.integers(2, 5))):
             shape = shapes[0] if self.large and i == 0 else shapes[int(rng.integers(len(shapes)))]
@@ -98,10 +114,13 @@ class Maker:
         names = [n for n in self.shape if n not in self.quiet]
         late = names[len(leaves) :] or names
         roots = [str(n) for n in rng.choice(late, size=min(len(late), int(rng.integers(1, 4))), replace=False)]
-        ending = str(rng.choice(["backward", "twice", "again", "inputs", "grad", "second"], p=[0.4, 0.1, 0.05, 0.1, 0.15, 0.2]))
+        ending = str(
+            rng.choice(["backward", "twice", "again", "inputs", "grad", "second"], p=[0.4, 0.1, 0.05, 0.1, 0.15, 0.2])
+        )
         inputs = [n for n, (_, r) in leaves.items() if r]
         if ending in ("inputs", "grad"):
-            inputs = [str(n) for n in dict.fromkeys([*inputs[:1], *rng.choice(names, size=2)])]
+            hooked = {step.args[0] for step in self.steps if step.call.startswith("hook.")} - set(leaves)
+            inputs = [str(n) for n in dict.fromkeys([*inputs[:1], *rng.choice(names, size=2)]) if n not in hooked]
         return Program(self.seed, leaves, self.steps, roots, ending, inputs, frozenset(self.quiet))
 
     def new(self, shape: tuple, bound: float, like: str | None = None) -> str:
@@ -120,7 +139,12 @@ class Maker:
         args = tuple([Name(a) if isinstance(a, str) and a in self.shape else a for a in args])
         spoken = ("hook.keep", "hook.scale", "hook.replace", "retain_grad", "contiguous", "detach", "fn.Double")
         quiet = call not in spoken and bool(self.rng.random() < 0.07)
-        if quiet and out and self.memory[out[0]] < len(self.bound) and self.memory[out[0]] in [self.memory[n] for n in self.shape if n not in out]:
+        if (
+            quiet
+            and out
+            and self.memory[out[0]] < len(self.bound)
+            and self.memory[out[0]] in [self.memory[n] for n in self.shape if n not in out]
+        ):
             self.quiet.update(out)
         self.steps.append(Step(tuple(out), call, args, quiet))
 
@@ -235,7 +259,9 @@ class Maker:
             b = self.operand(a, True, call in ("mul_", "add_"))
             if b is None:
                 return
-            grown = {"mul_": self.size(a) * self.size(b), "copy_": self.size(b), "write_": self.size(b)}.get(call, self.size(a) + self.size(b))
+            grown = {"mul_": self.size(a) * self.size(b), "copy_": self.size(b), "write_": self.size(b)}.get(
+                call, self.size(a) + self.size(b)
+            )
             args = [b]
             if call == "write_":
                 call, args = "__setitem__", [Ellipsis, b]
@@ -246,17 +272,23 @@ class Maker:
             b = self.some(lambda n: self.shape[n] == rest and self.memory[n] != self.memory[a])
             key: Any = int(rng.integers(self.shape[a][0]))
             if rng.random() < 0.3:
+                if any(step.call == "expand" for step in self.steps):  # as for fill_
+                    return
                 key = list(rng.permutation(self.shape[a][0])[:2].tolist())
             elif rng.random() < 0.3:
-                if any(step.call == "expand" for step in self.steps):  # likewise
+                if any(step.call == "expand" for step in self.steps):  # as for fill_
                     return
                 key, b = rng.random(self.shape[a]) < 0.4, None
             args = [key, 0.5 if b is None else b]
             grown = self.size(b) if b is not None else 1.0
         elif call == "masked_fill_":
+            if any(step.call == "expand" for step in self.steps):  # as for fill_
+                return
             args = [rng.random(self.shape[a]) < 0.4, 0.25]
         elif call in ("fill_", "zero_"):
-            if any(step.call == "expand" for step in self.steps):  # PyTorch alone lets these write to an expanded tensor
+            if any(
+                step.call == "expand" for step in self.steps
+            ):  # PyTorch alone lets these write to an expanded tensor
                 return
             args = [0.75] if call == "fill_" else []
         elif call == "clamp_":
@@ -408,7 +440,11 @@ _functions: dict = {}
 
 def without_hooks(program: Program, errors: Any) -> Program:
     """The program without hooks, retained gradients and the steps that raised: what is left has a functional twin."""
-    steps = [step for i, step in enumerate(program.steps) if i not in errors and not step.call.startswith(("hook.", "retain"))]
+    steps = [
+        step
+        for i, step in enumerate(program.steps)
+        if i not in errors and not step.call.startswith(("hook.", "retain"))
+    ]
     leaves = [n for n, (_, requires) in program.leaves.items() if requires]
     ending = "twice" if program.ending == "again" else program.ending
     return program._replace(steps=steps, inputs=leaves, ending=ending)
@@ -441,7 +477,8 @@ def run(program: Program, lib: Any, twin: Any = None, **threads: int) -> Outcome
         if step.out:
             tensors.update(zip(step.out, result if isinstance(result, (tuple, list)) else [result], strict=True))
     if twin is not None:
-        tensors = {n: t.now() if t.leaf is None else t.leaf for n, t in tensors.items() if n not in program.quiet}
+        found.values = {n: np.array(t.now().detach().numpy()) for n, t in tensors.items() if n not in program.quiet}
+        tensors = {n: t.leaf if t.leaf is not None and t.leaf.requires_grad else t.now() for n, t in tensors.items()}
     for name, t in tensors.items():
         if name in program.quiet:
             continue
@@ -449,7 +486,8 @@ def run(program: Program, lib: Any, twin: Any = None, **threads: int) -> Outcome
             found.flags[name] = (t.requires_grad, t.is_leaf)
         except RuntimeError as e:
             found.errors[f"flags of {name}"] = e
-        found.values[name] = np.array(t.detach().numpy())
+        if twin is None:
+            found.values[name] = np.array(t.detach().numpy())
     try:
         _finish(program, tensors, lib, make, found, threads)
     except Exception as e:  # noqa: BLE001
@@ -482,7 +520,9 @@ def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, k
     if family == "fn":
         return _functions[lib][call].apply(*args)
     if family == "hook":
-        args[0].grad_fn  # PyTorch 2.13 crashes in register_hook on a view whose base was changed unless it is asked first
+        args[
+            0
+        ].grad_fn  # PyTorch 2.13 crashes in register_hook on a view whose base was changed unless it is asked first
         factor = make(np.asarray(0.5))
 
         def keep(g: Any) -> None:

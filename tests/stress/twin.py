@@ -45,7 +45,9 @@ class Twin:
         """The tensor takes a value."""
         flats = self.memory.flats
         with torch.no_grad():
-            content = flats[self.history].index_put((self.places.reshape(-1),), value.detach().expand(self.places.shape).reshape(-1))
+            content = flats[self.history].index_put(
+                (self.places.reshape(-1),), value.detach().expand(self.places.shape).reshape(-1)
+            )
         for i, flat in enumerate(flats):
             if i == self.history and torch.is_grad_enabled():
                 flats[i] = flat.index_put((self.places.reshape(-1),), value.expand(self.places.shape).reshape(-1))

@@ -20,14 +20,13 @@ _MODULES = {
     ),
     "jit_along": "gather scatter scatter_add take add_slices",
     "jit_conv": "im2col col2im depthwise depthwise_dx depthwise_dw",
-    "jit_index": "add_at index_add",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
         "channel_sums channel_squares channel_products channel_affine channel_norm_vjp "
         "column_sums column_squares column_products column_affine column_norm_vjp"
     ),
     "jit_optim": "sgd_step adam_step",
-    "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",
+    "jit_pool": "max_pool max_pool_vjp",
     "jit_reduce": "sum_rows sum_columns square_rows square_columns",
     "jit_scan": "cumsum cumprod running_extremum",
 }

@@ -8,11 +8,14 @@ from ferro.cpu.kernels.jit import kernel
 
 
 @kernel
-def sgd_step(p, g, buffer, lr, momentum, kept, weight_decay, nesterov, sign, first):
-    """`kept` is the part of the gradient that enters the buffer; a buffer without elements is none."""
+def sgd_step(p, buffer, g, lr, momentum, kept, weight_decay, nesterov, first):
+    """`kept` is the part of the gradient that enters the buffer; a buffer without elements is none.
+
+    Without weight_decay p takes no part in d: 0 times an infinite p would be nan.
+    """
     T = p.dtype.type
     for i in range(p.size):
-        d = g[i] * T(sign) + p[i] * T(weight_decay)
+        d = g[i] + p[i] * T(weight_decay) if weight_decay else g[i]
         if buffer.size:
             b = d if first else buffer[i] * T(momentum) + d * T(kept)
             buffer[i] = b
@@ -21,17 +24,17 @@ def sgd_step(p, g, buffer, lr, momentum, kept, weight_decay, nesterov, sign, fir
 
 
 @kernel
-def adam_step(p, g, mean, square, largest, size, root, beta1, beta2, eps, weight_decay, shrink, sign):
-    """`size` is lr / (1 - beta1^step), `root` √(1 - beta2^step), `shrink` what p is multiplied by beforehand."""
+def adam_step(p, mean, square, largest, g, size, beta1, beta2, eps, weight_decay, shrink):
+    """`size` and `eps` hold the corrections for the start at 0, `shrink` is what p is multiplied by beforehand."""
     T = p.dtype.type
     for i in range(p.size):
         x = p[i] * T(shrink)
-        d = g[i] * T(sign) + x * T(weight_decay)
+        d = g[i] + x * T(weight_decay) if weight_decay else g[i]
         m = mean[i] + (d - mean[i]) * T(1 - beta1)
         v = square[i] * T(beta2) + d * d * T(1 - beta2)
         mean[i] = m
         square[i] = v
         if largest.size:
-            v = max(largest[i], v)
+            v = max(v, largest[i])  # in this order nan, once in v, is kept
             largest[i] = v
-        p[i] = x - m / (T(math.sqrt(v)) / T(root) + T(eps)) * T(size)
+        p[i] = x - m / (T(math.sqrt(v)) + T(eps)) * T(size)

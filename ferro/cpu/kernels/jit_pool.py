@@ -1,4 +1,4 @@
-"""Compiled kernels of pooling. Images are (plane, depth, height, width)."""
+"""Compiled kernels of max pooling. Images are (plane, depth, height, width)."""
 
 from __future__ import annotations
 
@@ -54,56 +54,3 @@ def max_pool_vjp(g, index, out):
         target = out[p]
         for k in range(g.shape[1]):
             target[u64(index[p, k])] += g[p, k]
-
-
-@device
-def _share(place, size, stride, padding, length):
-    """The window's input places, and the number of places it has with the padding counted."""
-    start = place * stride - padding
-    stop = min(start + size, length + padding)
-    return max(start, 0), min(stop, length), stop - start
-
-
-@kernel
-def avg_pool(x, size, stride, padding, count_padding, divisor, out):
-    """The sum of each window over `divisor`, or over its number of places if that is 0."""
-    T = x.dtype.type
-    depth, height, width = x.shape[1:]
-    for p in range(x.shape[0]):
-        plane = x[p].reshape(-1)
-        for oz in range(out.shape[1]):
-            z0, z1, nz = _share(oz, size[0], stride[0], padding[0], depth)
-            for oy in range(out.shape[2]):
-                y0, y1, ny = _share(oy, size[1], stride[1], padding[1], height)
-                for ox in range(out.shape[3]):
-                    x0, x1, nx = _share(ox, size[2], stride[2], padding[2], width)
-                    total = T(0)
-                    for z in range(z0, z1):
-                        for y in range(y0, y1):
-                            line = (z * height + y) * width
-                            for k in range(line + x0, line + x1):
-                                total += plane[u64(k)]
-                    count = nz * ny * nx if count_padding else (z1 - z0) * (y1 - y0) * (x1 - x0)
-                    out[p, oz, oy, ox] = total / T(divisor or count)
-
-
-@kernel
-def avg_pool_vjp(g, size, stride, padding, count_padding, divisor, out):
-    """Adds to every place of a window its share of g."""
-    T = g.dtype.type
-    depth, height, width = out.shape[1:]
-    for p in range(g.shape[0]):
-        plane = out[p].reshape(-1)
-        for oz in range(g.shape[1]):
-            z0, z1, nz = _share(oz, size[0], stride[0], padding[0], depth)
-            for oy in range(g.shape[2]):
-                y0, y1, ny = _share(oy, size[1], stride[1], padding[1], height)
-                for ox in range(g.shape[3]):
-                    x0, x1, nx = _share(ox, size[2], stride[2], padding[2], width)
-                    count = nz * ny * nx if count_padding else (z1 - z0) * (y1 - y0) * (x1 - x0)
-                    share = g[p, oz, oy, ox] / T(divisor or count)
-                    for z in range(z0, z1):
-                        for y in range(y0, y1):
-                            line = (z * height + y) * width
-                            for k in range(line + x0, line + x1):
-                                plane[u64(k)] += share
