@@ -80,8 +80,9 @@ class _Saved:
         pack = _mode.current().pack
         if t is not None and pack:
             with _mode.switched(grad=False, pack=()):
-                # an output belongs to the node, which must not hold itself: _result gives it its history
-                self.packed = Packed(pack[-1][0](t), pack[-1][1], address(t) if index is None else None, tangents_of(t))
+                # an output belongs to the node, which must not hold itself: the hook sees it without history, _result adds that
+                given = t if index is None else wrap(t._data)
+                self.packed = Packed(pack[-1][0](given), pack[-1][1], address(t) if index is None else None, tangents_of(t))
             t = None
         self.tensor = t if index is None or t is None else t._data
 
@@ -105,7 +106,7 @@ class _Saved:
         """A saved output with its history and, in forward mode, its tangents."""
         node: Any = self.node()
         out = node.outputs[self.index]
-        t = wrap(data, None if out is None else Pick(node, self.index, *out))
+        t = wrap(data, None if out is None else Pick(node, self.index, *out))  # type: ignore[arg-type]
         if node.meta is not None and node.meta.tangents is not None:
             meta_of(t).tangents = node.meta.tangents.get(self.index)
         return t

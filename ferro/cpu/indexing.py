@@ -21,6 +21,7 @@ __all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "i
            "scatter_add", "scatter_add_", "scatter_reduce", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
+TINY = 1024  # elements below which what comes before an addition costs more than the addition
 NARROW = 8  # elements up to which a kernel copies the slices of an index faster than NumPy does
 HALF = frozenset(("float16", "bfloat16"))
 
@@ -108,7 +109,7 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
         along.write("scatter_add", out, dim, index, src)
     elif out.ndim == 1:
         ufunc.at(out, index, src)
-    elif out.flags.c_contiguous:
+    elif out.flags.c_contiguous and index.size >= TINY:
         ufunc.at(out.reshape(-1), _places(out.shape, dim, index).reshape(-1), np.ascontiguousarray(src).reshape(-1))
     else:
         ufunc.at(out, _mesh(dim, index), src)
@@ -182,6 +183,8 @@ def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Adds the slices of src along `dim` to those of `out` that `index` names."""
     if has_kernel(src) and src.dtype is out.dtype and out.flags.c_contiguous:
         along.add_slices(out, dim, index, src.copy() if np.may_share_memory(out, src) else src)
+    elif src.size < TINY and out.ndim and out.dtype.name not in HALF:
+        np.add.at(out, (ALL,) * dim + (index,), src)
     else:
         _combine(np.add, out, dim, index if out.ndim <= 1 else _spread(dim, index, src), src)
     return out
@@ -267,6 +270,8 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
     """Writes (or adds) `value`, broadcast, to what `index_get` reads."""
     if not accumulate:
         out[_key(index, dims)] = value
+    elif max(value.size, index.size) < TINY and out.dtype.name not in HALF:
+        np.add.at(out, _key(index, dims), value)
     elif dims == tuple(range(len(dims))) and out.flags.c_contiguous and index.size and out.size:
         lead, rest = out.shape[: len(dims)], out.shape[len(dims) :]
         rows = (

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import ferro
 from tests.helpers import to_array
 
 
@@ -87,6 +88,7 @@ class Maker:
         self.memory: dict[str, int] = {}
         self.bound: list[float] = []
         self.quiet: set[str] = set()  # views made under no_grad: PyTorch is of two minds whether they require grad
+        self.changed: set[int] = set()
         self.frozen: set[int] = (
             set()
         )  # memory with a hook on a view: in-place operations on it would part from PyTorch's
@@ -298,6 +300,7 @@ class Maker:
         if grown > LIMIT:
             return
         self.bound[self.memory[a]] = max(grown, self.size(a))
+        self.changed.add(self.memory[a])
         self.step(call, a, *args)
 
     def reduce(self) -> None:
@@ -330,6 +333,8 @@ class Maker:
     def hook(self) -> None:
         a: Any = self.some()
         if list(self.memory.values()).count(self.memory[a]) > 1:
+            if self.memory[a] in self.changed:
+                return
             self.frozen.add(self.memory[a])
         self.step(str(self.rng.choice(["hook.keep", "hook.scale", "hook.replace"], p=[0.5, 0.3, 0.2])), a)
 
@@ -526,7 +531,9 @@ def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, k
         factor = make(np.asarray(0.5))
 
         def keep(g: Any) -> None:
-            kept[f"hook {number} call {sum(k.startswith(f'hook {number} ') for k in kept)}"] = g
+            kept[f"hook {number} call {sum(k.startswith(f'hook {number} ') for k in kept)}"] = (
+                g if g is None or lib is ferro else g.clone()
+            )  # PyTorch may add into g
 
         def scale(g: Any) -> Any:
             return g * factor
