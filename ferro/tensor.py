@@ -22,11 +22,11 @@ from ferro.ops.bessel import BesselMethods
 from ferro.ops.bins import BinMethods
 from ferro.ops.comparison import ComparisonMethods
 from ferro.ops.complex import ComplexMethods
+from ferro.ops.copies import CopyMethods
 from ferro.ops.creation import CreationMethods
 from ferro.ops.einsum import EinsumMethods
 from ferro.ops.exponential import ExponentialMethods
 from ferro.ops.extrema import ExtremaMethods
-from ferro.ops.copies import CopyMethods
 from ferro.ops.filling import FillingMethods
 from ferro.ops.indexing import IndexingMethods
 from ferro.ops.items import ItemMethods

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, NamedTuple
 
 from ferro.core import mode as _mode
@@ -27,6 +28,9 @@ def _level(level: int | None) -> int:
     return level
 
 
+_next_level = count(1).__next__
+
+
 class dual_level:
     """A level of forward mode: tangents made inside end with it.
 
@@ -42,7 +46,7 @@ class dual_level:
 
     def __enter__(self) -> int:
         self.previous = MODE.get()
-        self.level = _mode.current().level + 1
+        self.level = _next_level()  # never used again, so that no tangent outlives its level
         _mode.enter(_mode.changed(level=self.level))
         return self.level
 

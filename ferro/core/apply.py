@@ -13,10 +13,9 @@ from ferro.core.base import (  # fmt: skip
     Meta,
     Packed,
     TensorBase,
-    Version,
     View,
     history,
-    meta_of,
+    mark_inference,
     new,
     version_of,
     wrap,
@@ -348,9 +347,7 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     outs = result if op.multi else (result,)
     if mode.inference:
         for t in outs:
-            meta_of(t).inference = True
-            v = t._counter = new(Version)
-            v.n, v.inference = 1, True
+            mark_inference(t)
         return result
     node = next((t._node for t in outs if t._node is not None), None)
     if node is not None:

@@ -193,6 +193,13 @@ def forget(position: Any) -> None:
         node.meta.retained.pop(index, None)
 
 
+def mark_inference(t: TensorBase) -> None:
+    """Makes `t` an inference tensor."""
+    meta_of(t).inference = True
+    v = t._counter = new(Version)
+    v.n, v.inference = 1, True
+
+
 def requires_grad(t: TensorBase) -> bool:
     """Whether gradients flow to the tensor."""
     return history(t) is not None

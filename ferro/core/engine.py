@@ -444,7 +444,10 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
 def _run_prehooks(run: Run, node: Any, g: Any, multi: bool) -> Any:
     meta: Any = node.meta
     whole = g is None and isinstance(node, MultiNode)
-    values = list(g) if multi else [None] * len(node.outputs) if whole else [g]
+    if g is None:
+        values: list = [None] * (len(node.outputs) if whole else 1)
+    else:
+        values = list(g) if multi else [g]
     for i in sorted({*(meta.pre or ()), *(meta.retained or ())}):
         for hook in tuple((meta.pre or {}).get(i, {}).values()):
             values[i] = call_hook(run, hook, values[i], node.name())

@@ -184,7 +184,7 @@ def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     if has_kernel(src) and src.dtype is out.dtype and out.flags.c_contiguous:
         along.add_slices(out, dim, index, src.copy() if np.may_share_memory(out, src) else src)
     elif src.size < TINY and out.ndim and out.dtype.name not in HALF:
-        np.add.at(out, (ALL,) * dim + (index,), src)
+        np.add.at(out, (ALL,) * dim + (index,), src)  # type: ignore[arg-type]
     else:
         _combine(np.add, out, dim, index if out.ndim <= 1 else _spread(dim, index, src), src)
     return out

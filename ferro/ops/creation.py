@@ -11,7 +11,8 @@ import numpy as np
 from ferro.core import device as _device
 from ferro.core import dtypes
 from ferro.core.arguments import into, sizes
-from ferro.core.base import LEAF, TensorBase, wrap
+from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
+from ferro.core.mode import is_inference_mode_enabled
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -31,6 +32,8 @@ def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any
         if data.dtype not in dtypes.INEXACT:
             raise RuntimeError(f"{name}: Only Tensors of floating point and complex dtype can require gradients, got {t.dtype}")
         t._node = LEAF
+    if is_inference_mode_enabled():
+        mark_inference(t)
     return t
 
 

@@ -79,6 +79,8 @@ def test_inference_tensors_stay_out_of_recorded_computations() -> None:
     x = leaf(1.0)
     with ferro.inference_mode():
         y = x * 2
+        made = ferro.zeros(3)
+    assert made.is_inference()
     assert y.is_inference()
     assert not y.requires_grad
     with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
@@ -254,6 +256,8 @@ def test_forward_mode_follows_inplace_changes_and_views() -> None:
         assert fwAD.unpack_dual(base).tangent.tolist() == [0.0, 3.0, 30.0]
         assert fwAD.unpack_dual(view).tangent.tolist() == [3.0, 30.0]
     assert fwAD.unpack_dual(base).tangent is None
+    with fwAD.dual_level():
+        assert fwAD.unpack_dual(base).tangent is None
     with pytest.raises(RuntimeError, match="no dual level exists"):
         fwAD.make_dual(ferro.ones(1), ferro.ones(1))
 

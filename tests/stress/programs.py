@@ -122,7 +122,11 @@ class Maker:
         inputs = [n for n, (_, r) in leaves.items() if r]
         if ending in ("inputs", "grad"):
             hooked = {step.args[0] for step in self.steps if step.call.startswith("hook.")} - set(leaves)
-            inputs = [str(n) for n in dict.fromkeys([*inputs[:1], *rng.choice(names, size=2)]) if n not in hooked]
+            inputs = [
+                str(n)
+                for n in dict.fromkeys([*inputs[:1], *rng.choice(names, size=2)])
+                if n not in hooked and self.memory[n] not in self.changed
+            ]
         return Program(self.seed, leaves, self.steps, roots, ending, inputs, frozenset(self.quiet))
 
     def new(self, shape: tuple, bound: float, like: str | None = None) -> str:
@@ -242,6 +246,10 @@ class Maker:
         options.append(("split", ((size + 1) // 2, d), [(*shape[:d], p, *shape[d + 1 :]) for p in parts]))
         call, args, shapes = options[int(rng.integers(len(options)))]
         shapes = shapes if isinstance(shapes, list) else [shapes]
+        if call in ("flatten", "reshape") and any(step.call in ("transpose", "permute") for step in self.steps):
+            self.frozen.add(
+                self.memory[a]
+            )  # whether this is a view depends on the strides, where NumPy differs at times
         self.step(call, a, *args, out=[self.new(s, 0.0, a) for s in shapes])
 
     def detach(self) -> None:
