@@ -10,52 +10,52 @@ from ferro.core import parallel as _parallel
 from ferro.core import return_types
 from ferro.core.device import device
 from ferro.core.dtypes import (
-                               bfloat16,
-                               complex64,
-                               complex128,
-                               dtype,
-                               finfo,
-                               float16,
-                               float32,
-                               float64,
-                               get_default_dtype,  # fmt: skip
-                               iinfo,
-                               int8,
-                               int16,
-                               int32,
-                               int64,
-                               promote_types,
-                               set_default_dtype,
-                               uint8,
+    bfloat16,
+    complex64,
+    complex128,
+    dtype,
+    finfo,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,  # fmt: skip
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    set_default_dtype,
+    uint8,
 )
 from ferro.core.dtypes import bool_ as bool
 from ferro.core.layout import channels_last, channels_last_3d, contiguous_format, preserve_format, strided
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.random import (
-                               Generator,
-                               default_generator,
-                               get_rng_state,
-                               initial_seed,
-                               manual_seed,
-                               seed,
-                               set_rng_state,
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
 )
 from ferro.core.size import Size
 from ferro.cpu.memory import empty_cache
 from ferro.cpu.threads import get_num_threads, set_num_threads
 from ferro.ops.activations import (  # fmt: skip
-                               celu,
-                               celu_,
-                               hardshrink,
-                               prelu,
-                               relu,
-                               relu_,
-                               rrelu,
-                               rrelu_,
-                               selu,
-                               selu_,
-                               threshold,
-                               threshold_,
+    celu,
+    celu_,
+    hardshrink,
+    prelu,
+    relu,
+    relu_,
+    rrelu,
+    rrelu_,
+    selu,
+    selu_,
+    threshold,
+    threshold_,
 )
 from ferro.ops.arithmetic import *
 from ferro.ops.bessel import *
@@ -67,15 +67,15 @@ from ferro.ops.copies import *
 from ferro.ops.creation import *
 from ferro.ops.creation import range_ as range
 from ferro.ops.dropout import (
-                               alpha_dropout,
-                               alpha_dropout_,
-                               dropout,
-                               dropout_,
-                               feature_alpha_dropout,
-                               feature_alpha_dropout_,
-                               feature_dropout,  # fmt: skip
-                               feature_dropout_,
-                               native_dropout,
+    alpha_dropout,
+    alpha_dropout_,
+    dropout,
+    dropout_,
+    feature_alpha_dropout,
+    feature_alpha_dropout_,
+    feature_dropout,  # fmt: skip
+    feature_dropout_,
+    native_dropout,
 )
 from ferro.ops.einsum import *
 from ferro.ops.embedding import embedding, embedding_renorm_
@@ -88,21 +88,21 @@ from ferro.ops.items import *
 from ferro.ops.joining import *
 from ferro.ops.likes import *
 from ferro.ops.losses import (  # fmt: skip
-                               cosine_embedding_loss,
-                               hinge_embedding_loss,
-                               margin_ranking_loss,
-                               poisson_nll_loss,
-                               triplet_margin_loss,
+    cosine_embedding_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    poisson_nll_loss,
+    triplet_margin_loss,
 )
 from ferro.ops.masks import *
 from ferro.ops.matrices import *
 from ferro.ops.normalisation import (  # fmt: skip
-                               group_norm,
-                               layer_norm,
-                               native_batch_norm,
-                               native_group_norm,
-                               native_layer_norm,
-                               rms_norm,
+    group_norm,
+    layer_norm,
+    native_batch_norm,
+    native_group_norm,
+    native_layer_norm,
+    rms_norm,
 )
 from ferro.ops.norms import *
 from ferro.ops.order import *

@@ -50,7 +50,9 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
         (tensor(9.), tensor(6.))
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise RuntimeError(f"jvp: expected primals and tangents to be tuples, got {type(primals).__name__} and {type(tangents).__name__}")
+        raise RuntimeError(
+            f"jvp: expected primals and tangents to be tuples, got {type(primals).__name__} and {type(tangents).__name__}"
+        )
     xs, ts = leaves_of(primals), leaves_of(tangents)
     if len(xs) != len(ts) or not xs:
         raise RuntimeError(f"jvp: expected as many tangents as primals and at least one, got {len(ts)} for {len(xs)}")
@@ -123,7 +125,14 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
         xs = leaves_of(tracked)
         found: Any = [None] * len(xs)
         if live:
-            found = _grad([r for r, _ in live], xs, [v for _, v in live], retain_graph=retain_graph, create_graph=create, allow_unused=True)
+            found = _grad(
+                [r for r, _ in live],
+                xs,
+                [v for _, v in live],
+                retain_graph=retain_graph,
+                create_graph=create,
+                allow_unused=True,
+            )
         gs = {id(x): _zeros(x) if g is None else _settled(g, xs) for x, g in zip(xs, found, strict=True)}
         return tree_map(lambda x: gs[id(x)], tracked)
 
@@ -154,7 +163,10 @@ def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> C
             found: Any = [None] * len(xs)
             if history(value) is not None:
                 found = _grad([value], xs, create_graph=True, allow_unused=True)
-        gs = {id(x): _zeros(x) if g is None else (_settled(g, xs) if create else g.detach()) for x, g in zip(xs, found, strict=True)}
+        gs = {
+            id(x): _zeros(x) if g is None else (_settled(g, xs) if create else g.detach())
+            for x, g in zip(xs, found, strict=True)
+        }
         trees = tuple([tree_map(lambda x: gs[id(x)], full[i]) for i in wanted])
         gradient = trees[0] if isinstance(argnums, int) else trees
         value = _settled(value, xs) if create else value.detach()  # type: ignore[attr-defined]

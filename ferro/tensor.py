@@ -96,7 +96,9 @@ class Tensor(
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            raise TypeError(f"Tensor() takes sizes or data, not the keyword arguments {sorted(kwargs)}; use ferro.tensor")
+            raise TypeError(
+                f"Tensor() takes sizes or data, not the keyword arguments {sorted(kwargs)}; use ferro.tensor"
+            )
         if len(args) == 1 and not isinstance(args[0], int):
             data = args[0]._data if isinstance(args[0], TensorBase) else np.array(args[0], dtypes.default().np)
         else:
@@ -116,7 +118,9 @@ class Tensor(
             return Size(self._data.shape)
         n = self._data.ndim
         if not -n <= dim < n:
-            raise IndexError(f"size: Dimension out of range (expected to be in range of [{-max(n, 1)}, {max(n, 1) - 1}], but got {dim})")
+            raise IndexError(
+                f"size: Dimension out of range (expected to be in range of [{-max(n, 1)}, {max(n, 1) - 1}], but got {dim})"
+            )
         return self._data.shape[dim]
 
     @property
@@ -202,7 +206,9 @@ class Tensor(
         node = history(self)
         if isinstance(node, Leaf) or node is None:
             if requires_grad and self._data.dtype not in dtypes.INEXACT:
-                raise RuntimeError(f"only Tensors of floating point and complex dtype can require gradients, got {self.dtype}")
+                raise RuntimeError(
+                    f"only Tensors of floating point and complex dtype can require gradients, got {self.dtype}"
+                )
             self._node = LEAF if requires_grad else None
         elif not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
@@ -238,11 +244,15 @@ class Tensor(
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, TensorBase):
-                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+                )
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
             if value._data.shape != self._data.shape:
-                raise RuntimeError(f"assigned grad has data of a different size: {list(value._data.shape)} instead of {list(self._data.shape)}")
+                raise RuntimeError(
+                    f"assigned grad has data of a different size: {list(value._data.shape)} instead of {list(self._data.shape)}"
+                )
             if value._data.dtype is not self._data.dtype:
                 raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} instead of {self.dtype}")
         meta_of(self).grad = value
@@ -311,7 +321,9 @@ class Tensor(
     def register_post_accumulate_grad_hook(self, hook: Callable) -> Handle:
         """Calls ``hook(tensor)`` after backward() has added to ``.grad`` of this leaf."""
         if history(self) is not LEAF:
-            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors or tensors that do not require grad")
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors or tensors that do not require grad"
+            )
         m = meta_of(self)
         if m.post is None:
             m.post = {}
@@ -380,7 +392,13 @@ class Tensor(
         return int(self._data.item())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if self._data.ndim == 0 and spec else object.__format__(self, spec) if spec else repr(self)
+        return (
+            format(self.item(), spec)
+            if self._data.ndim == 0 and spec
+            else object.__format__(self, spec)
+            if spec
+            else repr(self)
+        )
 
     def __contains__(self, element: Any) -> bool:
         return bool((self._data == (element._data if isinstance(element, TensorBase) else element)).any())

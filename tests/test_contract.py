@@ -37,4 +37,6 @@ def test_formulas_use_only_names_that_both_worlds_have(path: Path) -> None:
     for name, line, formula in uses(path):
         assert hasattr(cpu, name), f"{path.name}:{line}: ferro.cpu has no {name}"
         if formula:
-            assert hasattr(functional, name), f"{path.name}:{line}: a formula uses xp.{name}, which ferro.functional has not"
+            assert hasattr(functional, name), (
+                f"{path.name}:{line}: a formula uses xp.{name}, which ferro.functional has not"
+            )

@@ -37,7 +37,11 @@ def test_adding_an_operation_works_as_written(undeclared: None) -> None:
     assert "softclip" in op.OPS
 
 
-MODULES = [m.name for m in pkgutil.walk_packages(ferro.__path__, "ferro.") if ".examples" not in m.name and ".kernels" not in m.name]
+MODULES = [
+    m.name
+    for m in pkgutil.walk_packages(ferro.__path__, "ferro.")
+    if ".examples" not in m.name and ".kernels" not in m.name
+]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -50,7 +50,9 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         if history(t) is None:
             raise RuntimeError(f"backward: One of the differentiated Tensors (inputs[{i}]) does not require grad")
     keys = [key_of(position(t)) for t in wanted]
-    found = engine.backward(roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads)
+    found = engine.backward(
+        roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads
+    )
     for t, key in dict(zip(wanted, keys, strict=True)).items():
         if t._meta is not None and t._meta.retains and t._node is not LEAF:
             continue  # its gradient has been added on the way
@@ -82,7 +84,9 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     if not only_inputs:
         raise ValueError("grad: only_inputs=False is not supported; use backward() to accumulate into all leaves")
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     seeds = _sequence(grad_outputs) if grad_outputs is not None else [None] * len(roots)
     if is_grads_batched:
         return _batched(roots, wanted, seeds, retain_graph, create_graph, allow_unused, materialize_grads)
@@ -90,9 +94,13 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     seeds = _seeds(roots, seeds, create_graph, "grad")
     for i, t in enumerate(wanted):
         if history(t) is None:
-            raise RuntimeError(f"grad: One of the differentiated Tensors does not require grad (inputs[{i}], shape {list(t.shape)})")
+            raise RuntimeError(
+                f"grad: One of the differentiated Tensors does not require grad (inputs[{i}], shape {list(t.shape)})"
+            )
     keys = [key_of(position(t)) for t in wanted]
-    found = engine.backward(roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads)
+    found = engine.backward(
+        roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads
+    )
     result: list = []
     repeated = len(set(keys)) < len(keys)
     for i, (t, key) in enumerate(zip(wanted, keys, strict=True)):
@@ -142,16 +150,22 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
             raise TypeError(f"{who}: expected tensors to differentiate, got {type(root).__name__} at position {i}")
         data: Any = root._data
         if history(root) is None:
-            raise RuntimeError(f"{who}: element {i} of tensors does not require grad and does not have a grad_fn. {lost(root)}")
+            raise RuntimeError(
+                f"{who}: element {i} of tensors does not require grad and does not have a grad_fn. {lost(root)}"
+            )
         if seed is None:
             if data.size != 1:
                 raise RuntimeError(f"{who}: grad can be implicitly created only for scalar outputs, but tensor {i} has shape {list(data.shape)}. "
                                    "Reduce it, for example with .sum(), or pass the gradient explicitly.")  # fmt: skip
             if data.dtype in COMPLEX:
-                raise RuntimeError(f"{who}: grad can be implicitly created only for real scalar outputs but got {root.dtype}")  # type: ignore[attr-defined]
+                raise RuntimeError(
+                    f"{who}: grad can be implicitly created only for real scalar outputs but got {root.dtype}"
+                )  # type: ignore[attr-defined]
             seed = wrap(np.ones(data.shape, data.dtype))
         elif not isinstance(seed, TensorBase):
-            raise TypeError(f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}")
+            raise TypeError(
+                f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}"
+            )
         elif seed._data.shape != data.shape:
             raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {list(seed._data.shape)} and output[{i}] has a shape of "
                                f"{list(data.shape)}.")  # fmt: skip

@@ -69,7 +69,9 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if not _entered:
         raise RuntimeError("exit_dual_level: no dual level was entered")
     if level is not None and level != _entered[-1].level:
-        raise RuntimeError(f"exit_dual_level: trying to exit level {level}, but the innermost one is {_entered[-1].level}")
+        raise RuntimeError(
+            f"exit_dual_level: trying to exit level {level}, but the innermost one is {_entered[-1].level}"
+        )
     _entered.pop().__exit__()
 
 
@@ -80,12 +82,16 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         if not isinstance(t, TensorBase):
             raise TypeError(f"make_dual: expected {what} to be a Tensor, got {type(t).__name__}")
         if t._data.dtype not in INEXACT:
-            raise ValueError(f"Expected {'primal' if what == 'tensor' else what} to be floating point or complex, but got: {t.dtype}")  # type: ignore[attr-defined]
+            raise ValueError(
+                f"Expected {'primal' if what == 'tensor' else what} to be floating point or complex, but got: {t.dtype}"
+            )  # type: ignore[attr-defined]
     if tensor._data.shape != tangent._data.shape:
         raise RuntimeError(f"make_dual: Expected tensor and tangent to have the same shape, got {list(tensor._data.shape)} and "
                            f"{list(tangent._data.shape)}")  # fmt: skip
     if tensor._data.dtype is not tangent._data.dtype:
-        raise RuntimeError(f"make_dual: Expected tensor and tangent to have the same dtype, got {tensor.dtype} and {tangent.dtype}")
+        raise RuntimeError(
+            f"make_dual: Expected tensor and tangent to have the same dtype, got {tensor.dtype} and {tangent.dtype}"
+        )
     node = tensor._node
     dual = worlds.functional.reshape(tensor, tensor._data.shape) if node is LEAF else wrap(tensor._data, node)
     dual._counter = version_of(tensor)

@@ -82,7 +82,9 @@ class _Saved:
             with _mode.switched(grad=False, pack=()):
                 # an output belongs to the node, which must not hold itself: the hook sees it without history, _result adds that
                 given = t if index is None else wrap(t._data)
-                self.packed = Packed(pack[-1][0](given), pack[-1][1], address(t) if index is None else None, tangents_of(t))
+                self.packed = Packed(
+                    pack[-1][0](given), pack[-1][1], address(t) if index is None else None, tangents_of(t)
+                )
             t = None
         self.tensor = t if index is None or t is None else t._data
 
@@ -163,10 +165,14 @@ class _FunctionPlan:
         if len(found) > self.arity and all(g is None for g in found[self.arity :]):
             found = found[: self.arity]
         if len(found) != self.arity:
-            raise RuntimeError(f"function {name} returned an incorrect number of gradients (expected {self.arity}, got {len(found)})")
+            raise RuntimeError(
+                f"function {name} returned an incorrect number of gradients (expected {self.arity}, got {len(found)})"
+            )
         for i, g in enumerate(found):
             if g is not None and not isinstance(g, TensorBase):
-                raise TypeError(f"function {name} must return Tensors or None as gradients, but gradient {i} is {type(g).__name__}")
+                raise TypeError(
+                    f"function {name} must return Tensors or None as gradients, but gradient {i} is {type(g).__name__}"
+                )
             if g is not None and i not in node.tensor_indices:
                 raise RuntimeError(f"function {name} returned a gradient different from None at position {i + 1}, "
                                    "but the corresponding forward input was not a Variable")  # fmt: skip
@@ -250,12 +256,16 @@ class Function:
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """The tangents of the outputs, given those of the arguments."""
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
 
     @classmethod
     def _backward(cls) -> Callable:
         if cls.vjp is not Function.vjp and cls.backward is not Function.backward:
-            raise RuntimeError(f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed ({cls.__name__})")
+            raise RuntimeError(
+                f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed ({cls.__name__})"
+            )
         return cls.vjp if cls.vjp is not Function.vjp else cls.backward
 
     @classmethod
@@ -265,7 +275,11 @@ class Function:
         needs = tuple([isinstance(a, TensorBase) and history(a) is not None for a in args])
         node_class = cls.__dict__.get("_node_class")
         if node_class is None:
-            node_class = type(f"{cls.__name__}Backward", (FunctionNode,), {"__doc__": f"The node of {cls.__name__}.", "_forward_cls": cls})
+            node_class = type(
+                f"{cls.__name__}Backward",
+                (FunctionNode,),
+                {"__doc__": f"The node of {cls.__name__}.", "_forward_cls": cls},
+            )
             cls._node_class = node_class  # type: ignore[attr-defined]
         ctx = node_class()
         ctx.needs_input_grad = needs
@@ -305,8 +319,12 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     for d in ctx._dirty:
         if not _contains(args, d):
             raise RuntimeError(f"{cls.__name__}: mark_dirty only accepts input tensors")
-        if history(d) is LEAF or (d._meta is not None and d._meta.view is not None and root(d._meta.view)._node is LEAF):
-            raise RuntimeError(f"{cls.__name__}: a leaf Variable that requires grad is being used in an in-place operation.")
+        if history(d) is LEAF or (
+            d._meta is not None and d._meta.view is not None and root(d._meta.view)._node is LEAF
+        ):
+            raise RuntimeError(
+                f"{cls.__name__}: a leaf Variable that requires grad is being used in an in-place operation."
+            )
         if not _contains(outs, d):
             raise RuntimeError(f"{cls.__name__}: Some elements marked as dirty during the forward method were not returned as output. The "
                                "inputs that are modified inplace must all be outputs of the Function.")  # fmt: skip

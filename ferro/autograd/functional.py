@@ -20,14 +20,18 @@ def _tuple(name: str, what: str, given: Any) -> tuple[tuple, bool]:
     found = (given,) if single else tuple(given)
     for i, t in enumerate(found):
         if not isinstance(t, TensorBase):
-            raise TypeError(f"{name}: the {what} must be a Tensor or a tuple of Tensors, but element {i} is {type(t).__name__}")
+            raise TypeError(
+                f"{name}: the {what} must be a Tensor or a tuple of Tensors, but element {i} is {type(t).__name__}"
+            )
     return found, single
 
 
 def _inputs(name: str, inputs: Any, create_graph: bool) -> tuple[tuple, bool]:
     """Tensors to differentiate by: connected to the given ones if the result is to be differentiated again."""
     xs, single = _tuple(name, "inputs", inputs)
-    return tuple([x.view_as(x) if create_graph and history(x) is not None else x.detach().requires_grad_() for x in xs]), single
+    return tuple(
+        [x.view_as(x) if create_graph and history(x) is not None else x.detach().requires_grad_() for x in xs]
+    ), single
 
 
 def _run(name: str, func: Callable, xs: tuple, strict: bool) -> tuple[tuple, bool]:
@@ -51,7 +55,9 @@ def _vectors(name: str, v: Any, like: tuple) -> tuple:
         raise RuntimeError(f"{name}: v is a tuple of invalid length: should be {len(like)} but got {len(vs)}")
     for i, (a, b) in enumerate(zip(vs, like, strict=True)):
         if a._data.shape != b._data.shape:
-            raise RuntimeError(f"{name}: v[{i}] has invalid size: should be {list(b._data.shape)} but got {list(a._data.shape)}")
+            raise RuntimeError(
+                f"{name}: v[{i}] has invalid size: should be {list(b._data.shape)} but got {list(a._data.shape)}"
+            )
     return vs
 
 
@@ -60,11 +66,20 @@ def _pull(name: str, outputs: Any, xs: tuple, vs: Any, create_graph: bool, stric
     live = [(o, v) for o, v in zip(outputs, vs, strict=True) if history(o) is not None]
     found: Any = [None] * len(xs)
     if live:
-        found = grad([o for o, _ in live], xs, [v for _, v in live], retain_graph=True, create_graph=create_graph, allow_unused=True)
+        found = grad(
+            [o for o, _ in live],
+            xs,
+            [v for _, v in live],
+            retain_graph=True,
+            create_graph=create_graph,
+            allow_unused=True,
+        )
     result = []
     for i, (g, x) in enumerate(zip(found, xs, strict=True)):
         if g is None and strict:
-            raise RuntimeError(f"{name}: The output of the user-provided function is independent of input {i}. This is not allowed in strict mode.")
+            raise RuntimeError(
+                f"{name}: The output of the user-provided function is independent of input {i}. This is not allowed in strict mode."
+            )
         if strict and create_graph and g is not None and history(g) is None:
             raise RuntimeError(f"{name}: The derivative with respect to input {i} is independent of the inputs. This is not allowed in strict mode "
                                "with create_graph=True.")  # fmt: skip
@@ -162,7 +177,9 @@ def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: boo
 def _scalar(name: str, value: Any) -> None:
     if not isinstance(value, TensorBase) or value._data.size != 1:
         shape = list(value._data.shape) if isinstance(value, TensorBase) else type(value).__name__
-        raise RuntimeError(f"{name}: The Tensor returned by the function given to {name} should contain a single element, got {shape}")
+        raise RuntimeError(
+            f"{name}: The Tensor returned by the function given to {name} should contain a single element, got {shape}"
+        )
 
 
 def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
@@ -172,7 +189,9 @@ def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         vs = _vectors("vhp", v, xs)
         outputs, _ = _run("vhp", func, xs, strict)
         _scalar("vhp", outputs[0])
-        first = _pull("vhp", outputs, xs, (wrap(np.ones(outputs[0]._data.shape, outputs[0]._data.dtype)),), True, strict)
+        first = _pull(
+            "vhp", outputs, xs, (wrap(np.ones(outputs[0]._data.shape, outputs[0]._data.dtype)),), True, strict
+        )
         found = _pull("vhp", first, xs, vs, create_graph, False)
     return _give(outputs, create_graph, True), _give(found, create_graph, single)
 

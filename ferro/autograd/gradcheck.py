@@ -72,7 +72,9 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
     wanted = [i for i, x in enumerate(inputs) if isinstance(x, TensorBase) and history(x) is not None]
 
     def first_order(*args: Any) -> tuple:
-        given = [a.requires_grad_() if k in wanted and history(a) is None else a for k, a in enumerate(args[: len(inputs)])]
+        given = [
+            a.requires_grad_() if k in wanted and history(a) is None else a for k, a in enumerate(args[: len(inputs)])
+        ]
         roots = _differentiable(func(*given))
         targets = [given[i] for i in wanted]
         found = grad(roots, targets, args[len(inputs) :], create_graph=True, allow_unused=True)
@@ -110,14 +112,22 @@ class _Check:
         self.eps, self.atol, self.rtol, self.nondet_tol = eps, atol, rtol, nondet_tol
         self.wanted = [i for i, x in enumerate(inputs) if isinstance(x, TensorBase) and history(x) is not None]
         if not self.wanted:
-            raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True.")
+            raise ValueError(
+                "gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True."
+            )
         for i in self.wanted:
             x = inputs[i]
             if x._data.dtype.itemsize // (2 if x._data.dtype in COMPLEX else 1) < 8 and eps < 1e-4:
                 raise ValueError(f"gradcheck: input {i} has dtype {x.dtype}; finite differences with eps={eps:g} need double precision "
                                  "(ferro.float64 or complex128)")  # fmt: skip
-            if 0 in x._data.strides and x._data.size > 1 and any(s == 0 and n > 1 for s, n in zip(x._data.strides, x._data.shape, strict=True)):
-                raise RuntimeError(f"gradcheck: input {i} has overlapping memory (it was expanded); use a clone() of it")
+            if (
+                0 in x._data.strides
+                and x._data.size > 1
+                and any(s == 0 and n > 1 for s, n in zip(x._data.strides, x._data.shape, strict=True))
+            ):
+                raise RuntimeError(
+                    f"gradcheck: input {i} has overlapping memory (it was expanded); use a clone() of it"
+                )
         self.outputs = self._call(self.inputs)
         self.live = [i for i, o in enumerate(self.outputs) if history(o) is not None]
 
@@ -193,7 +203,9 @@ class _Check:
                 v[index] = unit
                 g = self._pull(j, k, v)
                 if dtypes and g is not None and g._data.dtype is not self.inputs[k]._data.dtype:
-                    raise GradcheckError(f"Expected the gradient of input {k} to have its dtype {self.inputs[k].dtype}, got {g.dtype}")
+                    raise GradcheckError(
+                        f"Expected the gradient of input {k} to have its dtype {self.inputs[k].dtype}, got {g.dtype}"
+                    )
                 columns.append(np.zeros(_flat(self.inputs[k]._data).size) if g is None else _flat(g._data))
         return np.array(columns).reshape(-1, _flat(self.inputs[k]._data).size).T
 
@@ -204,7 +216,9 @@ class _Check:
             raise GradcheckError(f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
                                  f"different values (input {k}, output {j}). The tolerance for nondeterminism was {self.nondet_tol}.")  # fmt: skip
         if g is not None and g._data.shape != self.inputs[k]._data.shape:
-            raise GradcheckError(f"the gradient of input {k} has shape {list(g._data.shape)}, expected {list(self.inputs[k]._data.shape)}")
+            raise GradcheckError(
+                f"the gradient of input {k} has shape {list(g._data.shape)}, expected {list(self.inputs[k]._data.shape)}"
+            )
         return g
 
     def _push(self, j: int, k: int, direction: Any) -> Any:
@@ -235,7 +249,9 @@ class _Check:
             self._same(np.array([[analytic]]), np.array([[numeric]]), j, k, "projected Jacobian")
         if forward:
             analytic = float(np.sum(_flat(v) * _flat(self._push(j, k, u))))
-            self._same(np.array([[analytic]]), np.array([[numeric]]), j, k, "projected Jacobian computed with forward mode")
+            self._same(
+                np.array([[analytic]]), np.array([[numeric]]), j, k, "projected Jacobian computed with forward mode"
+            )
 
     def _same(self, analytic: Any, numeric: Any, j: int, k: int, what: str) -> None:
         if analytic.shape == numeric.shape and np.allclose(analytic, numeric, self.rtol, self.atol):
@@ -245,7 +261,9 @@ class _Check:
             i, m = np.unravel_index(np.nanargmax(np.abs(np.nan_to_num(analytic - numeric, nan=np.inf))), analytic.shape)
             worst = (f"\nThe largest difference is at element {i} of the input and {m} of the output: numerical {numeric[i, m]:.10g}, "
                      f"analytical {analytic[i, m]:.10g} (relative tolerance {self.rtol:g}, absolute {self.atol:g}).")  # fmt: skip
-        raise GradcheckError(f"{what} mismatch for output {j} with respect to input {k}{worst}\nnumerical:\n{numeric}\nanalytical:\n{analytic}")
+        raise GradcheckError(
+            f"{what} mismatch for output {j} with respect to input {k}{worst}\nnumerical:\n{numeric}\nanalytical:\n{analytic}"
+        )
 
     def _undefined(self, rng: np.random.Generator) -> None:
         """Absent cotangents act like zeros: with one output given at a time, the others None."""
@@ -260,18 +278,24 @@ class _Check:
             for k, a, b in zip(self.wanted, dense, lone, strict=True):
                 a, b = [0.0 if g is None else g._data for g in (a, b)]
                 if not np.allclose(a, b, self.rtol, self.atol, equal_nan=True):
-                    raise GradcheckError(f"Expected backward function to handle undefined output grads: input {k}, only output {j} defined")
+                    raise GradcheckError(
+                        f"Expected backward function to handle undefined output grads: input {k}, only output {j} defined"
+                    )
 
     def _batched(self, rng: np.random.Generator) -> None:
         targets = [self.inputs[k] for k in self.wanted]
         for j in self.live:
             rows = [_random(self.outputs[j], rng) for _ in range(2)]
             stacked = wrap(np.stack([r._data for r in rows]))
-            together = grad([self.outputs[j]], targets, [stacked], retain_graph=True, allow_unused=True, is_grads_batched=True)
+            together = grad(
+                [self.outputs[j]], targets, [stacked], retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
             for n, row in enumerate(rows):
                 alone = grad([self.outputs[j]], targets, [row], retain_graph=True, allow_unused=True)
                 for k, a, b in zip(self.wanted, together, alone, strict=True):
-                    if (a is None) != (b is None) or (a is not None and not np.allclose(a._data[n], b._data, self.rtol, self.atol)):
+                    if (a is None) != (b is None) or (
+                        a is not None and not np.allclose(a._data[n], b._data, self.rtol, self.atol)
+                    ):
                         raise GradcheckError(f"batched gradients disagree with a loop: input {k}, output {j}")
 
 

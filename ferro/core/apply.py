@@ -394,7 +394,9 @@ def _packed(value: Any, pack: Any, unpack: Any) -> Any:
     if (0 if t._counter is None else t._counter.n) != before:
         raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
                            "pack hook can not be modified by in-place operations.")  # fmt: skip
-    return Packed(kept, unpack, address(t) if t is value else None, worlds.tangents_of(t) if t._meta is not None else None)
+    return Packed(
+        kept, unpack, address(t) if t is value else None, worlds.tangents_of(t) if t._meta is not None else None
+    )
 
 
 def address(t: Any) -> Any:
@@ -479,7 +481,9 @@ def _shape_error(op: Op, arrays: tuple, e: ValueError) -> Exception:
     """NumPy's complaint, in the user's words."""
     shapes = " and ".join(str(list(a.shape)) for a in arrays if a is not None)
     if "broadcast" in str(e):
-        return RuntimeError(f"{op.name}: shapes {shapes} cannot be broadcast together: {_clash([a.shape for a in arrays if a is not None])}")
+        return RuntimeError(
+            f"{op.name}: shapes {shapes} cannot be broadcast together: {_clash([a.shape for a in arrays if a is not None])}"
+        )
     return type(e)(f"{op.name}: {e} (shapes {shapes})") if str(e).find(op.name) < 0 else e
 
 

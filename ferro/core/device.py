@@ -17,7 +17,9 @@ class device:
             raise TypeError(f"device: expected a string such as 'cpu' or 'cuda:0', got {type!r}")
         if ":" in type:
             if index is not None:
-                raise RuntimeError(f"device: type (string) must not include an index because index was passed explicitly: {type}")
+                raise RuntimeError(
+                    f"device: type (string) must not include an index because index was passed explicitly: {type}"
+                )
             type, _, number = type.partition(":")
             if not number.isdigit():
                 raise RuntimeError(f"device: invalid index {number!r} in {type + ':' + number!r}")
@@ -33,7 +35,9 @@ class device:
         return hash((self.type, self.index))
 
     def __repr__(self) -> str:
-        return f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+        return (
+            f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+        )
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"

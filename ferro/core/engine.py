@@ -39,7 +39,9 @@ class Run:
     def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
         self.keep = keep
         self.record = record
-        self.capture = capture  # keys of positions: gradients are wanted there and nowhere else; None: accumulate at leaves
+        self.capture = (
+            capture  # keys of positions: gradients are wanted there and nowhere else; None: accumulate at leaves
+        )
         self.captured: dict = {}
         self.threads = threads  # 1 forces the serial executor, None leaves the choice to the engine
         self.deps: dict = {}
@@ -124,7 +126,9 @@ def enter_run(run: Run | None) -> Run | None:
 def queue_callback(callback: Any) -> None:
     """Runs `callback` when the backward now running in this thread has ended."""
     if _state.depth == 0:
-        raise RuntimeError("queue_callback: callbacks can only be queued while a backward is running, from a hook or formula")
+        raise RuntimeError(
+            "queue_callback: callbacks can only be queued while a backward is running, from a hook or formula"
+        )
     if _state.callbacks is None:
         _state.callbacks = []
     _state.callbacks.append(callback)
@@ -365,7 +369,9 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
     if a.shape != shape:
         n = a.ndim - len(shape)
         if n < 0 or any(s != a.shape[n + i] and s != 1 for i, s in enumerate(shape)):
-            raise RuntimeError(f"a derivative formula returned a gradient of shape {list(a.shape)} for a tensor of shape {list(shape)}")
+            raise RuntimeError(
+                f"a derivative formula returned a gradient of shape {list(a.shape)} for a tensor of shape {list(shape)}"
+            )
         dims = tuple(range(n)) + tuple(n + i for i, s in enumerate(shape) if s == 1 and a.shape[n + i] != 1)
         xp = worlds.functional if record else cpu
         gx = xp.sum(gx, dims, False) if dims else gx
@@ -387,7 +393,12 @@ def add(before: Any, gx: Any) -> Any:
     if type(before) is ndarray:
         if gx is None:
             return before
-        if before.size > LARGE and before.base is None and getrefcount(before) == HELD_BY_CALLER and before.flags.writeable:
+        if (
+            before.size > LARGE
+            and before.base is None
+            and getrefcount(before) == HELD_BY_CALLER
+            and before.flags.writeable
+        ):
             return np.add(before, gx, out=before)
         total = before + gx
         return total if type(total) is ndarray else asarray(total)
@@ -462,7 +473,9 @@ def _run_prehooks(run: Run, node: Any, g: Any, multi: bool) -> Any:
             if result is not None:
                 result = result if isinstance(result, tuple) else (result,)
                 if len(result) != len(values):
-                    raise RuntimeError(f"a prehook of {node.name()} returned {len(result)} gradients; expected {len(values)}")
+                    raise RuntimeError(
+                        f"a prehook of {node.name()} returned {len(result)} gradients; expected {len(values)}"
+                    )
                 values = [None if r is None else (r if run.record else r._data) for r in result]
     if whole and all(v is None for v in values):
         return None
@@ -488,7 +501,9 @@ def call_hook(run: Run, hook: Any, g: Any, where: str) -> Any:
         raise RuntimeError(f"a hook on a gradient ({where}) has changed the size of value: {list(result._data.shape)} "
                            f"instead of {list(a.shape)}")  # fmt: skip
     if result._data.dtype is not a.dtype:
-        raise RuntimeError(f"a hook on a gradient ({where}) has changed the type of value: {result._data.dtype} instead of {a.dtype}")
+        raise RuntimeError(
+            f"a hook on a gradient ({where}) has changed the type of value: {result._data.dtype} instead of {a.dtype}"
+        )
     return result if run.record else result._data
 
 
@@ -509,8 +524,13 @@ def finish(run: Run, node: Any, gs: list, g: Any) -> list:
                 if result is not None:
                     result = result if isinstance(result, tuple) else (result,)
                     if len(result) != len(full):
-                        raise RuntimeError(f"a hook of {node.name()} returned {len(result)} gradients; expected {len(full)}")
-                    gs = [None if result[i] is None else (result[i] if run.record else result[i]._data) for i in node.plan.indices]
+                        raise RuntimeError(
+                            f"a hook of {node.name()} returned {len(result)} gradients; expected {len(full)}"
+                        )
+                    gs = [
+                        None if result[i] is None else (result[i] if run.record else result[i]._data)
+                        for i in node.plan.indices
+                    ]
     return gs
 
 
@@ -555,7 +575,9 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
             meta.grad = wrap(gx)
         else:
             if grad._data.shape != gx.shape:
-                raise RuntimeError(f"the .grad of shape {list(grad._data.shape)} cannot take a gradient of shape {list(gx.shape)}")
+                raise RuntimeError(
+                    f"the .grad of shape {list(grad._data.shape)} cannot take a gradient of shape {list(gx.shape)}"
+                )
             np.add(grad._data, gx, out=grad._data, casting="unsafe")
             if grad._counter is not None:
                 bump(grad, "backward")

@@ -65,7 +65,9 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     carried = [tangents_of(x) for x in xs]
     levels = {k for c in carried for k in c}
     if not levels:
-        return _special(op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers))
+        return _special(
+            op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers)
+        )
     level = max(levels)
     primals = tuple([without(x, level) for x in xs])
     tangents = [c.get(level) for c in carried]

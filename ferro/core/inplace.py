@@ -169,7 +169,12 @@ def unrecorded(self: Any) -> bool:
     if _mode.ACTIVE:
         mode = _mode.MODE.get()
         if mode is not None:
-            return not mode.special and not mode.grad and self._data.flags.writeable and (self._meta is None or not self._meta.inference)
+            return (
+                not mode.special
+                and not mode.grad
+                and self._data.flags.writeable
+                and (self._meta is None or not self._meta.inference)
+            )
     return self._node is None and self._meta is None and self._data.flags.writeable
 
 
@@ -188,7 +193,12 @@ def check(self: Any, name: str, writes: bool = True) -> Any:
     if meta is not None and meta.inference and not (mode is not None and mode.inference):
         raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. "
                            "You can make a clone to get a normal tensor before doing inplace update.")  # fmt: skip
-    if writes and 0 in data.strides and data.size > 1 and any(t == 0 and n > 1 for t, n in zip(data.strides, data.shape, strict=True)):
+    if (
+        writes
+        and 0 in data.strides
+        and data.size > 1
+        and any(t == 0 and n > 1 for t, n in zip(data.strides, data.shape, strict=True))
+    ):
         raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
                            "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
     if writes and not data.flags.writeable:

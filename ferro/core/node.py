@@ -41,7 +41,9 @@ class NodeMeta:
         self.metadata: dict | None = None
         self.packed = False  # some saved values are in the hands of saved-tensor hooks
         self.trace: Any = None
-        self.tangents: dict | None = None  # forward mode: output number -> tangents by level of that output, where it is saved
+        self.tangents: dict | None = (
+            None  # forward mode: output number -> tangents by level of that output, where it is saved
+        )
 
 
 class Node:

@@ -67,7 +67,12 @@ class Op:
         # one input, one output, nothing special: apply() takes the short form
         self.short = len(self.inputs) == 1 and not (self.multi or self.aux or variadic)
         self.plans: dict[int, Plan] = {}
-        self.table: list[Plan | None] = [None, None, None, None]  # the plans of masks 1 to 3, for the short forms of apply
+        self.table: list[Plan | None] = [
+            None,
+            None,
+            None,
+            None,
+        ]  # the plans of masks 1 to 3, for the short forms of apply
         stem = "".join(part.capitalize() for part in name.rsplit(".", maxsplit=1)[-1].split("_"))
         self.backward_name = f"{stem}Backward0"
         self._check()
@@ -164,7 +169,9 @@ class Plan:
         self.shapes = tuple(op.inputs.index(n.removesuffix("_shape")) for n in shapes)
         self.kinds = tuple(_kind(op, n) for n in self.names)
         self.keeps_out = any(k.startswith("array") for k in self.kinds)
-        self.saves_inputs = tuple(op.inputs.index(n) for n, k in zip(self.names, self.kinds, strict=True) if k.startswith("tensor"))
+        self.saves_inputs = tuple(
+            op.inputs.index(n) for n, k in zip(self.names, self.kinds, strict=True) if k.startswith("tensor")
+        )
         self.keeps = self.keeps_out or bool(self.saves_inputs) or "aux" in self.kinds
         # an elementwise operation of one input gives gradients of the shape and dtype they must have
         self.same = op.kind == ELEMENTWISE and len(op.inputs) == 1 and not op.joint

@@ -221,7 +221,9 @@ class _Shared:
         """The gradient of a target is complete: queue the node, or hand the gradient to the leaf."""
         if isinstance(t, Pick):
             node = t.node
-            values = list(self.run.grads.get(node) or [None] * len(node.outputs))  # what was complete before the hand-over
+            values = list(
+                self.run.grads.get(node) or [None] * len(node.outputs)
+            )  # what was complete before the hand-over
             for i in range(len(node.outputs)):
                 slot = self.slots.get((node, i))
                 if slot is not None:

@@ -54,7 +54,9 @@ class Sample:
 
     __slots__ = ("args", "complex", "kwargs", "smooth", "twice")
 
-    def __init__(self, *args: Any, smooth: bool = True, twice: bool = True, complex: bool = True, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, smooth: bool = True, twice: bool = True, complex: bool = True, **kwargs: Any
+    ) -> None:
         self.args, self.kwargs = args, kwargs
         self.smooth, self.twice, self.complex = smooth, twice, complex
 

@@ -30,7 +30,9 @@ def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any
     t = wrap(data)
     if requires_grad:
         if data.dtype not in dtypes.INEXACT:
-            raise RuntimeError(f"{name}: Only Tensors of floating point and complex dtype can require gradients, got {t.dtype}")
+            raise RuntimeError(
+                f"{name}: Only Tensors of floating point and complex dtype can require gradients, got {t.dtype}"
+            )
         t._node = LEAF
     if is_inference_mode_enabled():
         mark_inference(t)
@@ -53,7 +55,9 @@ def to_array(name: str, data: Any, dtype: Any) -> Any:
         return to_array(name, np.asarray(data), dtype)
     if isinstance(data, (list, tuple, range)):
         return _from_sequence(name, data, wanted)
-    raise TypeError(f"{name}: could not infer dtype of {type(data).__name__}; expected numbers, (nested) sequences of numbers, arrays or tensors")
+    raise TypeError(
+        f"{name}: could not infer dtype of {type(data).__name__}; expected numbers, (nested) sequences of numbers, arrays or tensors"
+    )
 
 
 def _from_sequence(name: str, data: Any, wanted: Any) -> Any:
@@ -90,7 +94,9 @@ def _has_array(data: Any) -> bool:
     return isinstance(data, (np.ndarray, np.generic, TensorBase))
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
     """A new leaf with a copy of `data`: a number, nested sequences, a NumPy array or a tensor.
 
     Python floats take the default dtype, ints int64, bools bool; arrays keep theirs.
@@ -122,12 +128,16 @@ def from_numpy(ndarray: Any) -> Tensor:
     return wrap(ndarray)
 
 
-def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+def asarray(
+    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
     """`obj` as a tensor, sharing memory where possible (copy=None), always copied (True) or never (False: ValueError if needed)."""
     a = to_array("asarray", obj, dtype)
     shared = isinstance(obj, (TensorBase, np.ndarray)) and a is (obj._data if isinstance(obj, TensorBase) else obj)
     if copy is False and not shared:
-        raise ValueError("asarray: can't alias tensor with dtype or type of the given object; a copy is needed but copy=False")
+        raise ValueError(
+            "asarray: can't alias tensor with dtype or type of the given object; a copy is needed but copy=False"
+        )
     if isinstance(obj, TensorBase) and shared and not copy and not requires_grad:
         return obj  # type: ignore[return-value]
     return finish("asarray", a.copy() if copy else a, requires_grad, device)
@@ -143,9 +153,16 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return wrap(np.from_dlpack(ext_tensor) if copy is None else np.from_dlpack(ext_tensor, copy=copy))
 
 
-def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def scalar_tensor(
+    s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A 0-d tensor of the default dtype."""
-    return finish("scalar_tensor", np.array(s, dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)), requires_grad, device)
+    return finish(
+        "scalar_tensor",
+        np.array(s, dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)),
+        requires_grad,
+        device,
+    )
 
 
 def is_tensor(obj: Any) -> bool:
@@ -165,7 +182,9 @@ def numel(input: Tensor) -> int:
 
 def result_type(tensor1: Any, tensor2: Any) -> dtypes.dtype:
     """The dtype of an arithmetic operation of two tensors or numbers."""
-    return dtypes.FROM_NUMPY[dtypes.result_np([t._data if isinstance(t, TensorBase) else t for t in (tensor1, tensor2)])]
+    return dtypes.FROM_NUMPY[
+        dtypes.result_np([t._data if isinstance(t, TensorBase) else t for t in (tensor1, tensor2)])
+    ]
 
 
 def can_cast(from_: dtypes.dtype, to: dtypes.dtype) -> bool:
@@ -173,7 +192,9 @@ def can_cast(from_: dtypes.dtype, to: dtypes.dtype) -> bool:
     return dtypes.can_cast(from_, to)
 
 
-def _filled(name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None) -> Any:
+def _filled(
+    name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None
+) -> Any:
     shape = sizes(name, shape)
     if any(s < 0 for s in shape):
         raise RuntimeError(f"{name}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
@@ -184,12 +205,16 @@ def _filled(name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool
     return finish(name, a, requires_grad, device)
 
 
-def zeros(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    *size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of zeros."""
     return _filled("zeros", size, 0, dtype, requires_grad, device, out)
 
 
-def ones(*size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    *size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """A tensor of ones."""
     return _filled("ones", size, 1, dtype, requires_grad, device, out)
 
@@ -199,7 +224,9 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return _filled("empty", size, 0, dtype, requires_grad, device)
 
 
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def empty_strided(
+    size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A tensor without set values with the given strides (counted in elements)."""
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     size, stride = tuple(size), tuple(stride)
@@ -214,25 +241,39 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     size, order = tuple(size), tuple(physical_layout)
     if sorted(order) != list(range(len(size))):
-        raise RuntimeError(f"empty_permuted: physical_layout {order} is not a permutation of the {len(size)} dimensions")
+        raise RuntimeError(
+            f"empty_permuted: physical_layout {order} is not a permutation of the {len(size)} dimensions"
+        )
     a = np.zeros([size[i] for i in order], d).transpose(np.argsort(order))
     return finish("empty_permuted", a, requires_grad, device)
 
 
-def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def full(
+    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A tensor filled with a number, of its dtype unless one is given."""
     value = fill_value._data.item() if isinstance(fill_value, TensorBase) else fill_value
     d = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy(dtype)
     return finish("full", np.full(sizes("full", (size,)), value, d), requires_grad, device)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **ignored: Any,
+) -> Tensor:
     """A tensor like `input` filled with a number."""
     d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     return finish("full_like", np.full(input._data.shape, fill_value, d), requires_grad, device)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def empty_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A tensor like `input` without set values (zeros here)."""
     return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -279,7 +320,9 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
     """``torch.range``: like arange, but with `end` included and always floating by default."""
     dtype = options.pop("dtype", None) or dtypes.default()
     n = math.floor((end - start) / step + 1)
-    return finish("range", (start + step * np.arange(n)).astype(dtypes.to_numpy(dtype)), options.get("requires_grad", False))
+    return finish(
+        "range", (start + step * np.arange(n)).astype(dtypes.to_numpy(dtype)), options.get("requires_grad", False)
+    )
 
 
 def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -289,7 +332,9 @@ def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, lay
     return finish("eye", np.eye(n, m, dtype=d), requires_grad, device)
 
 
-def new_tensor(self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def new_tensor(
+    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A new tensor from data, with this tensor's dtype unless one is given."""
     return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
@@ -300,12 +345,16 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, dev
     return full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
-def new_ones(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def new_ones(
+    self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A tensor of ones with this tensor's dtype unless one is given."""
     return ones(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
-def new_empty(self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def new_empty(
+    self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A tensor without set values (zeros here) with this tensor's dtype unless one is given."""
     return zeros(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 

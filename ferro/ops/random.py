@@ -30,7 +30,9 @@ def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
         scale = 1.0 if kind == "uniform" else 0.5**0.5
         return (make(shape, real) * scale + 1j * (make(shape, real) * scale)).astype(d)
     if d not in dtypes.INEXACT:
-        raise RuntimeError(f"{kind} random numbers are not implemented for {dtypes.FROM_NUMPY[d]}; use a floating-point dtype")
+        raise RuntimeError(
+            f"{kind} random numbers are not implemented for {dtypes.FROM_NUMPY[d]}; use a floating-point dtype"
+        )
     return np.asarray(make(shape, d if d.itemsize >= 4 else np.float32)).astype(d, copy=False)
 
 
@@ -57,7 +59,12 @@ def randint(low: Any, high: Any = None, size: Any = None, *, generator: Any = No
     if low >= high:
         raise RuntimeError(f"randint: random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d = dtypes.int64.np if dtype is None else dtypes.to_numpy(dtype)
-    return finish("randint", np.asarray(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d), requires_grad, device)
+    return finish(
+        "randint",
+        np.asarray(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d),
+        requires_grad,
+        device,
+    )
 
 
 def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -67,12 +74,16 @@ def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = Non
     return finish("randperm", numpy_generator(generator).permutation(n).astype(d), requires_grad, device)
 
 
-def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def rand_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """Uniform random numbers from [0, 1) in the shape and dtype of `input`."""
     return rand(input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
 
 
-def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def randn_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """Standard normal random numbers in the shape and dtype of `input`."""
     return randn(input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
 
@@ -102,17 +113,23 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, o
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial numbers: successes in `count` trials of probability `prob`."""
     p = _probabilities("binomial", prob._data.astype(np.float64))
-    return wrap(np.asarray(numpy_generator(generator).binomial(count._data.astype(np.int64), p)).astype(prob._data.dtype))
+    return wrap(
+        np.asarray(numpy_generator(generator).binomial(count._data.astype(np.int64), p)).astype(prob._data.dtype)
+    )
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers with the rates in `input`."""
     if (input._data < 0).any():
         raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
-    return wrap(np.asarray(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype))
+    return wrap(
+        np.asarray(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype)
+    )
 
 
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None) -> Tensor:
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
+) -> Tensor:
     """`num_samples` indices per row, drawn with the (unnormalised) weights of the row."""
     a = np.asarray(input._data, np.float64)
     if a.ndim not in (1, 2):
@@ -127,7 +144,9 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         if row.sum() <= 0:
             raise RuntimeError("multinomial: invalid multinomial distribution (sum of probabilities <= 0)")
         if not replacement and np.count_nonzero(row) < num_samples:
-            raise RuntimeError(f"multinomial: cannot sample {num_samples} values without replacement from {np.count_nonzero(row)} of non-zero weight")
+            raise RuntimeError(
+                f"multinomial: cannot sample {num_samples} values without replacement from {np.count_nonzero(row)} of non-zero weight"
+            )
         rows.append(rng.choice(row.size, num_samples, replacement, row / row.sum()))
     result = wrap(np.array(rows, np.int64).reshape((*a.shape[:-1], num_samples)))
     return result if out is None else into("multinomial", out, result)
@@ -184,7 +203,9 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any
     """Fills with exponentially distributed numbers of rate lambd."""
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
-    return _fill(self, "exponential_", lambda shape: np.asarray(numpy_generator(generator).standard_exponential(shape)) / lambd)
+    return _fill(
+        self, "exponential_", lambda shape: np.asarray(numpy_generator(generator).standard_exponential(shape)) / lambd
+    )
 
 
 def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
@@ -198,7 +219,9 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     """Fills with Cauchy distributed numbers."""
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
-    return _fill(self, "cauchy_", lambda shape: median + sigma * np.asarray(numpy_generator(generator).standard_cauchy(shape)))
+    return _fill(
+        self, "cauchy_", lambda shape: median + sigma * np.asarray(numpy_generator(generator).standard_cauchy(shape))
+    )
 
 
 def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
@@ -211,7 +234,9 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
 def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Any:
     """Fills with random integers from [from, to); random_(to) counts from 0."""
     if to is None:
-        limit = {"f": 2**24, "b": 2}.get(self._data.dtype.kind) or (np.iinfo(self._data.dtype).max if self._data.dtype.kind in "iu" else 2**8)
+        limit = {"f": 2**24, "b": 2}.get(self._data.dtype.kind) or (
+            np.iinfo(self._data.dtype).max if self._data.dtype.kind in "iu" else 2**8
+        )
         from_, to = (0, limit) if from_ == 0 else (0, from_)
     if from_ >= to:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")

@@ -16,7 +16,9 @@ __all__ = ["clone", "detach"]
 
 CAST = worlds.CAST = Op("to_copy", lambda xp, x, /, dtype: xp.cast(x, dtype), kind=LINEAR, x=lambda xp, g: g)
 
-CAST.short = False  # a cast to integers records nothing: only the general form of apply looks at the dtype of the result
+CAST.short = (
+    False  # a cast to integers records nothing: only the general form of apply looks at the dtype of the result
+)
 
 CLONE = worlds.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g)
 
@@ -106,6 +108,10 @@ class StructureMethods:
     to = to
     type = type_
     type_as = type_as
-    float, double, half, bfloat16 = [_cast_method(d) for d in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)]
-    int, long, short, char, byte = [_cast_method(d) for d in (dtypes.int32, dtypes.int64, dtypes.int16, dtypes.int8, dtypes.uint8)]
+    float, double, half, bfloat16 = [
+        _cast_method(d) for d in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)
+    ]
+    int, long, short, char, byte = [
+        _cast_method(d) for d in (dtypes.int32, dtypes.int64, dtypes.int16, dtypes.int8, dtypes.uint8)
+    ]
     bool, cfloat, cdouble = [_cast_method(d) for d in (dtypes.bool_, dtypes.complex64, dtypes.complex128)]

@@ -122,7 +122,10 @@ def test_saved_tensors_hooks_can_be_disabled_and_must_not_write() -> None:
     with graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"):
         hooks.__enter__()
     y = leaf(1.0) * 1
-    with graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t), pytest.raises(RuntimeError, match="modifying its input in place"):
+    with (
+        graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t),
+        pytest.raises(RuntimeError, match="modifying its input in place"),
+    ):
         y * y
 
 
@@ -177,7 +180,9 @@ def test_anomaly_mode_names_the_function_and_shows_the_forward_line() -> None:
     with ferro.autograd.detect_anomaly():
         y = x.sqrt() * 0
         warned = pytest.warns(UserWarning, match=r"SqrtBackward0.*Traceback of forward call(.|\n)*test_api.py")
-        raised = pytest.raises(RuntimeError, match=r"Function 'SqrtBackward0' returned nan values in its 0th output.*index \[0\]")
+        raised = pytest.raises(
+            RuntimeError, match=r"Function 'SqrtBackward0' returned nan values in its 0th output.*index \[0\]"
+        )
         with warned, raised:
             y.sum().backward()
     y = x.sqrt() * 0
@@ -280,7 +285,9 @@ def test_gradcheck_accepts_right_and_finds_wrong_derivatives(fast: bool) -> None
 
     x = leaf(0.7, -1.3)
     z = ferro.tensor([1 + 2j, 0.5 - 1j], requires_grad=True, dtype=ferro.complex128)
-    assert ferro.autograd.gradcheck(lambda x, z: (x * z, z.real.sum()), (x, z), fast_mode=fast, check_forward_ad=True, check_batched_grad=True)
+    assert ferro.autograd.gradcheck(
+        lambda x, z: (x * z, z.real.sum()), (x, z), fast_mode=fast, check_forward_ad=True, check_batched_grad=True
+    )
     assert ferro.autograd.gradgradcheck(lambda x, z: x * z * z, (x, z), fast_mode=fast, check_fwd_over_rev=True)
     with pytest.raises(ferro.autograd.GradcheckError, match="mismatch for output 0 with respect to input 0"):
         ferro.autograd.gradcheck(Wrong.apply, (x,), fast_mode=fast, rtol=1e-4)

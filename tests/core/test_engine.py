@@ -62,7 +62,9 @@ def test_an_inplace_change_of_a_saved_value_is_found() -> None:
     y = x * 1
     z = y * y
     y.add_(1)
-    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*saved by 'mul'.*version 1; expected version 0.*'add_'"):
+    with pytest.raises(
+        RuntimeError, match=r"modified by an inplace operation.*saved by 'mul'.*version 1; expected version 0.*'add_'"
+    ):
         z.sum().backward()
 
 
@@ -210,6 +212,7 @@ def test_backward_inside_a_hook() -> None:
     x = leaf(2.0)
     inner = leaf(3.0)
     y = x * x
+
     def hook(g: Any) -> None:
         with ferro.enable_grad():
             (inner * inner).sum().backward()
@@ -294,10 +297,19 @@ def test_backward_with_inputs_touches_only_these() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: leaf(1.0, 2.0).mul(2).backward(), r"implicitly created only for scalar outputs, but tensor 0 has shape \[2\]"),
+        (
+            lambda: leaf(1.0, 2.0).mul(2).backward(),
+            r"implicitly created only for scalar outputs, but tensor 0 has shape \[2\]",
+        ),
         (lambda: ferro.ones(1).backward(), "does not require grad and does not have a grad_fn"),
-        (lambda: leaf(1.0, 2.0).mul(2).backward(ferro.ones(3)), r"grad_output\[0\] has a shape of \[3\] and output\[0\] has a shape of \[2\]"),
-        (lambda: ferro.autograd.grad(leaf(1.0).sum(), leaf(1.0)), r"inputs\[0\].*not have been used in the graph.*allow_unused=True"),
+        (
+            lambda: leaf(1.0, 2.0).mul(2).backward(ferro.ones(3)),
+            r"grad_output\[0\] has a shape of \[3\] and output\[0\] has a shape of \[2\]",
+        ),
+        (
+            lambda: ferro.autograd.grad(leaf(1.0).sum(), leaf(1.0)),
+            r"inputs\[0\].*not have been used in the graph.*allow_unused=True",
+        ),
         (lambda: ferro.autograd.grad(leaf(1.0).sum(), ferro.ones(1)), r"does not require grad \(inputs\[0\]"),
     ],
 )

@@ -144,32 +144,6 @@ def test_an_interrupt_of_the_waiting_caller_waits_for_the_others():
     assert not threads._pool.runs
 
 
-def test_interrupts_at_random_moments_leave_the_pool_usable():
-    threads.set_num_threads(2)
-    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    total = np.zeros(1000)
-    hits = 0
-    try:
-        for attempt in range(60):
-            signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.00002 * attempt)
-            try:
-                for _ in range(500):
-                    threads.parallel_for(lambda chunk: np.add(total, chunk), 4)
-            except KeyboardInterrupt:
-                hits += 1
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    except KeyboardInterrupt:
-        hits += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    assert hits > 0
-    assert not threads._pool.runs
-    done = []
-    threads.run_workers(done.append, 3)
-    assert sorted(done) == [0, 1, 2]
-
-
 def test_a_loop_inside_a_worker_runs_on_that_worker():
     threads.set_num_threads(2)
     idents = {}

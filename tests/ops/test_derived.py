@@ -64,7 +64,9 @@ def test_forward_equals_the_reference(entry: Any) -> None:
             assert len(got) == len(want), f"{sample}: {len(got)} results, expected {len(want)}"
             for i, (g, w) in enumerate(zip(got, want, strict=True)):
                 if torch is not None:
-                    assert dtype_name(g) == dtype_name(w), f"{sample} result {i}: dtype {dtype_name(g)}, expected {dtype_name(w)}"
+                    assert dtype_name(g) == dtype_name(w), (
+                        f"{sample} result {i}: dtype {dtype_name(g)}, expected {dtype_name(w)}"
+                    )
                     w = to_array(w)
                 compare(to_array(g), w, dtype, f"{sample} result {i}")
 
@@ -113,9 +115,13 @@ def test_gradient_agrees_with_central_differences(entry: Any) -> None:
             analytic = _inner([None if g is None else to_array(g) for g in grads], directions)
             h = 1e-6
             moved = [_shifted(entry, sample, arrays, directions, s * h) for s in (1, -1)]
-            numeric = sum(_real_dot(v, (p - m) / (2 * h)) for v, p, m in zip(vectors, *moved, strict=True) if v is not None)
+            numeric = sum(
+                _real_dot(v, (p - m) / (2 * h)) for v, p, m in zip(vectors, *moved, strict=True) if v is not None
+            )
             size = sum(_size(v, p) for v, p in zip(vectors, moved[0], strict=True) if v is not None)
-            assert abs(analytic - numeric) <= 1e-5 * (1 + abs(analytic)) + 1e-8 * size, f"{sample}: {analytic} against {numeric}"
+            assert abs(analytic - numeric) <= 1e-5 * (1 + abs(analytic)) + 1e-8 * size, (
+                f"{sample}: {analytic} against {numeric}"
+            )
 
 
 def _like(t: Any, rng: np.random.Generator) -> np.ndarray:
@@ -185,7 +191,9 @@ def _compare_second(entry: Any, sample: Any, torch: Any, arrays: list, rng: Any,
             if library is torch and "not implemented" in str(e):
                 return  # PyTorch has no second derivative here
             raise
-        found[library] = [np.zeros(tuple(t.shape)) if s is None else to_array(s) for s, t in zip(second, call.inputs, strict=True)]
+        found[library] = [
+            np.zeros(tuple(t.shape)) if s is None else to_array(s) for s, t in zip(second, call.inputs, strict=True)
+        ]
     for i, (g, w) in enumerate(zip(found[ferro], found[torch], strict=True)):
         compare(g, w, dtype, f"{sample} second gradient {i}", scale=1000)
 
