@@ -159,8 +159,8 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
                                    "Reduce it, for example with .sum(), or pass the gradient explicitly.")  # fmt: skip
             if data.dtype in COMPLEX:
                 raise RuntimeError(
-                    f"{who}: grad can be implicitly created only for real scalar outputs but got {root.dtype}"
-                )  # type: ignore[attr-defined]
+                    f"{who}: grad can be implicitly created only for real scalar outputs but got {data.dtype}"
+                )
             seed = wrap(np.ones(data.shape, data.dtype))
         elif not isinstance(seed, TensorBase):
             raise TypeError(

@@ -83,8 +83,8 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             raise TypeError(f"make_dual: expected {what} to be a Tensor, got {type(t).__name__}")
         if t._data.dtype not in INEXACT:
             raise ValueError(
-                f"Expected {'primal' if what == 'tensor' else what} to be floating point or complex, but got: {t.dtype}"
-            )  # type: ignore[attr-defined]
+                f"Expected {'primal' if what == 'tensor' else what} to be floating point or complex, but got: {t._data.dtype}"
+            )
     if tensor._data.shape != tangent._data.shape:
         raise RuntimeError(f"make_dual: Expected tensor and tangent to have the same shape, got {list(tensor._data.shape)} and "
                            f"{list(tangent._data.shape)}")  # fmt: skip

@@ -35,7 +35,8 @@ def device(fn: Callable[..., Any]) -> Any:
 
 def reduction(fn: Callable[..., Any]) -> Any:
     """A function that kernels call, and whose sums may be added in any order (fixed by the length of the row)."""
-    return numba.njit(**{**_INSIDE, "fastmath": {"contract", "reassoc"}})(fn)
+    options: dict[str, Any] = {**_INSIDE, "fastmath": {"contract", "reassoc"}}
+    return numba.njit(**options)(fn)
 
 
 def kernel(fn: Callable[..., Any]) -> Any:
@@ -66,7 +67,9 @@ def by_precision(single: Any, double: Any) -> Callable[[Any], Any]:
     def function(x: Any) -> Any:
         return double(x)
 
-    @overload(function, jit_options=_INSIDE)
+    options: Any = _INSIDE
+
+    @overload(function, jit_options=options)
     def choose(x):  # its signature must be that of the lambda
         chosen = single if x.bitwidth == 32 else double
         return lambda x: chosen(x)
