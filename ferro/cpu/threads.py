@@ -376,7 +376,7 @@ def blas_single() -> _Blas:
 _ONE_THREAD = {"f": 262144, "d": 262144, "F": 32768, "D": 32768}
 _ONE_THREAD_VECTOR = 2048  # the same if one operand is a vector, and so the product a gemv, ger or dot
 # From so many multiplications on, a product is cut into so many chunks.
-_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), (1 << 22, 2))
+_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), ((1 << 24) + 1, 2))
 
 
 def gemm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
