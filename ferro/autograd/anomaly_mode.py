@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ferro.core import mode as _mode
 from ferro.core.mode import ACTIVE, MODE, changed, enter, leave
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
@@ -86,8 +85,3 @@ class set_detect_anomaly:
 
     def __exit__(self, *exc: object) -> None:
         leave(self._previous)
-
-
-def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on."""
-    return _mode.current().anomaly is not None

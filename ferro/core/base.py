@@ -205,11 +205,6 @@ def requires_grad(t: TensorBase) -> bool:
     return history(t) is not None
 
 
-def is_differentiable(array: Any) -> bool:
-    """Whether a tensor of this dtype can require grad."""
-    return array.dtype in INEXACT
-
-
 def position(t: TensorBase) -> Any:
     """Where a gradient for `t` goes: its node, its Pick, or the tensor itself if it is a leaf; None without grad."""
     node = history(t)

@@ -267,6 +267,27 @@ def test_forward_mode_follows_inplace_changes_and_views() -> None:
         fwAD.make_dual(ferro.ones(1), ferro.ones(1))
 
 
+def test_dual_levels_can_be_entered_and_left_by_hand() -> None:
+    fwAD = ferro.autograd.forward_ad
+    level = fwAD.enter_dual_level()
+    x = fwAD.make_dual(ferro.tensor(3.0), ferro.tensor(1.0))
+    assert fwAD.unpack_dual(x * x).tangent.item() == 6.0
+    with pytest.raises(RuntimeError, match="trying to exit level"):
+        fwAD.exit_dual_level(level=level + 1)
+    fwAD.exit_dual_level(level=level)
+    with pytest.raises(RuntimeError, match="no dual level was entered"):
+        fwAD.exit_dual_level()
+
+
+def test_the_state_of_the_default_generator_can_be_kept_and_restored() -> None:
+    state = ferro.get_rng_state()
+    first = ferro.rand(3).tolist()
+    ferro.set_rng_state(state)
+    assert ferro.rand(3).tolist() == first
+    with pytest.raises(RuntimeError, match="expected the uint8 tensor of 56 bytes"):
+        ferro.set_rng_state(ferro.zeros(3))
+
+
 # -- gradcheck ---------------------------------------------------------------------------------------------------------
 
 

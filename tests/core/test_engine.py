@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ferro
+from ferro.core.engine import queue_callback
 
 
 def leaf(*values: float) -> Any:
@@ -316,3 +317,14 @@ def test_backward_with_inputs_touches_only_these() -> None:
 def test_errors_tell_what_to_do(call: Any, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         call()
+
+
+def test_queued_callbacks_run_once_the_backward_has_ended() -> None:
+    x = leaf(2.0)
+    y = x * x
+    seen: list = []
+    y.register_hook(lambda g: queue_callback(lambda: seen.append(x.grad.tolist())))
+    y.backward()
+    assert seen == [[4.0]]
+    with pytest.raises(RuntimeError, match="only be queued while a backward is running"):
+        queue_callback(seen.clear)
