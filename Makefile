@@ -11,7 +11,7 @@ INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test slow bench lint format install-demo install-test install-lint clean
+.PHONY: help demo test slow opdb docs bench lint format install-demo install-test install-lint clean
 # One pip at a time in one environment.
 .NOTPARALLEL:
 
@@ -19,6 +19,8 @@ help:
 	@echo "make demo     train a network on handwritten digits; writes digits.png"
 	@echo "make test     run the tests but the slow ones (JOBS=$(JOBS) processes)"
 	@echo "make slow     run the slow tests"
+	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
+	@echo "make docs     write docs/operations.md and docs/subgradients.md from the declarations"
 	@echo "make bench    time ferro beside torch"
 	@echo "make lint     ruff, pyright, codespell"
 	@echo "make format   let ruff mend and format the code"
@@ -33,6 +35,13 @@ test: install-test
 
 slow: install-test
 	$(PY) -m pytest -m slow
+
+opdb: install-test
+	@set -e; for dtype in float64 complex128 float32; do echo "opdb: $$dtype"; \
+	$(PY) ../shared/opdb/opdb.py --engine ferro --engine-path . --dtype $$dtype --jobs $(JOBS) --quiet; done
+
+docs: install-test
+	$(PY) docs/tables.py
 
 bench: install-test
 	@set -e; for script in per_op kernels models; do echo "bench/$$script.py"; $(PY) bench/$$script.py; done

@@ -1,13 +1,15 @@
 """ferro: eager, tape-based automatic differentiation for Python with PyTorch's API, on NumPy, Numba and CuPy."""
 
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
-from ferro import autograd, debug, func, linalg, nn, optim, profiler, special, utils
+from ferro import autograd, debug, fft, func, linalg, masked, nn, optim, profiler, signal, special, utils
 from ferro import functional as _functional
 from ferro._version import __version__
+from ferro.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ferro.core import forward as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types
+from ferro.core.base import is_inference
 from ferro.core.device import device
 from ferro.core.dtypes import (
     bfloat16,
@@ -60,12 +62,15 @@ from ferro.ops.activations import (  # fmt: skip
 from ferro.ops.arithmetic import *
 from ferro.ops.bessel import *
 from ferro.ops.bins import *
+from ferro.ops.cholesky import *
 from ferro.ops.comparison import *
 from ferro.ops.complex import *
 from ferro.ops.convolution import *
 from ferro.ops.copies import *
 from ferro.ops.creation import *
 from ferro.ops.creation import range_ as range
+from ferro.ops.ctc import ctc_loss
+from ferro.ops.determinants import *
 from ferro.ops.dropout import (
     alpha_dropout,
     alpha_dropout_,
@@ -78,14 +83,17 @@ from ferro.ops.dropout import (
     native_dropout,
 )
 from ferro.ops.einsum import *
+from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_renorm_
 from ferro.ops.entropy import binary_cross_entropy_with_logits, kl_div
 from ferro.ops.exponential import *
 from ferro.ops.extrema import *
 from ferro.ops.filling import *
+from ferro.ops.grids import affine_grid_generator, grid_sampler, grid_sampler_2d, grid_sampler_3d
 from ferro.ops.indexing import *
 from ferro.ops.items import *
 from ferro.ops.joining import *
+from ferro.ops.least_squares import *
 from ferro.ops.likes import *
 from ferro.ops.losses import (  # fmt: skip
     cosine_embedding_loss,
@@ -94,8 +102,10 @@ from ferro.ops.losses import (  # fmt: skip
     poisson_nll_loss,
     triplet_margin_loss,
 )
+from ferro.ops.lu import *
 from ferro.ops.masks import *
 from ferro.ops.matrices import *
+from ferro.ops.matrix_functions import *
 from ferro.ops.normalisation import (  # fmt: skip
     group_norm,
     layer_norm,
@@ -106,21 +116,30 @@ from ferro.ops.normalisation import (  # fmt: skip
 )
 from ferro.ops.norms import *
 from ferro.ops.order import *
+from ferro.ops.orthogonal import *
 from ferro.ops.padding import *
 from ferro.ops.parts import *
 from ferro.ops.pooling import *
 from ferro.ops.pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
+from ferro.ops.positional import *
 from ferro.ops.products import *
 from ferro.ops.random import *
+from ferro.ops.recurrent import *
 from ferro.ops.reductions import *
 from ferro.ops.rounding import *
+from ferro.ops.safe import *
 from ferro.ops.scans import *
 from ferro.ops.scattering import *
 from ferro.ops.shape import *
 from ferro.ops.softmax import log_softmax, softmax
+from ferro.ops.solving import *
 from ferro.ops.special import *
+from ferro.ops.spectral import *
+from ferro.ops.spectrogram import *
+from ferro.ops.statistics import *
 from ferro.ops.structure import *
 from ferro.ops.trigonometric import *
+from ferro.ops.windows import *
 from ferro.printing import get_printoptions, set_printoptions
 
 # PyTorch's other names of the dtypes

@@ -22,6 +22,7 @@ from ferro.ops.bessel import (
     scaled_modified_bessel_k1,
 )
 from ferro.ops.bins import *
+from ferro.ops.cholesky import *
 from ferro.ops.comparison import *
 from ferro.ops.complex import *
 from ferro.ops.complex import as_complex
@@ -29,6 +30,10 @@ from ferro.ops.convolution import *
 from ferro.ops.convolution import col2im, conv, conv_input, conv_weight, im2col
 from ferro.ops.copies import *
 from ferro.ops.creation import *
+from ferro.ops.ctc import ctc_occupancy, ctc_vjp
+from ferro.ops.determinants import *
+from ferro.ops.determinants import cofactors
+from ferro.ops.eigenvalues import eig_factors, eigh_factors
 from ferro.ops.einsum import *
 from ferro.ops.einsum import contract
 from ferro.ops.embedding import add_rows, take_rows
@@ -38,19 +43,30 @@ from ferro.ops.exponential import sigmoid_vjp
 from ferro.ops.extrema import *
 from ferro.ops.extrema import tie_weights, value_gather, value_scatter
 from ferro.ops.filling import *
+from ferro.ops.fourier import fft_bins, fft_c2c, fft_c2r, fft_r2c
+from ferro.ops.grids import grid_slopes, sample_taps, spread_taps, tap_weights, weigh_taps
 from ferro.ops.indexing import *
+from ferro.ops.interpolation import resample, resample_spread
 from ferro.ops.items import *
 from ferro.ops.items import index_get, index_put_at
 from ferro.ops.joining import *
 from ferro.ops.joining import repeat
+from ferro.ops.ldl import ldl_below, ldl_blocks, ldl_exchanges, ldl_multipliers
+from ferro.ops.least_squares import *
+from ferro.ops.least_squares import pseudo_inverse
 from ferro.ops.likes import *
 from ferro.ops.likes import new_zeros
+from ferro.ops.lu import *
+from ferro.ops.lu import lu_packed_solve, swap_rows
 from ferro.ops.masks import *
 from ferro.ops.matrices import *
+from ferro.ops.matrix_functions import *
 from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
 from ferro.ops.norms import *
 from ferro.ops.norms import vector_norm
 from ferro.ops.order import *
+from ferro.ops.orthogonal import *
+from ferro.ops.orthogonal import qr_factors
 from ferro.ops.padding import *
 from ferro.ops.padding import constant_pad
 from ferro.ops.parts import *
@@ -78,11 +94,18 @@ from ferro.ops.shape import *
 from ferro.ops.shape import expand
 from ferro.ops.softmax import *
 from ferro.ops.softmax import log_softmax_vjp, softmax_vjp
+from ferro.ops.solving import *
+from ferro.ops.solving import inv_ex, solve_lu, solve_tri
 from ferro.ops.special import *
 from ferro.ops.special import erfcx, xlog1py, zeta
+from ferro.ops.spectral import *
+from ferro.ops.spectral import nuclear_norm_of, polar_factor, svd_factors, svdvals
+from ferro.ops.spectrogram import *
+from ferro.ops.statistics import *
 from ferro.ops.structure import *
 from ferro.ops.structure import cast
 from ferro.ops.trigonometric import *
+from ferro.ops.windows import *
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.base import LEAF, history
+from ferro.core.forward import tangents_of
+from ferro.core.mode import current
 from ferro.core.node import Pick
 
 __all__ = ["get_printoptions", "set_printoptions"]
@@ -147,10 +149,13 @@ def describe(t: Any) -> str:
     if not plain:
         extra.append(f"dtype={t.dtype}")
     node = history(t)
-    if node is LEAF:
-        extra.append("requires_grad=True")
-    elif node is not None:
+    if node is not None and node is not LEAF:
         extra.append(f"grad_fn=<{(node.node if isinstance(node, Pick) else node).name()}>")
+    elif t.requires_grad:
+        extra.append("requires_grad=True")
+    tangent = tangents_of(t).get(current().level)
+    if tangent is not None:
+        extra.append(f"tangent={tangent}")
     text = prefix + body
     last = len(text) - text.rfind("\n") - 1
     for e in extra:

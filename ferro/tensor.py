@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,20 +11,24 @@ import numpy as np
 
 from ferro.core import dtypes, worlds
 from ferro.core.apply import bind
-from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, meta_of, version_of, wrap
+from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, is_inference, lose, meta_of, root, version_of, wrap
 from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
 from ferro.core.layout import Named, strided
+from ferro.core.mode import is_inference_mode_enabled
 from ferro.core.node import Handle, Pick
+from ferro.core.provenance import departed
 from ferro.core.size import Size
 from ferro.ops.activations import ActivationMethods
 from ferro.ops.arithmetic import ArithmeticMethods
 from ferro.ops.bessel import BesselMethods
 from ferro.ops.bins import BinMethods
+from ferro.ops.cholesky import CholeskyMethods
 from ferro.ops.comparison import ComparisonMethods
 from ferro.ops.complex import ComplexMethods
 from ferro.ops.copies import CopyMethods
 from ferro.ops.creation import CreationMethods
+from ferro.ops.determinants import DeterminantMethods
 from ferro.ops.einsum import EinsumMethods
 from ferro.ops.exponential import ExponentialMethods
 from ferro.ops.extrema import ExtremaMethods
@@ -31,11 +36,15 @@ from ferro.ops.filling import FillingMethods
 from ferro.ops.indexing import IndexingMethods
 from ferro.ops.items import ItemMethods
 from ferro.ops.joining import JoiningMethods
+from ferro.ops.least_squares import LeastSquaresMethods
 from ferro.ops.likes import LikeMethods
+from ferro.ops.lu import LUMethods
 from ferro.ops.masks import MaskMethods
 from ferro.ops.matrices import MatrixMethods
+from ferro.ops.matrix_functions import MatrixFunctionMethods
 from ferro.ops.norms import NormMethods
 from ferro.ops.order import OrderMethods
+from ferro.ops.orthogonal import OrthogonalMethods
 from ferro.ops.parts import PartsMethods
 from ferro.ops.products import ProductMethods
 from ferro.ops.random import RandomMethods
@@ -45,7 +54,12 @@ from ferro.ops.scans import ScanMethods
 from ferro.ops.scattering import ScatteringMethods
 from ferro.ops.shape import ShapeMethods
 from ferro.ops.softmax import SoftmaxMethods
+from ferro.ops.solving import SolvingMethods
 from ferro.ops.special import SpecialMethods
+from ferro.ops.spectral import SpectralMethods
+from ferro.ops.spectrogram import SpectrogramMethods
+from ferro.ops.statistics import StatisticsMethods
+from ferro.ops.storage import StorageMethods
 from ferro.ops.structure import StructureMethods
 from ferro.ops.trigonometric import TrigonometricMethods
 from ferro.printing import describe
@@ -56,14 +70,17 @@ class Tensor(
     ArithmeticMethods,
     BesselMethods,
     BinMethods,
+    CholeskyMethods,
     ComparisonMethods,
     ComplexMethods,
     CreationMethods,
+    DeterminantMethods,
     EinsumMethods,
     ExponentialMethods,
     ExtremaMethods,
     NormMethods,
     OrderMethods,
+    OrthogonalMethods,
     ProductMethods,
     RandomMethods,
     ReductionMethods,
@@ -74,14 +91,22 @@ class Tensor(
     IndexingMethods,
     ItemMethods,
     JoiningMethods,
+    LeastSquaresMethods,
     LikeMethods,
+    LUMethods,
     MaskMethods,
+    MatrixFunctionMethods,
     MatrixMethods,
     PartsMethods,
     ScatteringMethods,
     ShapeMethods,
     SoftmaxMethods,
+    SolvingMethods,
     SpecialMethods,
+    SpectralMethods,
+    SpectrogramMethods,
+    StatisticsMethods,
+    StorageMethods,
     StructureMethods,
     TrigonometricMethods,
     TensorBase,
@@ -187,18 +212,29 @@ class Tensor(
         return self.dtype.is_signed
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made in inference mode."""
-        return self._meta is not None and self._meta.inference
+        """Whether the tensor was made in inference mode, or is a view of one that was."""
+        return is_inference(self)
 
     # -- autograd ------------------------------------------------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
-        """Whether operations on the tensor are recorded; can be set on leaves."""
-        return history(self) is not None
+        """Whether operations on the tensor are recorded; can be set on leaves.
+
+        True also, as in PyTorch, for a view of a tensor that requires grad which was made under no_grad (or before the
+        tensor required grad): such a view has no history, and no gradient flows through it.
+        """
+        if history(self) is not None:
+            return True
+        m: Meta | None = self._meta
+        return m is not None and m.view is not None and root(m.view)._node is not None and self._data.dtype in dtypes.INEXACT
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise RuntimeError(f"requires_grad must be a bool, got {type(value).__name__}")
+        if value and not self.is_leaf:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -209,6 +245,9 @@ class Tensor(
                 raise RuntimeError(
                     f"only Tensors of floating point and complex dtype can require gradients, got {self.dtype}"
                 )
+            if requires_grad and node is None and is_inference(self) and not is_inference_mode_enabled():
+                raise RuntimeError("requires_grad_: Setting requires_grad=True on inference tensor outside InferenceMode is not allowed; "
+                                   "clone() it to get a normal tensor")  # fmt: skip
             self._node = LEAF if requires_grad else None
         elif not requires_grad:
             raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
@@ -236,8 +275,12 @@ class Tensor(
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient accumulated by backward(); None before the first."""
+        """The gradient accumulated by backward(); None before the first, and (with a warning) for what is not a leaf."""
         m = self._meta
+        if (m is None or m.grad is None) and self._node is not None and self._node is not LEAF and not (m and m.retains):
+            warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated "
+                          "during backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() "
+                          "on the non-leaf Tensor.", UserWarning, stacklevel=2)  # fmt: skip
         return None if m is None else m.grad
 
     @grad.setter
@@ -250,9 +293,8 @@ class Tensor(
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
             if value._data.shape != self._data.shape:
-                raise RuntimeError(
-                    f"assigned grad has data of a different size: {list(value._data.shape)} instead of {list(self._data.shape)}"
-                )
+                raise RuntimeError(f"assigned grad has data of a different size: attempting to assign a gradient of size {list(value._data.shape)} "
+                                   f"to a tensor of size {list(self._data.shape)}")  # fmt: skip
             if value._data.dtype is not self._data.dtype:
                 raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} instead of {self.dtype}")
         meta_of(self).grad = value
@@ -270,31 +312,58 @@ class Tensor(
         """A tensor that shares the data (and the version counter) but no history."""
         t = wrap(self._data)
         t._counter = version_of(self)
+        if self._node is not None:
+            lose(t, self, "detach()")
+        elif self._meta is not None:
+            t._meta = self._meta.lost
         return t
 
     def detach_(self) -> Tensor:
         """Cuts the tensor off from its history; refused for views."""
         if self._meta is not None and self._meta.view is not None:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        if self._node is not None:
+            lose(self, self, "detach_()")
         self._node = None
+        if self._meta is not None and self._meta.tangents:
+            self._meta.tangents = None
         return self
 
     @property
     def data(self) -> Tensor:
         """A tensor that shares the data, but neither history nor version counter."""
-        return wrap(self._data)
+        t = wrap(self._data)
+        if self._node is not None:
+            lose(t, self, ".data")
+        if is_inference(self):
+            t._counter = self._counter
+        return t
 
     @data.setter
     def data(self, value: Tensor) -> None:
+        if not isinstance(value, TensorBase):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self._node is not None and value._data.dtype not in dtypes.INEXACT:
+            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype, "
+                               f"got {value.dtype}")  # fmt: skip
+        if not isinstance(value, TensorBase):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self._node is not None and value._data.dtype not in dtypes.INEXACT:
+            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype, "
+                               f"got {value.dtype}")  # fmt: skip
         self._data = value._data
+
+    @data.deleter
+    def data(self) -> None:
+        raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
 
     def retain_grad(self) -> None:
         """Makes backward() keep the gradient of this non-leaf in ``.grad``."""
         node = history(self)
-        if node is None:
+        if node is None and not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         m = meta_of(self)
-        if node is LEAF or m.retains:
+        if node is LEAF or node is None or m.retains:
             return
         m.retains = True
         retain(self)
@@ -308,7 +377,9 @@ class Tensor(
         """Calls ``hook(grad)`` when the gradient of the tensor is known; a tensor it returns replaces the gradient."""
         node = history(self)
         if node is None:
-            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+            if not self.requires_grad:
+                raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+            return Handle({}, hook)  # a view made under no_grad: no gradient will come
         if node is LEAF:
             m = meta_of(self)
             if m.hooks is None:
@@ -332,6 +403,8 @@ class Tensor(
     @property
     def _version(self) -> int:
         """How often the storage was changed in place."""
+        if is_inference(self):
+            raise RuntimeError("Inference tensors do not track version counter.")
         return 0 if self._counter is None else self._counter.n
 
     @property
@@ -349,6 +422,8 @@ class Tensor(
         """The tensor as a NumPy array sharing its memory (force: also of a tensor with history)."""
         if not force and history(self) is not None:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        if (self._meta is not None and self._meta.lost is not None) or self._node is not None:
+            departed("numpy()")
         return self._data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -370,11 +445,15 @@ class Tensor(
         """The value of a tensor with one element, as a Python number."""
         if self._data.size != 1:
             raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
+        if self._node is not None:
+            departed("item()")
         value = self._data.item()
         return value if isinstance(value, (bool, int, float, complex)) else float(value)
 
     def tolist(self) -> Any:
         """The tensor as (nested lists of) Python numbers."""
+        if self._node is not None:
+            departed("tolist()")
         return (self._data.astype(np.float32) if self._data.dtype in dtypes.HALF else self._data).tolist()
 
     def __float__(self) -> float:
@@ -420,7 +499,7 @@ class Tensor(
                                "Use clone() or detach() first.")  # fmt: skip
         if id(self) in memo:
             return memo[id(self)]
-        t = wrap(self._data.copy(order="K"), self._node, type(self))
+        t = wrap(_copied(self._data, memo), self._node, type(self))
         memo[id(self)] = t
         if self.grad is not None:
             meta_of(t).grad = self.grad.__deepcopy__(memo)
@@ -431,7 +510,8 @@ class Tensor(
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.is_leaf:
             raise RuntimeError("only leaf tensors can be pickled; use detach() first")
-        return _rebuild, (type(self), np.ascontiguousarray(self._data).reshape(self._data.shape), self.requires_grad,
+        data = self._data if self._data.flags.f_contiguous else np.ascontiguousarray(self._data)
+        return _rebuild, (type(self), data.reshape(self._data.shape, order="A"), self.requires_grad,
                           getattr(self, "__dict__", None) or None)  # fmt: skip
 
     def __bool__(self) -> bool:
@@ -451,6 +531,24 @@ class Tensor(
         return iter(worlds.functional.unbind(self, 0))
 
     __hash__: Any = object.__hash__  # by identity (unique among living objects), though == compares elements
+
+
+def _copied(data: Any, memo: dict) -> Any:
+    """A deep copy of an array; arrays that view one memory view one memory in the copy too."""
+    root = data
+    while isinstance(root.base, np.ndarray):
+        root = root.base
+    if not root.flags.forc:
+        return data.copy(order="K")
+    key = ("the memory of", id(root))
+    if key not in memo:
+        memo[key] = root, np.array(root, order="K")  # with the root itself: its id must not be used again
+    fresh = memo[key][1]
+    if root is data:
+        return fresh
+    offset = data.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+    flat = (fresh if fresh.flags.c_contiguous else fresh.T).reshape(-1)
+    return np.ndarray(data.shape, data.dtype, flat.view(np.uint8), offset, data.strides)
 
 
 def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None) -> Any:

@@ -31,8 +31,9 @@ def lookup(library: Any, path: str) -> Any:
 class Call:
     """One sample as arguments of a library: `args`, `kwargs`, and the floating `inputs` among the tensors."""
 
-    def __init__(self, entry: Entry, sample: Sample, library: Any, arrays: list, grad: bool) -> None:
-        self.entry, self.library = entry, library
+    def __init__(self, entry: Entry, sample: Sample, library: Any, arrays: list, grad: bool, through: Any = None) -> None:
+        """`through`: what the inputs pass before the call (which then sees no leaves)."""
+        self.entry, self.library, self.through = entry, library, through
         self.inputs: list = []
         self.tensors: list = []
         self._arrays = iter(arrays)
@@ -49,6 +50,8 @@ class Call:
                 if self._grad:
                     t.requires_grad_()
                 self.inputs.append(t)
+                if self.through is not None:
+                    return self.through(t)
             return t
         if isinstance(x, (list, tuple)):
             return type(x)(self._convert(y) for y in x)

@@ -25,7 +25,7 @@ LAYERS = (
     ("optim", "nn", "utils", "debug", "profiler", "warmup"),
     ("func",),
     ("autograd",),
-    ("functional", "tensor", "printing", "linalg", "special"),
+    ("functional", "tensor", "printing", "fft", "linalg", "masked", "signal", "special"),
     ("ops",),
     ("core",),
     ("cpu", "cuda"),

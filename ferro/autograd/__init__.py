@@ -1,13 +1,29 @@
 """The public autograd API."""
 
 from ferro.autograd import forward_ad, functional, graph, profiler
-from ferro.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
+from ferro.autograd.anomaly_mode import (
+    detect_anomaly,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_anomaly_enabled,
+    set_detect_anomaly,
+)
 from ferro.autograd.backward import backward, grad
 from ferro.autograd.function import Function, once_differentiable
-from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ferro.autograd.grad_mode import (
+    _force_original_view_tracking,
+    _unsafe_preserve_version_counter,
+    enable_grad,
+    inference_mode,
+    no_grad,
+    set_grad_enabled,
+    set_multithreading_enabled,
+)
 from ferro.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from ferro.autograd.variable import Variable
 
 __all__ = [
-    "Function", "GradcheckError", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad", "gradcheck",
+    "Function", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad", "gradcheck",
     "gradgradcheck", "graph", "inference_mode", "no_grad", "once_differentiable", "profiler", "set_detect_anomaly", "set_grad_enabled",
+    "set_multithreading_enabled",
 ]  # fmt: skip

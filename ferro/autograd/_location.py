@@ -1,13 +1,11 @@
-"""Where the user's program stands: file, line and function of the innermost frame outside the library, and the module it is in."""
+"""A place in the user's program as observers and debugging tools show it: file, line, function, and the nn module it is in."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
-_PACKAGE = f"{Path(__file__).resolve().parent.parent}/"
-_EXAMPLES = f"{_PACKAGE}examples/"  # written like a user's program, so shown like one
+from ferro.core.provenance import Place, caller, line_of
 
 
 class Location(NamedTuple):
@@ -23,18 +21,14 @@ class Location(NamedTuple):
         return f"{self.file}:{self.line} in {self.function}{inside}"
 
 
-def _is_own(file: str) -> bool:
-    return file.startswith(_PACKAGE) and not file.startswith(_EXAMPLES)
-
-
 def location(modules: bool = True) -> Location:
     """The line of the user's program that led here; with `modules` also the path of the module it is in."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_own(frame.f_code.co_filename):
-        frame = frame.f_back
-    code = frame.f_code
-    path = module_path() if modules else ""
-    return Location(code.co_filename, frame.f_lineno, code.co_name, path)
+    return located(caller(), module_path() if modules else "")
+
+
+def located(place: Place, module: str = "") -> Location:
+    """A place that the tape noted."""
+    return Location(place[0].co_filename, line_of(place), place[0].co_name, module)
 
 
 def module_path() -> str:

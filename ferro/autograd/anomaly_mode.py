@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.core.mode import ACTIVE, MODE, changed, enter, leave
+from ferro.core.engine import current_run
+from ferro.core.mode import ANOMALY, MODE, changed, enter, leave
+from ferro.core.provenance import at
 
-__all__ = ["detect_anomaly", "set_detect_anomaly"]
+__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_anomaly_enabled", "set_detect_anomaly"]
+
+
+class Trace(NamedTuple):
+    """Where an operation ran forward, and the node whose backward ran it, if one did."""
+
+    text: str
+    parent: Any
 
 
 class Anomaly:
@@ -19,10 +28,12 @@ class Anomaly:
     def __init__(self, check_nan: bool) -> None:
         self.check_nan = check_nan
 
-    def trace(self) -> str:
+    def trace(self) -> Trace:
         """The user's stack at the operation being recorded."""
-        frames = [f for f in traceback.extract_stack() if "/ferro/core/" not in f.filename.replace("\\", "/")]
-        return "".join(traceback.format_list(frames[:-1]))
+        inside = ("/ferro/core/", "/ferro/autograd/")
+        frames = [f for f in traceback.extract_stack() if not any(part in f.filename.replace("\\", "/") for part in inside)]
+        run = current_run()
+        return Trace("".join(traceback.format_list(frames)), None if run is None else run.running)
 
     def check(self, run: Any, node: Any, gs: list) -> None:
         """Raises if a gradient that a node made contains nan."""
@@ -38,18 +49,26 @@ class Anomaly:
                                    f"{list(a.shape)})")  # fmt: skip
 
     def explain(self, node: Any) -> None:
-        """Warns with the forward traceback of a node."""
+        """Warns with the forward traceback of a node; of one recorded in a backward, also with that of the node that ran then."""
         trace = node.meta.trace if node.meta is not None else None
-        text = (f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace}" if trace else
-                f"Error detected in {node.name()}. No forward pass information available. Enable detect anomaly during forward pass for "
-                "more information.")  # fmt: skip
+        text = (f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace.text}" if trace else
+                f"Error detected in {node.name()}{at(node.place)}. No forward pass information available. Enable detect anomaly during "
+                "forward pass for more information.")  # fmt: skip
         warnings.warn(text, UserWarning, stacklevel=2)
+        while trace is not None and trace.parent is not None:
+            parent = trace.parent
+            trace = parent.meta.trace if parent.meta is not None else None
+            text = (f"\n\nPrevious calculation was induced by {parent.name()}. Traceback of forward call that induced the previous "
+                    f"calculation:\n{trace.text}" if trace else f"\n\nPrevious calculation was induced by {parent.name()}{at(parent.place)}. "
+                    "No forward pass information available.")  # fmt: skip
+            warnings.warn(text, UserWarning, stacklevel=2)
 
 
 class detect_anomaly:
     """Inside, backward raises at the first nan, and errors in backward show where the operation ran forward.
 
-    check_nan: whether to look for nan at all.  Slow: for debugging.
+    check_nan: whether to look for nan at all.  Slow: for debugging.  As in PyTorch, backward is watched in all threads;
+    forward tracebacks are kept in the thread that entered.
 
     Example::
 
@@ -65,23 +84,41 @@ class detect_anomaly:
         self.anomaly = Anomaly(check_nan)
 
     def __enter__(self) -> None:
-        self._previous = MODE.get()
+        self._previous, self._everywhere = MODE.get(), ANOMALY[0]
+        ANOMALY[0] = self.anomaly
         enter(changed(anomaly=self.anomaly))
 
     def __exit__(self, *exc: object) -> None:
+        ANOMALY[0] = self._everywhere
         leave(self._previous)
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly mode is on."""
+    return ANOMALY[0] is not None
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly mode looks, or once switched on will look, for nan."""
+    return ANOMALY[0] is None or ANOMALY[0].check_nan
+
+
+def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
+    """Anomaly mode on or off from now on."""
+    set_detect_anomaly(mode, check_nan)
 
 
 class set_detect_anomaly:
     """Anomaly mode on or off: from the call on, or for a block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._previous = MODE.get()
-        ACTIVE.append(None)
-        MODE.set(changed(anomaly=Anomaly(check_nan) if mode else None))
+        self._previous, self._everywhere = MODE.get(), ANOMALY[0]
+        ANOMALY[0] = Anomaly(check_nan) if mode else None
+        enter(changed(anomaly=ANOMALY[0]))
 
     def __enter__(self) -> None:
         """The mode is on since the call."""
 
     def __exit__(self, *exc: object) -> None:
+        ANOMALY[0] = self._everywhere
         leave(self._previous)

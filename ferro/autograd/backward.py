@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.autograd.graph import GradientEdge
 from ferro.core import engine, worlds
-from ferro.core.base import LEAF, TensorBase, history, position, wrap
-from ferro.core.dtypes import COMPLEX
+from ferro.core.base import LEAF, Lost, TensorBase, history, position, wrap
+from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.engine import key_of
+from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick
+from ferro.core.provenance import at, caller, departures
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -19,6 +23,8 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
              grad_variables: Any = None, inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
     """Adds to the ``.grad`` of every leaf the gradient of the sum of ``tensors`` weighted by ``grad_tensors``.
 
+    tensors: tensors or gradient edges (:func:`ferro.autograd.graph.get_gradient_edge`); inputs: add to the ``.grad`` of
+    these tensors alone, leaves or not.
     num_threads: 1 forces the serial executor, n > 1 allows up to n threads for independent branches, None leaves it to
     :func:`ferro.set_num_threads`; the gradients are bit for bit the same.
 
@@ -34,13 +40,15 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         tensor([2., 4.])
     """
     if grad_variables is not None:
+        warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
+        if grad_tensors is not None:
+            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
+                               "`grad_tensors`.")  # fmt: skip
         grad_tensors = grad_variables
     roots = _sequence(tensors)
     seeds = _sequence(grad_tensors) if grad_tensors is not None else [None] * len(roots)
     if inputs is not None:
-        wanted = _sequence(inputs)
-        if not wanted:
-            raise RuntimeError("backward: `inputs` argument to `backward()` cannot be empty.")
+        wanted = _inputs(inputs, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     seeds = _seeds(roots, seeds, create_graph, "backward")
     if inputs is None:
@@ -48,20 +56,19 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         return
     for i, t in enumerate(wanted):
         if history(t) is None:
-            raise RuntimeError(f"backward: One of the differentiated Tensors (inputs[{i}]) does not require grad")
+            raise RuntimeError(f"backward: One of the differentiated Tensors does not require grad (inputs[{i}])")
+        if type(t) is _Stand:
+            raise RuntimeError(f"backward: inputs[{i}] is a GradientEdge that is not of a leaf: there is no .grad to accumulate into. Pass the "
+                               "tensor, or use ferro.autograd.grad().")  # fmt: skip
     keys = [key_of(position(t)) for t in wanted]
     found = engine.backward(
-        roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads
+        roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads, into_grad=True
     )
     for t, key in dict(zip(wanted, keys, strict=True)).items():
-        if t._meta is not None and t._meta.retains and t._node is not LEAF:
-            continue  # its gradient has been added on the way
+        if key is t or (t._meta is not None and t._meta.retains):
+            continue  # a leaf, or a tensor that retains its gradient: added on the way
         if found.get(key) is not None:
-            engine.accumulate(t, found[key], create_graph, False)
-            meta = t._meta
-            if meta is not None and meta.post and t._node is LEAF:
-                for hook in tuple(meta.post.values()):
-                    hook(t)
+            engine.accumulate(t, found[key], isinstance(found[key], TensorBase), False)
 
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -70,7 +77,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     """The gradients of the sum of ``outputs`` (weighted by ``grad_outputs``) by ``inputs``; no ``.grad`` is touched.
 
     allow_unused: an input that the outputs do not depend on gives None instead of an error; materialize_grads: zeros
-    instead of None; is_grads_batched: the first dimension of every grad_outputs counts independent gradients.
+    instead of None; is_grads_batched: the first dimension of every grad_outputs counts independent gradients.  Outputs and
+    inputs may be gradient edges.
 
     Example::
 
@@ -80,9 +88,10 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         >>> ferro.autograd.grad(g, x)
         (tensor(18.),)
     """
-    roots, wanted = _sequence(outputs), _sequence(inputs)
+    roots, wanted = _sequence(outputs), _inputs(inputs, "grad")
     if not only_inputs:
-        raise ValueError("grad: only_inputs=False is not supported; use backward() to accumulate into all leaves")
+        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the "
+                      "graph, please use ferro.autograd.backward.", FutureWarning, stacklevel=2)  # fmt: skip
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -95,28 +104,31 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     for i, t in enumerate(wanted):
         if history(t) is None:
             raise RuntimeError(
-                f"grad: One of the differentiated Tensors does not require grad (inputs[{i}], shape {list(t.shape)})"
+                f"grad: One of the differentiated Tensors does not require grad (inputs[{i}], shape {list(t._data.shape)})"
             )
     keys = [key_of(position(t)) for t in wanted]
     found = engine.backward(
         roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads
     )
     result: list = []
+    mark = None if create_graph else Lost("grad() without create_graph=True", caller())
     repeated = len(set(keys)) < len(keys)
     for i, (t, key) in enumerate(zip(wanted, keys, strict=True)):
         g = found.get(key) if repeated else found.pop(key, None)
         if g is None:
             if materialize_grads:
-                result.append(wrap(np.zeros_like(t._data)))
+                result.append(wrap(np.zeros(t._data.shape, t._data.dtype), LEAF if create_graph else None))
                 continue
             if not allow_unused:
-                raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t.shape)}) appears to not have been used "
-                                   "in the graph. Set allow_unused=True if this is the desired behavior.")  # fmt: skip
+                raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t._data.shape)}) appears to not have been used "
+                                   f"in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}")  # fmt: skip
             result.append(None)
-        elif create_graph:
+        elif isinstance(g, TensorBase):
             result.append(g)
         else:
-            result.append(wrap(engine.own(g)))
+            g = wrap(engine.own(g))
+            g._meta = mark
+            result.append(g)
     return tuple(result)
 
 
@@ -125,7 +137,17 @@ def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, 
     """One backward per element of the first dimension of the seeds, results stacked."""
     from ferro import functional
 
-    count = next(s for s in seeds if s is not None).shape[0]
+    for i, (root, seed) in enumerate(zip(roots, seeds, strict=False)):
+        shape = root._data.shape
+        if seed is not None and (not seed._data.ndim or seed._data.shape[1:] != shape):
+            raise RuntimeError(f"grad: If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. "
+                               f"The sizes of the remaining dimensions are expected to match the shape of corresponding output, but a mismatch "
+                               f"was detected: grad_output[{i}] has a shape of {list(seed._data.shape)} and output[{i}] has a shape of "
+                               f"{list(shape)}.")  # fmt: skip
+    sizes = {s._data.shape[0] for s in seeds if s is not None}
+    if len(sizes) != 1:
+        raise RuntimeError(f"grad: is_grads_batched=True needs grad_outputs with one batch size, got {sorted(sizes) or 'no grad_outputs'}")
+    (count,) = sizes
     rows = []
     for i in range(count):
         keep = True if i < count - 1 else retain_graph
@@ -135,9 +157,35 @@ def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, 
 
 
 def _sequence(given: Any) -> list:
-    if isinstance(given, TensorBase):
-        return [given]
-    return list(given)
+    if isinstance(given, (TensorBase, GradientEdge)):
+        given = [given]
+    return [_stand(t) if isinstance(t, GradientEdge) else t for t in given]
+
+
+def _inputs(given: Any, who: str) -> list:
+    """The tensors to differentiate by, checked; stand-ins for gradient edges."""
+    wanted = _sequence(given)
+    if not wanted:
+        raise RuntimeError(f"{who}: `inputs` argument to `{who}()` cannot be empty.")
+    for t in wanted:
+        if not isinstance(t, TensorBase):
+            raise RuntimeError(f"{who}: all inputs have to be Tensors or GradientEdges, but got {type(t).__name__}")
+    return wanted
+
+
+class _Stand(TensorBase):
+    """Stands for the tensor that a gradient edge was taken of: its history, shape and dtype."""
+
+    __slots__ = ()
+
+
+def _stand(edge: GradientEdge) -> Any:
+    node, index = edge
+    if isinstance(node, AccumulateGrad):
+        return node.variable
+    shape, dtype = node.outputs[index] if isinstance(node, MultiNode) else (node.shape, node.dtype)
+    where = Pick(node, index, shape, dtype) if isinstance(node, MultiNode) else node
+    return wrap(np.broadcast_to(np.zeros((), dtype), shape), where, _Stand)
 
 
 def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
@@ -171,19 +219,44 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
                                f"{list(data.shape)}.")  # fmt: skip
         elif (seed._data.dtype.kind == "c") != (data.dtype.kind == "c"):
             raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                               f"grad_output[{i}] has {seed.dtype} and output[{i}] has {root.dtype}.")  # type: ignore[attr-defined]  # fmt: skip
+                               f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}.")  # fmt: skip
         elif seed._data.dtype is not data.dtype:
-            seed = wrap(seed._data.astype(data.dtype)) if not record else seed.to(root.dtype)  # type: ignore[attr-defined]
+            seed = wrap(seed._data.astype(data.dtype)) if not record else worlds.apply(worlds.CAST, (seed,), (data.dtype,))
         found.append(seed)
     return found
 
 
+def _cuts(roots: list) -> str:
+    """Where tensors that the graph keeps lost their history."""
+    todo = [p.node if isinstance(p, Pick) else p for p in map(position, roots)]
+    seen, marks = set(todo), {}
+    while todo:
+        node = todo.pop()
+        if not isinstance(node, Node):
+            continue
+        for value in () if isinstance(node.saved, Freed) else node.saved or ():
+            if isinstance(value, TensorBase) and value._meta is not None and value._meta.lost is not None:
+                marks[str(value._meta.lost)] = None
+        for t in node.edges:
+            t = t.node if isinstance(t, Pick) else t
+            if t not in seen:
+                seen.add(t)
+                todo.append(t)
+    return f" The graph uses values whose history was lost to {'; '.join(list(marks)[:3])}." if marks else ""
+
+
 def lost(t: Any) -> str:
-    """Where the history of a tensor may have been lost."""
+    """Where the history of a tensor was lost."""
+    mark = t._meta.lost if t._meta is not None else None
+    if mark is not None:
+        return f"Its history was lost to {mark}."
     if t._data.dtype.kind in "biu":
         return f"It has dtype {t.dtype}, and only floating-point and complex tensors have gradients."
-    return ("It was computed from tensors that do not require grad, or under no_grad(), or was cut off by detach(), .data, "
-            ".item() or .numpy().")  # fmt: skip
+    text = "No tensor that it was computed from requires grad: call requires_grad_() on the inputs or parameters."
+    if departures:
+        text += " Values that left the graph as numbers most recently: " + "; ".join(
+            f"{how}{at(place)}" for how, place in reversed(departures)) + "."  # fmt: skip
+    return text
 
 
 worlds.backward = backward

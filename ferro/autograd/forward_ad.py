@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import count
 from typing import Any, NamedTuple
 
 from ferro.core import mode as _mode
 from ferro.core import worlds
-from ferro.core.base import LEAF, TensorBase, meta_of, version_of, wrap
+from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT
-from ferro.core.forward import set_tangent, tangents_of, without
+from ferro.core.forward import OWN, end_level, set_tangent, tangents_of, without
 from ferro.core.mode import MODE
 
 
@@ -52,27 +53,33 @@ class dual_level:
 
     def __exit__(self, *exc: object) -> None:
         _mode.leave(self.previous)
+        end_level(self.level)
 
 
-_entered: list[dual_level] = []
+class _Entered(threading.local):
+    def __init__(self) -> None:
+        self.levels: list[dual_level] = []
+
+
+_entered = _Entered()
 
 
 def enter_dual_level() -> int:
     """Enters a level; exit_dual_level() must follow."""
     level = dual_level()
-    _entered.append(level)
+    _entered.levels.append(level)
     return level.__enter__()
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """Leaves the level entered last."""
-    if not _entered:
+    if not _entered.levels:
         raise RuntimeError("exit_dual_level: no dual level was entered")
-    if level is not None and level != _entered[-1].level:
+    if level is not None and level != _entered.levels[-1].level:
         raise RuntimeError(
-            f"exit_dual_level: trying to exit level {level}, but the innermost one is {_entered[-1].level}"
+            f"exit_dual_level: trying to exit level {level}, but the innermost one is {_entered.levels[-1].level}"
         )
-    _entered.pop().__exit__()
+    _entered.levels.pop().__exit__()
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
@@ -92,13 +99,12 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         raise RuntimeError(
             f"make_dual: Expected tensor and tangent to have the same dtype, got {tensor.dtype} and {tangent.dtype}"
         )
-    node = tensor._node
-    dual = worlds.functional.reshape(tensor, tensor._data.shape) if node is LEAF else wrap(tensor._data, node)
-    dual._counter = version_of(tensor)
-    if tensor._meta is not None:
-        meta_of(dual).tangents = dict(tangents_of(tensor)) or None
-        if node is not LEAF:
-            meta_of(dual).view = tensor._meta.view
+    if level in tangents_of(tensor):
+        raise RuntimeError(f"make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {level} is "
+                           "not supported. Take its primal first, with unpack_dual().")  # fmt: skip
+    dual = worlds.functional.reshape(tensor, tensor._data.shape)
+    if dual._meta is not None and dual._meta.view is not None:
+        dual._meta.view.dual = OWN
     set_tangent(dual, level, tangent)
     return dual
 

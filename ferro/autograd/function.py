@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +13,13 @@ from ferro.core import mode as _mode
 from ferro.core.apply import address
 from ferro.core.apply import apply as apply_op
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, view_of, wrap
-from ferro.core.dtypes import INEXACT
+from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
+from ferro.core.engine import current_run
 from ferro.core.forward import note_saved, set_tangent, tangents_of
-from ferro.core.node import FREED, FreedError, MultiNode, Pick, next_sequence
+from ferro.core.node import Freed, FreedError, MultiNode, Pick, next_sequence, node_meta
 from ferro.core.op import Op
+from ferro.core.provenance import caller
+from ferro.core.saved import check_registration, freed
 
 
 class FunctionCtx:
@@ -57,8 +61,8 @@ class FunctionCtx:
     def saved_tensors(self) -> tuple:
         """The tensors given to save_for_backward, after checking that none was changed in place since."""
         saved = self.saved
-        if saved is FREED:
-            raise FreedError
+        if type(saved) is Freed:
+            raise (RuntimeError(freed(self)) if current_run() is None else FreedError)  # type: ignore[arg-type]
         if saved is None:  # still within forward, or nothing recorded
             return self._to_save or self._for_forward
         return tuple([entry() for entry in saved])
@@ -73,20 +77,34 @@ class _Saved:
         import weakref
 
         self.version = version_of(t) if t is not None else None
+        if self.version is not None and self.version.inference:
+            raise RuntimeError(f"{type(node)._forward_cls.__name__}: Inference tensors cannot be saved for backward. To work around you can make "
+                               "a clone to get a normal tensor and use it in autograd.")  # fmt: skip
         self.expected = self.version.n if self.version is not None else 0
         self.index = index
         self.node = weakref.ref(node)
         self.packed: Packed | None = None
         pack = _mode.current().pack
-        if t is not None and pack:
-            with _mode.switched(grad=False, pack=()):
-                # an output belongs to the node, which must not hold itself: the hook sees it without history, _result adds that
-                given = t if index is None else wrap(t._data)
-                self.packed = Packed(
-                    pack[-1][0](given), pack[-1][1], address(t) if index is None else None, tangents_of(t)
-                )
-            t = None
         self.tensor = t if index is None or t is None else t._data
+        if t is not None and pack:
+            self._pack(t, *pack[-1])
+
+    def _pack(self, t: Any, pack: Callable, unpack: Callable) -> None:
+        """Hands the tensor to a pair of hooks."""
+        with _mode.switched(grad=False, pack=()):
+            # an output belongs to the node, which must not hold itself: the hook sees it without history, _result adds that
+            given = t if self.index is None else wrap(t._data)
+            before = version_of(given).n
+            self.packed = Packed(pack(given), unpack, address(t) if self.index is None else None, tangents_of(t))
+        if given._counter.n != before:
+            raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
+                               "modified by in-place operations.")  # fmt: skip
+        self.tensor = None
+
+    def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
+        """Keeps ``pack_hook(tensor)`` from now on instead of the tensor, which ``unpack_hook`` gives back when it is needed."""
+        check_registration(self.node(), self.packed or self.tensor, pack_hook, unpack_hook)
+        self._pack(self(), pack_hook, unpack_hook)
 
     def __call__(self) -> Any:
         if self.packed is not None:
@@ -131,6 +149,17 @@ class FunctionNode(FunctionCtx, MultiNode):
         """The old name of saved_tensors."""
         return self.saved_tensors
 
+    def apply(self, *grads: Any) -> Any:
+        """Calls the user's backward."""
+        return type(self)._forward_cls._backward()(self, *grads)  # type: ignore[attr-defined]
+
+    @property
+    def _raw_saved_tensors(self) -> tuple:
+        """The places of the saved tensors, on which saved-tensor hooks can be registered."""
+        if type(self.saved) is Freed:
+            raise RuntimeError(freed(self))
+        return self.saved or ()
+
 
 class _FunctionOp:
     """Stands for an Op in the plan of a custom function."""
@@ -154,6 +183,12 @@ class _FunctionPlan:
         self.cls, self.arity, self.indices = cls, arity, indices
         self.op = _FunctionOp(cls)
 
+    @property
+    def definition(self) -> Any:
+        """The place of the user's backward."""
+        code = getattr(self.cls._backward(), "__code__", None)
+        return None if code is None else (code, 0)
+
     def user(self, run: Any, given: list, node: Any) -> list:
         """Calls the user's backward and checks what it returns."""
         with run.lock:
@@ -170,23 +205,21 @@ class _FunctionPlan:
             )
         for i, g in enumerate(found):
             if g is not None and not isinstance(g, TensorBase):
-                raise TypeError(
+                raise RuntimeError(
                     f"function {name} must return Tensors or None as gradients, but gradient {i} is {type(g).__name__}"
                 )
             if g is not None and i not in node.tensor_indices:
-                raise RuntimeError(f"function {name} returned a gradient different from None at position {i + 1}, "
+                raise RuntimeError(f"function {name} returned a gradient different than None at position {i + 1}, "
                                    "but the corresponding forward input was not a Variable")  # fmt: skip
             if g is not None and i in self.indices:
                 expected = node.input_shapes[i]
                 if g._data.shape != expected and not _expandable(g._data.shape, expected):
                     raise RuntimeError(f"Function {name} returned an invalid gradient at index {i} - got {list(g._data.shape)} but "
                                        f"expected shape compatible with {list(expected)}")  # fmt: skip
-                if run.record:
-                    found[i] = g
-                else:
-                    found[i] = g._data
-                    if found[i].shape != expected and found[i].ndim <= len(expected):
-                        found[i] = np.broadcast_to(found[i], np.broadcast_shapes(found[i].shape, expected))
+                if g._data.dtype in COMPLEX and not node.complex_inputs[i]:
+                    raise RuntimeError(f"Function {name} returned an invalid gradient at index {i} - got {FROM_NUMPY[g._data.dtype]} but the "
+                                       "forward input is real; return the real part")  # fmt: skip
+                found[i] = g if run.record else g._data
         return found
 
     def _cotangent(self, run: Any, g: Any, kind: Any, node: Any) -> Any:
@@ -198,11 +231,11 @@ class _FunctionPlan:
 
 
 def _expandable(have: tuple, want: tuple) -> bool:
+    """Whether a gradient of shape `have` can be summed to the shape `want`, as that of what was expanded."""
     try:
-        np.broadcast_shapes(have, want)
+        return np.broadcast_shapes(have, want) == have
     except ValueError:
         return False
-    return True
 
 
 class Function:
@@ -269,9 +302,22 @@ class Function:
         return cls.vjp if cls.vjp is not Function.vjp else cls.backward
 
     @classmethod
+    def _bound(cls, args: tuple, kwargs: dict) -> tuple:
+        """The arguments of forward with its defaults and keywords in their places."""
+        code = getattr(cls.forward, "__code__", None)
+        if not kwargs and code is not None and len(args) == code.co_argcount and not code.co_kwonlyargcount:
+            return args
+        bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args
+
+    @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs forward and records one node."""
         recording = _mode.is_grad_enabled()
+        separate = cls.setup_context is not Function.setup_context
+        if separate:
+            args, kwargs = cls._bound(args, kwargs), {}
         needs = tuple([isinstance(a, TensorBase) and history(a) is not None for a in args])
         node_class = cls.__dict__.get("_node_class")
         if node_class is None:
@@ -284,8 +330,8 @@ class Function:
         ctx = node_class()
         ctx.needs_input_grad = needs
         with _mode.switched(grad=False, level=0):
-            if cls.setup_context is not Function.setup_context:
-                result = cls.forward(*args, **kwargs)
+            if separate:
+                result = cls.forward(*args)
                 cls.setup_context(ctx, args, result)
             else:
                 result = cls.forward(ctx, *args, **kwargs)
@@ -317,8 +363,6 @@ def _alias(out: Any, args: tuple, ctx: Any) -> Any:
 def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     """Makes ctx a node of the tape and gives the outputs their history."""
     for d in ctx._dirty:
-        if not _contains(args, d):
-            raise RuntimeError(f"{cls.__name__}: mark_dirty only accepts input tensors")
         if history(d) is LEAF or (
             d._meta is not None and d._meta.view is not None and root(d._meta.view)._node is LEAF
         ):
@@ -333,7 +377,12 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     ctx.edges = tuple([a if a._node is LEAF else a._node for a in (args[i] for i in indices)])
     ctx.tensor_indices = frozenset(i for i, a in enumerate(args) if isinstance(a, TensorBase))
     ctx.input_shapes = tuple([a._data.shape if isinstance(a, TensorBase) else None for a in args])
+    ctx.complex_inputs = tuple([isinstance(a, TensorBase) and a._data.dtype in COMPLEX for a in args])
     ctx.seq = next_sequence()
+    ctx.code, ctx.offset = caller()
+    anomaly = _mode.current().anomaly
+    if anomaly is not None:
+        node_meta(ctx).trace = anomaly.trace()
     kinds: list = []
     slots: list = []
     for out in outs:
@@ -381,6 +430,10 @@ def _rebase(out: Any, pick: Pick) -> None:
 def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
     """Forward mode through the user's jvp."""
     tangents = [tangents_of(a).get(level) if isinstance(a, TensorBase) else None for a in args]
+    if ctx.materialize_grads:
+        for i, a in enumerate(args):
+            if tangents[i] is None and isinstance(a, TensorBase) and a._data.dtype in INEXACT:
+                tangents[i] = wrap(np.zeros(a._data.shape, a._data.dtype))
     if ctx.saved is None:
         ctx._to_save = ctx._to_save or ctx._for_forward
     elif ctx._for_forward and not ctx.saved:
@@ -391,6 +444,8 @@ def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
         raise RuntimeError(f"{cls.__name__}.jvp returned {len(found)} tangents for {len(outs)} outputs")
     for out, t in zip(outs, found, strict=True):
         if t is not None and isinstance(out, TensorBase):
+            if not isinstance(t, TensorBase):
+                raise RuntimeError(f"{cls.__name__}.jvp: expected Tensor or None as the tangent of each output, got {type(t).__name__}")
             if t._data.shape != out._data.shape:
                 raise RuntimeError(f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape "
                                    f"{list(out._data.shape)}")  # fmt: skip

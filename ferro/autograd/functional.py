@@ -16,13 +16,12 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
 def _tuple(name: str, what: str, given: Any) -> tuple[tuple, bool]:
-    single = isinstance(given, TensorBase)
-    found = (given,) if single else tuple(given)
+    single = not isinstance(given, tuple)
+    found = (given,) if single else given
     for i, t in enumerate(found):
         if not isinstance(t, TensorBase):
-            raise TypeError(
-                f"{name}: the {what} must be a Tensor or a tuple of Tensors, but element {i} is {type(t).__name__}"
-            )
+            given_as = f"given a {type(t).__name__}" if single else f"element {i} is of type {type(t).__name__}"
+            raise TypeError(f"{name}: the {what} must be either a Tensor or a tuple of Tensors, but {given_as}")
     return found, single
 
 
@@ -117,7 +116,7 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         outputs, single_out = _run("jvp", func, xs, strict)
         seeds = tuple([wrap(np.zeros(o._data.shape, o._data.dtype)).requires_grad_() for o in outputs])
         pulled = _pull("jvp", outputs, xs, seeds, True, strict)
-        found = _pull("jvp", pulled, seeds, vs, create_graph, False)
+        found = _pull("jvp", pulled, seeds, vs, create_graph, strict)
     return _give(outputs, create_graph, single_out), _give(found, create_graph, single_out)
 
 
@@ -175,6 +174,7 @@ def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: boo
 
 
 def _scalar(name: str, value: Any) -> None:
+    _tuple(name, "outputs of the function", value)
     if not isinstance(value, TensorBase) or value._data.size != 1:
         shape = list(value._data.shape) if isinstance(value, TensorBase) else type(value).__name__
         raise RuntimeError(
@@ -187,8 +187,8 @@ def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
     with _mode.switched(grad=True):
         xs, single = _inputs("vhp", inputs, create_graph)
         vs = _vectors("vhp", v, xs)
-        outputs, _ = _run("vhp", func, xs, strict)
-        _scalar("vhp", outputs[0])
+        outputs, single_out = _run("vhp", func, xs, strict)
+        _scalar("vhp", outputs[0] if single_out else outputs)
         first = _pull(
             "vhp", outputs, xs, (wrap(np.ones(outputs[0]._data.shape, outputs[0]._data.dtype)),), True, strict
         )

@@ -1,23 +1,38 @@
-"""Grad modes: no_grad, enable_grad, set_grad_enabled, inference_mode, as contexts and as decorators."""
+"""Grad modes: no_grad, enable_grad, set_grad_enabled, inference_mode and their kin, as contexts and as decorators."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ferro.core.mode import ACTIVE, MODE, changed, enter, leave
+from ferro.core.base import Lost, version_of
+from ferro.core.mode import MODE, MULTITHREADING, changed, enter, leave
+from ferro.core.provenance import caller
 
 
 class _Context:
-    """A mode for a block, a function, a generator, a coroutine or all methods of a class."""
+    """A mode for a block, a function, a generator, a coroutine or an asynchronous generator."""
 
     changes: dict[str, Any]
+    subject: Any = None  # the function that the mode decorates
 
     def __enter__(self) -> None:
         self._previous = [*getattr(self, "_previous", ()), MODE.get()]
-        enter(changed(**self.changes))
+        enter(changed(**self.changes, lost=self._mark()))
+
+    def _mark(self) -> Lost | None:
+        """What marks results that the mode leaves without a history."""
+        if self.changes.get("grad", True):
+            return None
+        name = self.__class__.__name__
+        if self.subject is None:
+            return Lost(name, caller())
+        code = getattr(self.subject, "__code__", None)
+        subject = getattr(self.subject, "__name__", type(self.subject).__name__)
+        return Lost(f"{name}, the decorator of {subject}()", caller() if code is None else (code, 0))
 
     def __exit__(self, *exc: object) -> None:
         leave(self._previous.pop())
@@ -25,12 +40,20 @@ class _Context:
     def clone(self) -> _Context:
         """A fresh context of the same kind."""
         fresh = object.__new__(type(self))
-        fresh.changes = self.changes
+        fresh.changes, fresh.subject = self.changes, self.subject
         return fresh
 
     def __call__(self, function: Callable) -> Callable:
+        self.subject = function
+        if inspect.isclass(function):
+            warnings.warn("Decorating classes is deprecated: only making the object runs in the mode, not its methods, and the class "
+                          "becomes a function. Decorate __init__ or the methods instead.", FutureWarning, stacklevel=2)  # fmt: skip
+            make = function
+            function = lambda *args, **kwargs: make(*args, **kwargs)  # noqa: E731 (what the class becomes)
         if inspect.isgeneratorfunction(function):
             return self._generator(function)
+        if inspect.isasyncgenfunction(function):
+            return self._async_generator(function)
 
         if inspect.iscoroutinefunction(function):
 
@@ -74,6 +97,32 @@ class _Context:
 
         return wrapped
 
+    def _async_generator(self, function: Callable) -> Callable:
+        """The same for an asynchronous generator."""
+
+        @functools.wraps(function)
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            generator = function(*args, **kwargs)
+            send: Any = generator.asend
+            value: Any = None
+            while True:
+                try:
+                    with self.clone():
+                        item = await send(value)
+                except StopAsyncIteration:
+                    return
+                try:
+                    value = yield item
+                    send = generator.asend
+                except GeneratorExit:
+                    with self.clone():
+                        await generator.aclose()
+                    raise
+                except BaseException as e:  # noqa: BLE001 (thrown into the generator, interrupts included)
+                    send, value = generator.athrow, e
+
+        return wrapped
+
 
 class no_grad(_Context):
     """Nothing is recorded inside.
@@ -109,16 +158,23 @@ class set_grad_enabled(_Context):
     """Recording on or off: from the call on, or for a block, after which the previous state returns."""
 
     def __init__(self, mode: bool) -> None:
-        self.changes = {"grad": bool(mode)}
-        self._before = MODE.get()
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
+        self.changes = {"grad": mode}
         self.mode = mode
-        ACTIVE.append(None)
-        MODE.set(changed(**self.changes))
+        self._start()
+
+    def _start(self) -> None:
+        self._on = True
+        self._before = MODE.get()
+        enter(changed(**self.changes, lost=self._mark()))
 
     def __enter__(self) -> None:
-        """The mode is on since the call."""
+        if not self._on:  # otherwise the mode is on since the call
+            self._start()
 
     def __exit__(self, *exc: object) -> None:
+        self._on = False
         leave(self._before)
 
     def clone(self) -> set_grad_enabled:
@@ -126,7 +182,7 @@ class set_grad_enabled(_Context):
         return set_grad_enabled(self.mode)
 
     def __call__(self, function: Callable) -> Callable:
-        leave(self._before)  # used as a decorator: the call itself changes nothing
+        self.__exit__()  # used as a decorator: the call itself changes nothing
         return super().__call__(function)
 
 
@@ -136,7 +192,70 @@ class inference_mode(_Context):
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
         if callable(mode):
-            self.changes = {"grad": False, "inference": True}
+            self.changes = {"grad": False, "inference": True, "level": 0}
             return self(mode)
-        self.changes = {"grad": False, "inference": True} if mode else {"inference": False}
+        if not isinstance(mode, bool):
+            raise TypeError(f"inference_mode(): argument 'mode' must be bool, not {type(mode).__name__}")
+        self.changes = {"grad": False, "inference": True, "level": 0} if mode else {"grad": True, "inference": False}
         return self
+
+
+class set_multithreading_enabled(_Context):
+    """Whether backward may run independent branches on several threads: from the call on, or for a block.
+
+    The gradients are bit for bit the same either way.
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+        self._before = MULTITHREADING.set(mode)
+
+    def __enter__(self) -> None:
+        """The choice holds since the call."""
+
+    def __exit__(self, *exc: object) -> None:
+        MULTITHREADING.reset(self._before)
+
+    def clone(self) -> set_multithreading_enabled:
+        """A fresh context of the same kind."""
+        return set_multithreading_enabled(self.mode)
+
+    def __call__(self, function: Callable) -> Callable:
+        self.__exit__()
+        return super().__call__(function)
+
+
+class _force_original_view_tracking(_Context):
+    """Accepted for PyTorch's sake: ferro replays the steps of a view in any case."""
+
+    def __init__(self, mode: bool) -> None:
+        self.mode = mode
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def clone(self) -> _force_original_view_tracking:
+        """A fresh context of the same kind."""
+        return _force_original_view_tracking(self.mode)
+
+
+class _unsafe_preserve_version_counter(_Context):
+    """In-place changes inside do not count: for those who put the same content back before backward reads it."""
+
+    def __init__(self, tensors: Any) -> None:
+        self.tensors = tuple(tensors) if isinstance(tensors, (tuple, list)) else (tensors,)
+        self._before = [(v, v.n) for v in map(version_of, self.tensors)]
+
+    def __enter__(self) -> None:
+        """The counts that return are those at the call."""
+
+    def __exit__(self, *exc: object) -> None:
+        for v, n in self._before:
+            v.n = n
+
+    def clone(self) -> _unsafe_preserve_version_counter:
+        """A fresh context of the same kind."""
+        return _unsafe_preserve_version_counter(self.tensors)

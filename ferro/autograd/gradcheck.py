@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ferro.autograd import forward_ad
 from ferro.autograd.backward import grad
+from ferro.autograd.function import Function
 from ferro.core.base import TensorBase, history, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 
@@ -38,10 +40,14 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
         >>> ferro.autograd.gradcheck(lambda x: x * x * x, (x,))
         True
     """
-    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    if not (check_backward_ad or check_forward_ad):
+        raise ValueError("gradcheck: expected at least one of check_forward_ad and check_backward_ad to be True")
+    if check_batched_grad and not check_backward_ad:
+        raise ValueError("gradcheck: check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise ValueError("gradcheck: check_batched_forward_grad=True requires check_forward_ad to be True")
     try:
-        if not (check_backward_ad or check_forward_ad):
-            raise ValueError("gradcheck: expected at least one of check_forward_ad and check_backward_ad to be True")
         _Check(func, inputs, eps, atol, rtol, nondet_tol).run(
             check_backward_ad, check_forward_ad, check_undefined_grad, check_batched_grad, check_grad_dtypes, fast_mode)  # fmt: skip
     except GradcheckError:
@@ -60,7 +66,7 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
 
     grad_outputs: the cotangents (random by default); both inputs and cotangents are varied.
     """
-    inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+    inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     outputs = _differentiable(func(*inputs))
     rng = np.random.default_rng(0)
     if grad_outputs is None:
@@ -117,16 +123,17 @@ class _Check:
             )
         for i in self.wanted:
             x = inputs[i]
-            if x._data.dtype.itemsize // (2 if x._data.dtype in COMPLEX else 1) < 8 and eps < 1e-4:
-                raise ValueError(f"gradcheck: input {i} has dtype {x.dtype}; finite differences with eps={eps:g} need double precision "
-                                 "(ferro.float64 or complex128)")  # fmt: skip
+            if x._data.dtype.itemsize // (2 if x._data.dtype in COMPLEX else 1) < 8:
+                warnings.warn(f"gradcheck: input {i} requires gradient and is not a double precision floating point or complex (it has dtype "
+                              f"{x.dtype}). Finite differences with eps={eps:g} will likely fail.", UserWarning, stacklevel=4)  # fmt: skip
             if (
                 0 in x._data.strides
                 and x._data.size > 1
                 and any(s == 0 and n > 1 for s, n in zip(x._data.strides, x._data.shape, strict=True))
             ):
                 raise RuntimeError(
-                    f"gradcheck: input {i} has overlapping memory (it was expanded); use a clone() of it"
+                    f"gradcheck: input {i} has a dimension with stride 0 (it was expanded), so its elements cannot be moved one by one; "
+                    "use a clone() of it"
                 )
         self.outputs = self._call(self.inputs)
         self.live = [i for i, o in enumerate(self.outputs) if history(o) is not None]
@@ -151,7 +158,9 @@ class _Check:
                     self._same(self._reverse(j, k, dtypes), numeric, j, k, "Jacobian")
                 if forward:
                     self._same(self._forward(j, k), numeric, j, k, "Jacobian computed with forward mode")
-        if reverse and undefined:
+        if reverse and self.live:
+            self._scaled()
+        if reverse and undefined and self.live:
             self._undefined(rng)
         if reverse and batched:
             self._batched(rng)
@@ -176,7 +185,11 @@ class _Check:
         x = self.inputs[k]
         data = x._data + np.asarray(h * direction).astype(x._data.dtype)
         moved = wrap(data).requires_grad_()
-        outputs = self._call(tuple([moved if i == k else v for i, v in enumerate(self.inputs)]))
+        outputs = self._call(tuple([moved if v is x else v for v in self.inputs]))  # a tensor given twice moves in both places
+        for j, (o, before) in enumerate(zip(outputs, self.outputs, strict=False)):
+            if o._data.shape != before._data.shape or o._data.dtype is not before._data.dtype or len(outputs) != len(self.outputs):
+                raise GradcheckError(f"Expected `func` to return outputs with the same shape and dtype when inputs are perturbed, but output {j} "
+                                   f"went from {list(before._data.shape)}, {before.dtype} to {list(o._data.shape)}, {o.dtype}")  # fmt: skip
         return [np.array(o._data) for o in outputs]
 
     def _difference(self, j: int, k: int, direction: Any) -> Any:
@@ -207,7 +220,7 @@ class _Check:
                         f"Expected the gradient of input {k} to have its dtype {self.inputs[k].dtype}, got {g.dtype}"
                     )
                 columns.append(np.zeros(_flat(self.inputs[k]._data).size) if g is None else _flat(g._data))
-        return np.array(columns).reshape(-1, _flat(self.inputs[k]._data).size).T
+        return np.array(columns).reshape(len(columns), _flat(self.inputs[k]._data).size).T
 
     def _pull(self, j: int, k: int, v: Any) -> Any:
         (g,) = grad([self.outputs[j]], [self.inputs[k]], [wrap(v)], retain_graph=True, allow_unused=True)
@@ -226,7 +239,7 @@ class _Check:
         with forward_ad.dual_level():
             x = self.inputs[k]
             dual = forward_ad.make_dual(x, wrap(np.asarray(direction).astype(x._data.dtype)))
-            out = self._call(tuple([dual if i == k else v for i, v in enumerate(self.inputs)]))[j]
+            out = self._call(tuple([dual if v is x else v for v in self.inputs]))[j]
             t = forward_ad.unpack_dual(out).tangent
             return np.zeros(out._data.shape, out._data.dtype) if t is None else np.array(t._data)
 
@@ -256,19 +269,26 @@ class _Check:
     def _same(self, analytic: Any, numeric: Any, j: int, k: int, what: str) -> None:
         if analytic.shape == numeric.shape and np.allclose(analytic, numeric, self.rtol, self.atol):
             return
+        x, out = self.inputs[k], self.outputs[j]
         worst = ""
         if analytic.shape == numeric.shape and analytic.size:
-            i, m = np.unravel_index(np.nanargmax(np.abs(np.nan_to_num(analytic - numeric, nan=np.inf))), analytic.shape)
-            worst = (f"\nThe largest difference is at element {i} of the input and {m} of the output: numerical {numeric[i, m]:.10g}, "
-                     f"analytical {analytic[i, m]:.10g} (relative tolerance {self.rtol:g}, absolute {self.atol:g}).")  # fmt: skip
+            i, m = np.unravel_index(np.argmax(np.abs(np.nan_to_num(analytic - numeric, nan=np.inf))), analytic.shape)
+            where = "" if what.startswith("projected") else f" is at element {_element(int(i), x)} of the input and {_element(int(m), out)} of the output"
+            worst = (f"\nThe largest difference{where}: numerical {numeric[i, m]:.10g}, analytical {analytic[i, m]:.10g} (relative tolerance "
+                     f"{self.rtol:g}, absolute {self.atol:g}).")  # fmt: skip
+        if x._data.dtype in COMPLEX or out._data.dtype in COMPLEX:
+            worst += "\nReal and imaginary parts of complex inputs and outputs count as elements of their own, in turn."
         raise GradcheckError(
             f"{what} mismatch for output {j} with respect to input {k}{worst}\nnumerical:\n{numeric}\nanalytical:\n{analytic}"
         )
 
     def _undefined(self, rng: np.random.Generator) -> None:
-        """Absent cotangents act like zeros: with one output given at a time, the others None."""
+        """Absent cotangents act like zeros: all of them, one at a time, and with one output given at a time."""
+        self._without(self.live)
         if len(self.live) < 2:
             return
+        for j in self.live:
+            self._without([j])
         targets = [self.inputs[k] for k in self.wanted]
         for j in self.live:
             vectors = [_random(self.outputs[i], rng) for i in self.live]
@@ -281,6 +301,30 @@ class _Check:
                     raise GradcheckError(
                         f"Expected backward function to handle undefined output grads: input {k}, only output {j} defined"
                     )
+
+    def _without(self, absent: list) -> None:
+        """Gradients are absent or zero where all cotangents are: those of the outputs `absent` are None, the others zero."""
+        outputs = [_Undefined.apply(self.outputs[j]) if j in absent else self.outputs[j] for j in self.live]
+        for k, g in zip(self.wanted, self._zeros(outputs, absent), strict=True):
+            if g is not None and np.any(g._data):
+                raise GradcheckError("Expected all input grads to be undefined or zero when all output grads are undefined or zero: the gradient of "
+                                     f"input {k} is not, while outputs {absent} have no gradient")  # fmt: skip
+
+    def _zeros(self, outputs: list, absent: list) -> tuple:
+        zeros = [wrap(np.zeros(o._data.shape, o._data.dtype)) for o in outputs]
+        try:
+            return grad(outputs, [self.inputs[k] for k in self.wanted], zeros, retain_graph=True, allow_unused=True)
+        except (RuntimeError, TypeError, AttributeError) as e:
+            if not absent:
+                raise
+            raise GradcheckError(f"Expected backward function to handle undefined output grads: with None for the gradients of outputs {absent} it "
+                                 f"raised {type(e).__name__}: {e}") from e  # fmt: skip
+
+    def _scaled(self) -> None:
+        """The gradients are linear in the cotangents: zero for zeros."""
+        for k, g in zip(self.wanted, self._zeros([self.outputs[j] for j in self.live], []), strict=True):
+            if g is not None and np.any(g._data):
+                raise GradcheckError(f"backward not multiplied by grad_output: the gradient of input {k} is not zero for zero cotangents")
 
     def _batched(self, rng: np.random.Generator) -> None:
         targets = [self.inputs[k] for k in self.wanted]
@@ -297,6 +341,26 @@ class _Check:
                         a is not None and not np.allclose(a._data[n], b._data, self.rtol, self.atol)
                     ):
                         raise GradcheckError(f"batched gradients disagree with a loop: input {k}, output {j}")
+
+
+class _Undefined(Function):
+    """The identity, with an absent gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> None:
+        return None
+
+
+def _element(i: int, t: Any) -> str:
+    """The name of a real degree of freedom of a tensor."""
+    complex_ = t._data.dtype in COMPLEX
+    index = tuple(map(int, np.unravel_index(i // 2 if complex_ else i, t._data.shape or (1,))))
+    part = (" (real part)", " (imaginary part)")[i % 2] if complex_ else ""
+    return f"{index[0] if len(index) == 1 else index}{part}"
 
 
 def _flat(a: Any) -> Any:

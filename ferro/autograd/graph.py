@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import threading
+import weakref
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from contextlib import ContextDecorator
 from typing import Any, NamedTuple
 
+from ferro.autograd._mutation import Keeper
 from ferro.core import mode as _mode
-from ferro.core.base import LEAF, TensorBase, bump, history
+from ferro.core.base import LEAF, TensorBase, bump, history, position
+from ferro.core.engine import current_run
 from ferro.core.node import AccumulateGrad, Handle, Node, Pick
 
-__all__ = ["GradientEdge", "Node", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version", "register_multi_grad_hook",
-           "save_on_cpu", "saved_tensors_hooks"]  # fmt: skip
+__all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
+           "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]  # fmt: skip
 
 
 class GradientEdge(NamedTuple):
@@ -55,8 +59,9 @@ class saved_tensors_hooks:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self) -> None:
-        if _disabled.message is not None:
-            raise RuntimeError(_disabled.message)
+        message = _disabled.get()
+        if message is not None:
+            raise RuntimeError(message)
         self._previous = _mode.MODE.get()
         _mode.enter(_mode.changed(pack=(*_mode.current().pack, (self.pack_hook, self.unpack_hook))))
 
@@ -71,26 +76,59 @@ class save_on_cpu(saved_tensors_hooks):
         super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
 
 
-class _Disabled(threading.local):
-    message: str | None = None
+# Why hooks may not be entered; a context variable, because the workers of a backward see those of its caller.
+_disabled: ContextVar[str | None] = ContextVar("ferro_disabled_hooks", default=None)
 
 
-_disabled = _Disabled()
+class allow_mutation_on_saved_tensors:
+    """Inside, tensors that are saved for backward may be changed in place: a copy is kept of what they were.
+
+    Nothing is copied unless it is changed.  Backward must run in the same context (AssertionError otherwise); contexts
+    cannot be nested.  The context has a method ``clear()``, which lets go of all that was saved.
+
+    Example::
+
+        >>> import ferro
+        >>> with ferro.autograd.graph.allow_mutation_on_saved_tensors():
+        ...     a = ferro.ones(2, requires_grad=True)
+        ...     b = a.clone()
+        ...     out = (b**2).sum()
+        ...     b = b.sin_()
+        ...     out.backward()
+        >>> a.grad
+        tensor([2., 2.])
+    """
+
+    def __enter__(self) -> Keeper:
+        if any(isinstance(pack, Keeper) for pack, _ in _mode.current().pack):
+            raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+        self._keeper = Keeper()
+        self._hooks = saved_tensors_hooks(self._keeper, self._keeper.unpack)
+        self._hooks.__enter__()
+        return self._keeper
+
+    def __exit__(self, *exc: object) -> None:
+        self._hooks.__exit__(*exc)
+        self._keeper.close()
 
 
-class disable_saved_tensors_hooks:
-    """Entering saved_tensors_hooks inside raises RuntimeError with `error_message`."""
+class disable_saved_tensors_hooks(ContextDecorator):
+    """Entering saved_tensors_hooks inside raises RuntimeError with `error_message`; also a decorator."""
 
     def __init__(self, error_message: str) -> None:
         self.error_message = error_message
 
+    def _recreate_cm(self) -> disable_saved_tensors_hooks:
+        return disable_saved_tensors_hooks(self.error_message)
+
     def __enter__(self) -> None:
         if _mode.current().pack:
             raise RuntimeError(self.error_message)
-        self._previous, _disabled.message = _disabled.message, self.error_message
+        self._previous = _disabled.get()
+        _disabled.set(self.error_message)
 
     def __exit__(self, *exc: object) -> None:
-        _disabled.message = self._previous
+        _disabled.set(self._previous)
 
 
 class _MultiHandle:
@@ -114,34 +152,36 @@ class _MultiHandle:
 def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable, *, mode: str = "all") -> _MultiHandle:
     """Calls ``fn`` once per backward: with the gradients of all ``tensors`` once all are known ("all"), or with the first ("any").
 
-    "all" waits for the tensors that this backward reaches as soon as every tensor has had its gradient; a tensor that a
-    backward does not reach keeps the hook from running in it.
+    "all" waits for the tensors that this backward reaches; the others have None in the list.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    lock = threading.Lock()
-    grads: list = [None] * len(tensors)
-    seen: set[int] = set()
+    tensors = list(tensors)
+    if mode == "any":  # as in PyTorch, the tensors that require no grad are left out
+        tensors = [t for t in tensors if history(t) is not None]
+    if not all(isinstance(t, TensorBase) and history(t) is not None for t in tensors):
+        raise RuntimeError("register_multi_grad_hook: all tensors must require grad")
+    # the hooks hang on the nodes: what holds these, or the tensors, would be a cycle
+    ends = [position(t) for t in tensors]
+    places = [weakref.ref(p.node if isinstance(p, Pick) else p) for p in ends]
+    key = object()
+    del ends
 
     def hook_of(i: int) -> Callable:
         def hook(g: Any) -> None:
-            with lock:
-                if mode == "any":
-                    first = not seen
-                    seen.add(i)
-                    done = len(seen) == len(tensors)
-                else:
-                    seen.add(i)
-                    grads[i] = g
-                    first, done = False, len(seen) == len(tensors)
-                found = list(grads)
-                if done:
-                    seen.clear()
-                    grads[:] = [None] * len(tensors)
-            if first:
-                fn(g)
-            if mode == "all" and done:
-                fn(found)
+            run: Any = current_run()
+            with run.lock:
+                if run.scratch is None:
+                    run.scratch = {}
+                state = run.scratch.get(key)
+                first = state is None
+                if first:
+                    reached = sum(place is not None and run.reaches(place) for place in [ref() for ref in places])
+                    state = run.scratch[key] = [reached, [None] * len(places)]
+                state[0] -= 1
+                state[1][i] = g
+                if first if mode == "any" else state[0] == 0:
+                    fn(g if mode == "any" else state[1])
 
         return hook
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import _getframe
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from ferro import cpu
 from ferro.core import dtypes, worlds
 from ferro.core.base import (  # fmt: skip
     LEAF,
+    Lost,
     Meta,
     Packed,
     TensorBase,
@@ -17,12 +19,14 @@ from ferro.core.base import (  # fmt: skip
     history,
     mark_inference,
     new,
+    no_gradient,
     version_of,
     wrap,
 )
-from ferro.core.mode import ACTIVE, MODE, NO_GRAD, Mode, switched
+from ferro.core.mode import ACTIVE, MODE, Mode, current, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
+from ferro.core.provenance import OUTSIDE, caller, outermost
 from ferro.core.worlds import world
 
 ndarray, asarray = np.ndarray, np.asarray
@@ -42,13 +46,16 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     if n is None and op.floats and a.dtype not in INEXACT:
         x = wrap(a.astype(dtypes.default().np))
         a = x._data
+    lost = None
     if ACTIVE and (mode := MODE.get()) is not None:
-        if mode is not NO_GRAD:
+        if not mode.silent:
             return under_mode(op, (x,), params)
-        n = None
+        if n is not None:
+            n, lost = None, mode.lost
     try:
         if type(a) is ndarray:
-            out = op.forward(cpu, a, *params) if params else op.forward(cpu, a)
+            direct = op.direct
+            out = direct(a) if direct is not None else op.forward(cpu, a, *params)
             if type(out) is not ndarray:
                 out = asarray(out)
         else:
@@ -59,9 +66,18 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     t._data = out
     t._counter = t._meta = None
     if op.view:
-        _mark_view(t, x, op, params, None, not ACTIVE or MODE.get() is not NO_GRAD)
+        _mark_view(t, x, op, params, None, not ACTIVE or (mode := MODE.get()) is None or mode.grad)
     if n is None or not op.diff:
         t._node = None
+        if lost is not None:
+            if t._meta is None:
+                t._meta = lost
+            else:
+                t._meta.lost = lost
+        elif n is not None:
+            _mark_lost(t, None, op, (x,))
+        elif (m := x._meta) is not None and t._meta is None:
+            t._meta = m if type(m) is Lost else m.lost
         return t
     node = t._node = new(Node)
     plan: Any = op.table[1] or op.plan(1)
@@ -82,9 +98,25 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     if pick is None:
         node.saved = ()
     else:
-        node.saved = pick((x, out, *params)) if params else pick((x, out))
-        if plan.shapes:
-            node.saved += (a.shape,)
+        short = plan.short
+        if short == 1:
+            node.saved = (out,)
+        elif short == 0:
+            node.saved = (x,)
+        else:
+            node.saved = pick((x, out, *params))
+            if plan.shapes:
+                node.saved += (a.shape,)
+        try:
+            frame = _getframe(2)
+        except ValueError:  # the operation itself is the bottom of the stack
+            frame = _getframe(1)
+        code = frame.f_code
+        if code.co_filename not in OUTSIDE:
+            frame = outermost(frame)
+            code = frame.f_code
+        node.code = code
+        node.offset = frame.f_lasti
     node.seq = next_sequence()
     node.meta = None
     if x._counter is not None and x._counter.n and plan.saves_inputs:
@@ -113,14 +145,17 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     if op.floats and nx is None and ny is None and a.dtype not in INEXACT:
         x, y = [wrap(asarray(v, dtypes.default().np)) for v in (a, b)]
         a, b = x._data, y._data
+    lost = None
     if ACTIVE and (mode := MODE.get()) is not None:
-        if mode is not NO_GRAD:
+        if not mode.silent:
             return under_mode(op, (x, y), ())
-        nx = ny = None
+        if nx is not None or ny is not None:
+            nx, ny, lost = None, None, mode.lost
     if type(a) is not ndarray:
         return under_mode(op, (x, y), ())
     try:
-        out = op.forward(cpu, a, b)
+        direct = op.direct
+        out = direct(a, b) if direct is not None else op.forward(cpu, a, b)
     except ValueError as e:
         raise _shape_error(op, (a, b), e) from None
     except RuntimeWarning:
@@ -132,10 +167,16 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     t._counter = t._meta = None
     if not op.diff:
         t._node = None
+        if nx is not None or ny is not None or x._meta is not None or y._meta is not None:
+            _mark_lost(t, None, op, (x, y))
         return t
     if nx is None:
         if ny is None:
             t._node = None
+            if lost is not None:
+                t._meta = lost
+            elif ((m := x._meta) is not None and (type(m) is Lost or m.lost is not None)) or (m := y._meta) is not None:
+                t._meta = m.lost
             return t
         plan: Any = op.table[2] or op.plan(2)
         edges: tuple = (y if ny is LEAF else ny,)
@@ -152,9 +193,27 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     if pick is None:
         node.saved = ()
     else:
-        node.saved = pick((x, y, out))
-        if plan.shapes:
-            node.saved += tuple([(a, b)[i].shape for i in plan.shapes])
+        short = plan.short
+        if short == 10:
+            node.saved = (y, x)
+        elif short == 0:
+            node.saved = (x,)
+        elif short == 1:
+            node.saved = (y,)
+        else:
+            node.saved = pick((x, y, out))
+            if plan.shapes:
+                node.saved += tuple([(a, b)[i].shape for i in plan.shapes])
+        try:
+            frame = _getframe(2)
+        except ValueError:  # the operation itself is the bottom of the stack
+            frame = _getframe(1)
+        code = frame.f_code
+        if code.co_filename not in OUTSIDE:
+            frame = outermost(frame)
+            code = frame.f_code
+        node.code = code
+        node.offset = frame.f_lasti
     node.shape = out.shape
     node.dtype = out.dtype
     node.seq = next_sequence()
@@ -236,6 +295,8 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
         node.dtype = data.dtype
     if op.view:
         _mark_view(t, xs[0], op, params, None, recording)
+    if t._node is None:
+        _mark_lost(t, None if recording else current().lost, op, xs)
     return t
 
 
@@ -244,6 +305,7 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: tuple, arrays: tuple, pa
     count = len(result) - len(op.aux)
     tensors = tuple([wrap(r) for r in result[:count]])
     data = [t._data for t in tensors]
+    node: Any = None
     differentiable = [i not in op.nondiff_indices and d.dtype in INEXACT for i, d in enumerate(data)]
     if mask and any(differentiable):
         node = _record(op, MultiNode, mask, xs, arrays, (*data, *result[count:]), params)
@@ -252,10 +314,40 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: tuple, arrays: tuple, pa
         for i, t in enumerate(tensors):
             if differentiable[i]:
                 t._node = Pick(node, i, data[i].shape, data[i].dtype)
-    if op.view:
-        for i, t in enumerate(tensors):
-            _mark_view(t, xs[0], op, params, i, recording)
+    place = node.place if node is not None and node.plan.keeps else caller() if op.view else None
+    for i, t in enumerate(tensors):
+        if op.view:
+            _mark_view(t, xs[0], op, params, i, recording, place)
+        if t._node is None:
+            _mark_lost(t, None if recording else current().lost, op, xs, place)
     return tensors
+
+
+def _mark_lost(t: Any, lost: Any, op: Op, xs: tuple, place: Any = None) -> None:
+    """Gives a result without history the mark of how it lost it: to a mode, to the operation, or before."""
+    meta = xs[0]._meta
+    if type(meta) is Lost and t._meta is None:
+        t._meta = meta
+        return
+    for x in xs:
+        if x is None:
+            continue
+        if x._meta is not None and x._node is None:
+            mark = x._meta.lost
+        elif x._node is None:
+            continue
+        elif lost is not None:
+            mark = lost
+        elif not current().grad:
+            continue
+        else:
+            mark = Lost(no_gradient(op.name, t), place or caller(), x)
+        if mark is not None:
+            if t._meta is None:
+                t._meta = mark
+            else:
+                t._meta.lost = mark
+            return
 
 
 def _mask(op: Op, xs: tuple) -> int:
@@ -283,6 +375,8 @@ def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: tuple, outs: tuple,
     node.saved = saved
     node.seq = next_sequence()
     node.meta = None
+    if plan.keeps:
+        node.code, node.offset = caller()
     if plan.saves_inputs:
         for x in xs if op.variadic else [xs[i] for i in plan.saves_inputs]:
             if x is not None and x._counter is not None and x._counter.n:
@@ -293,15 +387,18 @@ def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: tuple, outs: tuple,
 def guard(node: Node, v: Any) -> None:
     """Notes the version at which a node saved an input whose storage has been changed before."""
     if v.inference:
-        raise RuntimeError(f"{node.plan.op.name}: Inference tensors cannot be saved for backward. To work around you can make a clone to get a "
-                           "normal tensor and use it in autograd.")  # fmt: skip
+        made = f" (this one was made under {v.lost})" if v.lost is not None else ""
+        raise RuntimeError(f"{node.plan.op.name}: Inference tensors cannot be saved for backward{made}. To work around you can make a clone to "
+                           "get a normal tensor and use it in autograd.")  # fmt: skip
     meta = node_meta(node)
     if meta.guards is None:
         meta.guards = []
     meta.guards.append((v, v.n, "input"))
 
 
-def _mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool) -> None:
+def _mark_view(
+    t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool, place: Any = None
+) -> None:
     """Makes `t` a view of the base of `x` if it shares memory with it."""
     data, source = t._data, x._data
     if data.base is not source and data is not source and not _shares(data, source):
@@ -324,6 +421,12 @@ def _mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recordi
     view.stamp = view.tangent_stamp = v.n
     if not recording or index is not None or creation is not None:
         view.creation = creation or ("no_grad" if not recording else "multi")
+        view.place = place
+        if not recording:
+            view.lost = current().lost
+            view.born = next_sequence()
+        elif parent is not None:
+            view.born = parent.born
 
 
 def _shares(a: Any, b: Any) -> bool:
@@ -347,7 +450,10 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     outs = result if op.multi else (result,)
     if mode.inference:
         for t in outs:
-            mark_inference(t)
+            if t._meta is None or t._meta.view is None:
+                mark_inference(t)
+            elif t._meta.view.creation == "no_grad":
+                t._meta.view.creation = "inference"
         return result
     node = next((t._node for t in outs if t._node is not None), None)
     if node is not None:
@@ -380,7 +486,8 @@ def pack_saved(node: Node, hooks: Any) -> None:
         else:
             packed.append(value)
     node.saved = tuple(packed)
-    node_meta(node).packed = True
+    meta = node_meta(node)
+    meta.packed, meta.guards = True, None  # what hooks keep is theirs: no version is checked
 
 
 def _packed(value: Any, pack: Any, unpack: Any) -> Any:
@@ -425,8 +532,8 @@ def constant(value: Any, dtype: Any) -> Any:
             data = asarray(value, dtype)
         except OverflowError:  # an integer out of range wraps around
             data = asarray(value).astype(dtype)
+        data.flags.writeable = False
         t = _constants[key] = wrap(data)
-        t._data.flags.writeable = False
     return t
 
 

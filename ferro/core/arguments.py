@@ -57,20 +57,28 @@ def into(name: str, out: Any, result: Any) -> Any:
     """Writes a result into the `out=` argument (None: the result itself); not differentiable, as in PyTorch."""
     if out is None:
         return result
-    from ferro.core.base import bump, history
+    from ferro.core import worlds
+    from ferro.core.base import bump, history, is_inference
     from ferro.core.dtypes import FROM_NUMPY, can_cast
-    from ferro.core.mode import is_grad_enabled
+    from ferro.core.inplace import announce
+    from ferro.core.mode import current, is_grad_enabled, is_inference_mode_enabled
 
     need_tensor(name, "out", out)
+    if is_inference(out) and not is_inference_mode_enabled():
+        raise RuntimeError(f"{name}(out=): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
+                           "to get a normal tensor before doing inplace update.")  # fmt: skip
     if is_grad_enabled() and (history(result) is not None or history(out) is not None):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                            "arguments requires grad.")  # fmt: skip
+    if current().level and (worlds.tangents_of(result) or worlds.tangents_of(out)):
+        raise NotImplementedError(f"{name}: functions with out=... arguments don't support forward mode; use the result instead of out=")
     have, want = FROM_NUMPY[result._data.dtype], FROM_NUMPY[out._data.dtype]
     if not can_cast(have, want):
         raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")
     if out._data.shape != result._data.shape:
         out._data = wrap(result._data.astype(out._data.dtype))._data
     else:
+        announce(out._data)
         out._data[...] = result._data
     bump(out, f"{name}(out=)")
     return out

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
-from ferro.core import worlds
 from ferro.core.dtypes import INEXACT
-from ferro.core.node import FREED, MultiNode, Node, Pick, node_meta
+from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta
+from ferro.core.provenance import Place, at, caller
 
 new = object.__new__
 
@@ -31,7 +33,10 @@ class Version:
     """Counts the in-place changes of a storage; shared by all tensors that view it, made when first needed."""
 
     n = 0
-    culprit = ""  # the last operation that changed the storage
+    culprit = ""  # the last operation that changed the storage, where, and through which view operations
+    place: Place | None = None
+    through: tuple = ()
+    lost: Any = None  # of an inference tensor: the mode that made it
     inference = False  # of an inference tensor, which must not be saved (its n is not 0, so that `guard` looks)
 
 
@@ -39,7 +44,7 @@ class View:
     """How a tensor views its base.
 
     steps: replayable (op, parameters, output number); stamp and tangent_stamp: the version at which the history and the
-    tangents were made; creation: None, or why the history cannot follow a write ("no_grad", "multi", "function").
+    tangents were made; creation: None, or why the history cannot follow a write ("no_grad", "inference", "multi", "function").
     """
 
     base: Any
@@ -47,6 +52,10 @@ class View:
     stamp: int
     tangent_stamp: int
     creation: str | None = None
+    dual: Any = None  # where tangents begin, if not at the base: (dual tensor, number of steps to it), or OWN: at the view itself
+    born = 0  # of a view made under no_grad: a sequence number of that time
+    place: Place | None = None  # where such a view was made, and
+    lost: Any = None  # under which mode: a Lost
 
 
 class Meta:
@@ -55,11 +64,38 @@ class Meta:
     grad: Any = None
     hooks: dict | None = None  # of a leaf; those of other tensors hang on their node
     post: dict | None = None  # post-accumulate-grad hooks
+    turn: Any = None  # the lock that they and the accumulation before them hold
+    end: Any = None  # a NodeMeta: what hangs on the AccumulateGrad of a leaf
     retains = False
     view: View | None = None
     tangents: dict | None = None  # forward-mode level -> tangent
-    inference = False
     name: str | None = None
+    lost: Any = None  # how the history was lost: a Lost
+
+
+class Lost(Meta):
+    """What is left of a history that ends: why, where, and of which tensor; the `_meta` of a tensor with no other.
+
+    Results computed from such a tensor alone inherit the mark, so an error can tell where a loss lost its history.
+    """
+
+    def __init__(self, why: str, place: Any, source: TensorBase | None = None) -> None:
+        self.why, self.place = why, place
+        self.shape = None if source is None else source._data.shape
+        node = None if source is None else source._node
+        if type(node) is Pick:
+            node = node.node
+        self.op = None if node is None or node is LEAF else node.plan.op  # that made the tensor; None for a leaf
+
+    def __str__(self) -> str:
+        source = "" if self.op is None else f", a result of '{self.op.name}'"
+        source = f" (shape {list(self.shape)}{source or ', a leaf that requires grad'})" if self.shape is not None else ""
+        return f"{self.why}{source}{at(self.place)}"
+
+    @property
+    def lost(self) -> Lost:  # type: ignore[override]
+        """The mark that a result inherits."""
+        return self
 
 
 class TensorBase:
@@ -88,18 +124,26 @@ def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:
 def meta_of(t: TensorBase) -> Meta:
     """The tensor's rare belongings, made at first use."""
     m = t._meta
-    if m is None:
-        m = t._meta = new(Meta)
-    return m
+    if m is None or type(m) is Lost:  # (a mark is shared by many tensors)
+        before, fresh = m, new(Meta)
+        if before is not None:
+            fresh.lost = before
+        m = t._meta  # see Note [Made once] in node.py
+        if m is before:
+            m = t._meta = fresh
+    return m  # type: ignore[return-value]
 
 
 def version_of(t: TensorBase) -> Version:
     """The tensor's version counter, made at first use; a node that saved the tensor as its result starts to watch it."""
     v = t._counter
     if v is None:
-        v = t._counter = new(Version)
+        fresh = new(Version)
         if t._node is not None:
-            watch(t, v)
+            watch(t, fresh)
+        v = t._counter  # see Note [Made once] in node.py
+        if v is None:
+            v = t._counter = fresh
     return v
 
 
@@ -127,17 +171,51 @@ def watch(t: TensorBase, v: Version) -> None:
         node = node.node
     if isinstance(node, Node) and node.plan.keeps_out and any(k in kept for k in node.plan.kinds):
         meta = node_meta(node)
+        if meta.packed and (type(node.saved) is not tuple or any(
+                k in kept and not isinstance(s, np.ndarray) for s, k in zip(node.saved, node.plan.kinds, strict=True))):  # fmt: skip
+            return  # the result is freed, or in the hands of a saved-tensor hook
         if meta.guards is None:
             meta.guards = []
         if all(g[0] is not v for g in meta.guards):
             meta.guards.append((v, v.n, "result"))
 
 
-def bump(t: TensorBase, culprit: str) -> None:
-    """Counts an in-place change by the operation `culprit`."""
+def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
+    """Counts an in-place change by the operation `culprit`, called at `place` of the user's program (default: here)."""
     v = version_of(t)
     v.n += 1
     v.culprit = culprit
+    v.place = place or caller()
+    v.through = ()
+    meta = t._meta
+    if meta is not None:
+        if meta.view is not None:
+            v.through = tuple([op.name for op, _, _ in meta.view.steps])
+            meta = meta.view.base._meta
+        if meta is not None and meta.lost is not None and meta.lost.why == "detach()":
+            v.through = ("detach", *v.through)
+
+
+def lose(t: TensorBase, source: Any, why: str, place: Place | None = None) -> None:
+    """Marks `t` as what is left of `source` after `why` ended its history."""
+    mark = Lost(why, place or caller(), source)
+    if t._meta is None:
+        t._meta = mark
+    else:
+        meta_of(t).lost = mark
+
+
+def without_gradient(name: str, data: Any, source: Any) -> Any:
+    """The result of an operation `name` of `source` that has no derivative: positions, counts, truth values."""
+    t = wrap(data)
+    if source._node is not None:
+        lose(t, source, no_gradient(name, t))
+    return t
+
+
+def no_gradient(name: str, t: Any) -> str:
+    """Why the result of an operation has no history."""
+    return f"{name}(), whose {str(dtypes.FROM_NUMPY[t._data.dtype]).removeprefix('ferro.')} result has no gradient,"
 
 
 def history(t: TensorBase) -> Any:
@@ -150,13 +228,25 @@ def history(t: TensorBase) -> Any:
     return t._node
 
 
+_refreshing = threading.RLock()  # threads that ask for the history of one view get the same node
+
+
 def _refresh(t: TensorBase, view: View, v: Version) -> None:
     """Gives a view of a changed base the history that the same view of the base has now."""
-    view.stamp = v.n
+    with _refreshing:
+        if view.stamp != v.n:
+            now = v.n
+            _rederive(t, view)
+            view.stamp = now  # last: until then other threads wait
+
+
+def _rederive(t: TensorBase, view: View) -> None:
     base = root(view)
     base_node = base._node
-    if base_node is None or t._node is LEAF or (base_node is LEAF and t._node is not None):
+    if base_node is None or (base_node is LEAF and t._node is not None):
         return
+    if view.born and (base_node is LEAF or (base_node.node if isinstance(base_node, Pick) else base_node).seq < view.born):
+        return  # made under no_grad, and what has been written since was not recorded
     if view.creation == "function":
         raise RuntimeError("the base of a view that a custom Function returned was modified inplace: the gradient of the view is not "
                            "known any more. Return a clone() of the view from the Function, or modify it out of place.")  # fmt: skip
@@ -166,16 +256,16 @@ def _refresh(t: TensorBase, view: View, v: Version) -> None:
             fresh = worlds.apply(op, (fresh,), params)
             if index is not None:
                 fresh = fresh[index]
-    before, t._node = t._node, fresh._node
-    if t._meta.retains and t._node is not None:
-        retain(t, before)
+    if t._meta.retains and fresh._node is not None:
+        retain(t, t._node, fresh._node)
+    t._node = fresh._node
 
 
-def retain(t: TensorBase, before: Any = None) -> None:
-    """Lets the current history of `t` write into ``t.grad`` (retain_grad), and no longer the one `before`."""
+def retain(t: TensorBase, before: Any = None, node: Any = None) -> None:
+    """Lets the history of `t` (or `node`) write into ``t.grad`` (retain_grad), and no longer the one `before`."""
     if before is not None and before is not LEAF:
         forget(before)
-    node = history(t)
+    node = history(t) if node is None else node
     index = 0
     if isinstance(node, Pick):
         node, index = node.node, node.index
@@ -195,9 +285,14 @@ def forget(position: Any) -> None:
 
 def mark_inference(t: TensorBase) -> None:
     """Makes `t` an inference tensor."""
-    meta_of(t).inference = True
     v = t._counter = new(Version)
-    v.n, v.inference = 1, True
+    v.n, v.inference, v.lost = 1, True, _mode.current().lost
+
+
+def is_inference(t: TensorBase) -> bool:
+    """Whether `t` was made in inference mode, or is a view of such a tensor."""
+    v = t._counter
+    return v is not None and v.inference
 
 
 def requires_grad(t: TensorBase) -> bool:
@@ -232,6 +327,21 @@ class Packed:
         if self.tangents:
             meta_of(t).tangents = self.tangents
         return t
+
+
+class Unpacked:
+    """A node as its formulas see it while its saved values are in the hands of saved-tensor hooks: `saved` has them unpacked.
+
+    One for each run of the node, which stays as it is: several threads may run backward through it at once.
+    """
+
+    __slots__ = ("node", "saved")
+
+    def __init__(self, node: Any) -> None:
+        self.node, self.saved = node, unpacked(node)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.node, name)
 
 
 def unpacked(node: Any) -> tuple:
@@ -274,6 +384,8 @@ def saved_arrays(node: Any, entries: list, needs: tuple) -> list:
 def saved_tensors(node: Any, entries: list, needs: tuple) -> list:
     """The same as Tensors with their history, for a recorded backward."""
     saved = node.saved
+    if type(node) is Unpacked:
+        node = node.node
     found = []
     for kind, i in entries:
         if kind == "needs":
@@ -283,6 +395,8 @@ def saved_tensors(node: Any, entries: list, needs: tuple) -> list:
         if kind == "tensor":
             if value is not None and value._counter is not None:
                 check_version(node, value)
+            if value is not None and value._node is None:
+                _check_attached(node, i, value)
         elif kind == "tensors":
             for v in value:
                 if v._counter is not None:
@@ -298,6 +412,16 @@ def saved_tensors(node: Any, entries: list, needs: tuple) -> list:
             value = None if value is None or value.dtype in INEXACT else wrap(value)
         found.append(value)
     return found
+
+
+def _check_attached(node: Any, i: int, t: TensorBase) -> None:
+    """Raises if the saved input `t` had a history when it was saved: detach_() has taken it away since."""
+    plan = node.plan
+    k = plan.op.inputs.index(plan.names[i]) if plan.names[i] in plan.op.inputs else None
+    if k in plan.indices and node.edges[plan.indices.index(k)] is not t:
+        raise RuntimeError(f"Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): input {k} of '{plan.op.name}' "
+                           f"({node.name()}), of shape {list(t._data.shape)}{at(node.place)}. A derivative of its gradient needs the history that "
+                           "is gone; use .detach() out of place instead.")  # fmt: skip
 
 
 def _result(node: Any, data: Any, where: Any, index: int) -> TensorBase:
@@ -325,7 +449,7 @@ def check_version(node: Any, t: TensorBase) -> None:
 
 def check_guards(node: Any) -> None:
     """Raises if a value that the node watches was changed in place."""
-    if node.saved is not FREED:
+    if type(node.saved) is not Freed:
         for v, n, what in node.meta.guards:
             if v.n != n:
                 modified(node, v, n, node.shape if what == "result" else None)
@@ -334,9 +458,14 @@ def check_guards(node: Any) -> None:
 def modified(node: Any, v: Version, expected: int, shape: Any) -> NoReturn:
     """The error for a saved value that was changed in place."""
     op = node.plan.op.name
-    which = f"a tensor{'' if shape is None else f' of shape {list(shape)}'} saved by '{op}' ({node.name()})"
+    if shape is None:
+        shape = next((t._data.shape for t in node.saved if isinstance(t, TensorBase) and t._counter is v), None)
+    which = f"a tensor{'' if shape is None else f' of shape {list(shape)}'} that '{op}' ({node.name()}) saved{at(node.place)}"
+    cure = "Use the out-of-place form (x = x + 1 instead of x += 1), " if v.culprit.endswith("_") else "If it must be changed, "
+    change = "It was changed" if v.n == expected + 1 else f"It was changed {v.n - expected} times, the last time"
+    through = f", through another tensor of the same memory ({' of '.join(reversed(v.through))})" if v.through else ""
     raise RuntimeError(
         f"one of the variables needed for gradient computation has been modified by an inplace operation: {which} "
-        f"is at version {v.n}; expected version {expected} instead. The last change was made by '{v.culprit}'. "
-        f"Use the out-of-place form of that operation (x = x + 1 instead of x += 1), or give '{op}' a clone()."
+        f"is at version {v.n}; expected version {expected} instead. {change} by '{v.culprit}'{at(v.place)}{through}. "
+        f"{cure}call backward() before it, or give '{op}' a clone() of the tensor."
     )

@@ -22,8 +22,9 @@ import numpy as np
 from ferro import cpu
 from ferro.core import mode as _mode
 from ferro.core import worlds
-from ferro.core.base import TensorBase, bump, check_guards, meta_of, position, unpacked, wrap
-from ferro.core.node import FREED, FreedError, MultiNode, Node, Pick
+from ferro.core.base import TensorBase, Unpacked, bump, check_guards, meta_of, position, wrap
+from ferro.core.node import AccumulateGrad, Freed, FreedError, MultiNode, Node, Pick
+from ferro.core.provenance import at, caller
 
 ndarray, asarray = np.ndarray, np.asarray
 LARGE = 4096  # elements above which adding in place is worth a look at the reference count
@@ -33,8 +34,8 @@ _leaf_locks = tuple(threading.Lock() for _ in range(64))
 class Run:
     """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
 
-    __slots__ = ("anomaly", "capture", "captured", "deps", "grads", "keep", "lock", "needed", "observers", "record", "scratch",
-                 "threads")  # fmt: skip
+    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "freed", "grads", "into_grad", "keep", "lock", "needed", "observers", "record", "running",
+                 "scratch", "starts", "threads")  # fmt: skip
 
     def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
         self.keep = keep
@@ -43,22 +44,39 @@ class Run:
             capture  # keys of positions: gradients are wanted there and nowhere else; None: accumulate at leaves
         )
         self.captured: dict = {}
-        self.threads = threads  # 1 forces the serial executor, None leaves the choice to the engine
+        self.callbacks: list = []  # what queue_callback was given
+        self.threads = threads if _mode.MULTITHREADING.get() else 1  # 1 forces the serial executor, None leaves the choice to the engine
+        self.into_grad = False
         self.deps: dict = {}
+        self.starts: list = []
+        self.freed = Freed(caller())
         self.needed: Any = None
         self.grads: dict = {}
         mode = _mode.current()
-        self.anomaly: Any = mode.anomaly
+        self.anomaly: Any = _mode.ANOMALY[0]
+        self.running: Any = None  # in anomaly mode: the node whose formulas run
         self.observers = mode.observers
         self.scratch: dict | None = None  # what unpack hooks keep until this backward ends (see utils.checkpoint)
         self.lock = threading.RLock()  # hooks and other functions of the user run one at a time
 
+    def reaches(self, where: Any) -> bool:
+        """Whether this backward computes the gradient at a position."""
+        node = where.node if type(where) is Pick else where
+        return node in self.deps if self.needed is None else node in self.needed
+
 
 def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dict | None = None,
-             threads: int | None = None) -> dict:  # fmt: skip
-    """Runs backward from the tensors `roots` with the cotangents `seeds`; returns what `capture` asked for."""
+             threads: int | None = None, into_grad: bool = False) -> dict:  # fmt: skip
+    """Runs backward from the tensors `roots` with the cotangents `seeds`; returns what `capture` asked for.
+
+    into_grad: gradients of leaves that `capture` asks for are added to their ``.grad`` instead.
+    """
+    recording = record
+    if _mode.ACTIVE and _mode.current().level:
+        record = True  # on Tensors, through which the tangents of forward mode flow
     run = Run(keep, record, capture, threads)
-    starts = [position(r) for r in roots]
+    run.into_grad = into_grad
+    starts = run.starts = [position(r) for r in roots]
     ready: list = []
     discover(run, [s.node if type(s) is Pick else s for s in starts])
     for start, seed in zip(starts, seeds, strict=True):
@@ -70,43 +88,44 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
             buffer[start.index] = add(buffer[start.index], g)
         else:
             run.grads[start] = add(run.grads.get(start), g)
-    seen = set()
-    del g
-    for start in starts:
-        node = start.node if type(start) is Pick else start
-        if node in seen or run.deps.get(node, 0):
+        del g
+    lone: list = []
+    for node in dict.fromkeys([s.node if type(s) is Pick else s for s in starts]):
+        if run.deps.setdefault(node, 0):
             continue
-        if run.needed is not None and isinstance(node, Node) and node not in run.needed:
-            if len(starts) == 1 and node.meta is not None:  # like PyTorch, a single root has its hooks run in any case
-                _run_prehooks(run, node, run.grads[node], type(start) is Pick)
-            continue
-        seen.add(node)
-        if isinstance(node, TensorBase):
-            leaf_ready(run, node, run.grads.pop(node))
+        if isinstance(node, TensorBase) or (run.needed is not None and node not in run.needed):
+            lone.append(node)
         else:
             heappush(ready, (-node.seq, node, run.grads.pop(node)))
-    del seeds, start
-    mode = _mode.changed(grad=record, inference=False)
+    del seeds
     previous = _mode.MODE.get()
+    if previous is None or previous.silent:
+        mode = None if record else _mode.SILENT
+    else:
+        mode = _mode.changed(grad=recording, inference=False)
     _mode.enter(mode)
-    _state.depth += 1
     outer, _state.run = _state.run, run
     try:
         with np.errstate(all="ignore"):  # like PyTorch, inf and nan pass without a warning
+            for node in lone:
+                g = run.grads.pop(node)
+                if isinstance(node, TensorBase):
+                    leaf_ready(run, node, g)
+                elif len(starts) == 1 and node.meta is not None:  # like PyTorch, a single root has its hooks run in any case
+                    _run_tensor_hooks(run, node, g)
+            g = None
             execute(run, ready)
+        for callback in run.callbacks:  # which may queue more
+            callback()
     finally:
-        _state.depth -= 1
         _state.run = outer
         _mode.leave(previous)
-    if _state.depth == 0:
-        _run_callbacks()
     return run.captured
 
 
 class _State(threading.local):
-    depth = 0
-    callbacks: list | None = None
     run: Run | None = None
+    turns = 0  # how many leaves' turns the thread is in, see `deliver`
 
 
 _state = _State()
@@ -117,6 +136,11 @@ def current_run() -> Run | None:
     return _state.run
 
 
+def in_turn() -> bool:
+    """Whether this thread is in a leaf's turn: a backward begun there must not wait for other threads (see `deliver`)."""
+    return _state.turns > 0
+
+
 def enter_run(run: Run | None) -> Run | None:
     """Makes `run` the current one of this thread; returns the one before."""
     before, _state.run = _state.run, run
@@ -124,19 +148,12 @@ def enter_run(run: Run | None) -> Run | None:
 
 
 def queue_callback(callback: Any) -> None:
-    """Runs `callback` when the backward now running in this thread has ended."""
-    if _state.depth == 0:
+    """Runs `callback` when the backward now running in this thread has ended without error, in its modes."""
+    if _state.run is None:
         raise RuntimeError(
             "queue_callback: callbacks can only be queued while a backward is running, from a hook or formula"
         )
-    if _state.callbacks is None:
-        _state.callbacks = []
-    _state.callbacks.append(callback)
-
-
-def _run_callbacks() -> None:
-    while _state.callbacks:
-        _state.callbacks.pop(0)()
+    _state.run.callbacks.append(callback)
 
 
 def discover(run: Run, starts: list) -> None:
@@ -191,7 +208,7 @@ def execute(run: Run, ready: list) -> None:
     """The serial executor.  `ready` is a heap of (-sequence, node, gradient); see Note [Order of accumulation]."""
     deps, grads, needed, record = run.deps, run.grads, run.needed, run.record
     may_share = run.threads != 1 and not record
-    release = not run.keep
+    release, freed = not run.keep, run.freed
     general = record or needed is not None or run.capture is not None or run.anomaly is not None or bool(run.observers)
     node: Any = None
     g: Any = None
@@ -226,7 +243,7 @@ def execute(run: Run, ready: list) -> None:
                     # a link of a chain: the gradient goes on without lists and queue
                     if same and type(t) is Node and deps[t] == 1 and not ready and t not in grads:
                         if release and plan.keeps:
-                            node.saved = FREED
+                            node.saved = freed
                         node, g = t, gx
                         gx = None
                         continue
@@ -235,8 +252,8 @@ def execute(run: Run, ready: list) -> None:
                     gs = [formulas[0](xp, g, node), formulas[1](xp, g, node)]
                 else:
                     gs = [formula(xp, g, node) for formula in formulas]
-            if release and plan.keeps:
-                node.saved = FREED
+            if release and plan.keeps and (needed is None or any(wanted(run, node))):
+                node.saved = freed
             g = node = None  # only `gs` refers to the new gradients now: see Note [Ownership]
             for j, t in enumerate(edges):
                 gx = gs[j]
@@ -278,7 +295,7 @@ def execute(run: Run, ready: list) -> None:
                 heappush(ready, (-t.seq, t, gx))
             gx = None
     except FreedError:
-        raise RuntimeError(freed_message(node)) from None
+        raise RuntimeError(freed_message(node, run)) from None
     except Exception as e:
         explain(e, node, run)
         raise
@@ -321,41 +338,41 @@ def observed(run: Run, node: Any, g: Any, observers: tuple) -> list:
 
 
 def _with_saved(run: Run, node: Any, g: Any) -> list:
-    if node.meta is None or not node.meta.packed or node.saved is FREED:
-        return _gradients(run, node, g)
-    packed = node.saved
+    if node.meta is None or not node.meta.packed or type(node.saved) is Freed:
+        return _gradients(run, node, g, node)
     with run.lock:
-        node.saved = unpacked(node)
-    try:
-        return _gradients(run, node, g)
-    finally:
-        node.saved = packed
+        source = Unpacked(node)
+    return _gradients(run, node, g, source)
 
 
-def _gradients(run: Run, node: Any, g: Any) -> list:
+def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
+    """The same; `source` is the node, or what stands for it as the holder of its saved values."""
     needed, plan = run.needed, node.plan
-    wanted = None
+    run.running = None if run.anomaly is None else node
+    wants = None
     if needed is not None:
-        wanted = [(t.node if type(t) is Pick else t) in needed for t in node.edges]
-        if not any(wanted):
-            return [None] * len(wanted)
+        wants = wanted(run, node)
+        if not any(wants):
+            return [None] * len(wants)
     xp = worlds.functional
     given = g
     if plan.op.multi:
         g = g[plan.op.lone] if plan.op.lone is not None else tuple(g)
         if g is None or (plan.op.lone is None and all(p is None for p in g)):
             return absent(run, node)
+    if node.meta is not None and node.meta.guards:
+        check_guards(node)
     if not run.record:
         some = next(p for p in g if p is not None) if type(g) is tuple else g
         xp = cpu if type(some) is ndarray else worlds.world(some)
     formulas = plan.recorded if run.record else plan.formulas
     if plan.joint:
-        found = plan.user(run, given, node) if plan.user else formulas[0](xp, g, node)
+        found = plan.user(run, given, node) if plan.user else formulas[0](xp, g, source)
         gs = [found[i] for i in (plan.spread or plan.indices)]
-    elif wanted is None:
-        gs = [formula(xp, g, node) for formula in formulas]
+    elif wants is None:
+        gs = [formula(xp, g, source) for formula in formulas]
     else:
-        gs = [formula(xp, g, node) if want else None for formula, want in zip(formulas, wanted, strict=True)]
+        gs = [formula(xp, g, source) if want else None for formula, want in zip(formulas, wants, strict=True)]
     if node.meta is not None or run.anomaly is not None:
         gs = finish(run, node, gs, given)
     return gs
@@ -437,9 +454,9 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
     """What precedes a node's formulas: hooks on its outputs' gradients, retained and captured gradients, guards."""
     meta = node.meta
     multi = type(g) is list
-    if meta is not None and (meta.pre or meta.retained or meta.prehooks):
+    if meta is not None and (meta.pre or meta.retained):
         with run.lock:
-            g = _run_prehooks(run, node, g, multi)
+            g = _run_tensor_hooks(run, node, g)
     if run.capture is not None:
         if multi:
             for i, p in enumerate(g):
@@ -447,39 +464,61 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
                     run.captured[node, i] = p
         elif node in run.capture:
             run.captured[node] = g
-    if meta is not None and meta.guards and g is not None:
-        check_guards(node)
+    if meta is not None and meta.prehooks and (run.needed is None or any(wanted(run, node))):
+        with run.lock:
+            g = _run_prehooks(run, node, g)
     return g
 
 
-def _run_prehooks(run: Run, node: Any, g: Any, multi: bool) -> Any:
+def wanted(run: Run, node: Any) -> list:
+    """Which of a node's edges lead to a gradient that is asked for, where only some are."""
+    return [(t.node if type(t) is Pick else t) in run.needed for t in node.edges]
+
+
+def _unpicked(node: Any, g: Any) -> tuple[list, bool]:
+    """The gradients of a node's outputs as a list, and whether it has several."""
+    multi = type(g) is list or (g is None and isinstance(node, MultiNode))
+    return (list(g) if g is not None else [None] * len(node.outputs)) if multi else [g], multi
+
+
+def _run_tensor_hooks(run: Run, node: Any, g: Any) -> Any:
     meta: Any = node.meta
-    whole = g is None and isinstance(node, MultiNode)
-    if g is None:
-        values: list = [None] * (len(node.outputs) if whole else 1)
-    else:
-        values = list(g) if multi else [g]
-    for i in sorted({*(meta.pre or ()), *(meta.retained or ())}):
+    values, multi = _unpicked(node, g)
+    for i in dict.fromkeys((*(meta.pre or ()), *(meta.retained or ()))):
         for hook in tuple((meta.pre or {}).get(i, {}).values()):
             values[i] = call_hook(run, hook, values[i], node.name())
         keeper = (meta.retained or {}).get(i)
         keeper = keeper() if keeper is not None else None
         if keeper is not None and values[i] is not None:
             accumulate(keeper, values[i], run.record, False)
-    if meta.prehooks:
-        for hook in tuple(meta.prehooks.values()):
-            given = tuple([None if v is None else as_tensor(run, v) for v in values])
-            result = hook(given)
-            if result is not None:
-                result = result if isinstance(result, tuple) else (result,)
-                if len(result) != len(values):
-                    raise RuntimeError(
-                        f"a prehook of {node.name()} returned {len(result)} gradients; expected {len(values)}"
-                    )
-                values = [None if r is None else (r if run.record else r._data) for r in result]
-    if whole and all(v is None for v in values):
+    return _repicked(values, multi)
+
+
+def _repicked(values: list, multi: bool) -> Any:
+    if all(v is None for v in values):
         return None
-    return values if multi or whole else values[0]
+    return values if multi else values[0]
+
+
+def _run_prehooks(run: Run, node: Any, g: Any) -> Any:
+    values, multi = _unpicked(node, g)
+    for hook in tuple(node.meta.prehooks.values()):
+        result = hook(tuple([as_tensor(run, v) for v in values]))
+        if result is not None:
+            values = hook_result(run, result, len(values), f"a prehook of {node.name()}")
+    return _repicked(values, multi)
+
+
+def hook_result(run: Run, result: Any, count: int, who: str) -> list:
+    """The gradients that a node's hook returned, checked."""
+    if not isinstance(result, tuple):
+        raise TypeError(f"expected tuple, but {who} returned '{type(result).__name__}'; return a tuple of {count} gradients, or None")
+    if len(result) != count:
+        raise RuntimeError(f"{who} has returned an incorrect number of values: {len(result)} gradients; expected {count}")
+    for r in result:
+        if r is not None and not isinstance(r, TensorBase):
+            raise TypeError(f"{who} must return Tensors or None in its tuple, but returned a {type(r).__name__}")
+    return [None if r is None else (r if run.record else r._data) for r in result]
 
 
 def as_tensor(run: Run, g: Any) -> Any:
@@ -522,15 +561,8 @@ def finish(run: Run, node: Any, gs: list, g: Any) -> list:
                     full[i] = None if gx is None else as_tensor(run, gx)
                 result = hook(tuple(full), given)
                 if result is not None:
-                    result = result if isinstance(result, tuple) else (result,)
-                    if len(result) != len(full):
-                        raise RuntimeError(
-                            f"a hook of {node.name()} returned {len(result)} gradients; expected {len(full)}"
-                        )
-                    gs = [
-                        None if result[i] is None else (result[i] if run.record else result[i]._data)
-                        for i in node.plan.indices
-                    ]
+                    result = hook_result(run, result, len(full), f"a hook of {node.name()}")
+                    gs = [result[i] for i in node.plan.indices]
     return gs
 
 
@@ -540,7 +572,7 @@ def finish(run: Run, node: Any, gs: list, g: Any) -> list:
 def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     """The gradient of a leaf is complete: run its hooks and capture it or add it to ``leaf.grad``."""
     meta = leaf._meta
-    if gx is None and (meta is None or not (meta.hooks or meta.post)):
+    if gx is None and (meta is None or not (meta.hooks or meta.post or meta.end)):
         return
     owned = False
     if not run.record and gx is not None:
@@ -550,15 +582,52 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
             for hook in tuple(meta.hooks.values()):
                 gx = call_hook(run, hook, gx, "of a leaf")
         owned = False
-    if run.capture is not None:
+    if run.capture is not None and not (run.into_grad and leaf in run.capture):
         run.captured[leaf] = gx
         return
-    if gx is not None:
-        accumulate(leaf, gx, run.record, owned)
-    if meta is not None and meta.post:
+    end = None if meta is None else meta.end
+    if end is not None and end.prehooks:
+        with run.lock:
+            gx = _run_prehooks(run, AccumulateGrad(leaf), gx)
+        owned = False
+    if gx is not None and leaf._node is not None:  # (None: requires_grad was switched off since)
+        if meta is not None and meta.post:
+            with run.lock:
+                deliver(leaf, gx, run.record, owned and (end is None or not end.post))
+        else:
+            accumulate(leaf, gx, run.record, owned and (end is None or not end.post))
+    elif gx is None and meta is not None and meta.post:
         with run.lock:
             for hook in tuple(meta.post.values()):
                 hook(leaf)
+    if end is not None and end.post:
+        with run.lock:
+            for hook in tuple(end.post.values()):
+                result = hook((), (as_tensor(run, gx),))
+                if result is not None:
+                    hook_result(run, result, 0, "a hook of AccumulateGrad")
+
+
+def deliver(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
+    """Adds a gradient to ``leaf.grad`` and calls the post-accumulate hooks, in one turn of the leaf.
+
+    A hook may use the gradient up (step, then set it to None); what another thread adds meanwhile would be lost.
+    """
+    meta = meta_of(leaf)
+    turn = meta.turn
+    if turn is None:
+        fresh = threading.RLock()
+        turn = meta.turn  # see Note [Made once] in node.py
+        if turn is None:
+            turn = meta.turn = fresh
+    with turn:
+        accumulate(leaf, gx, record, owned)
+        _state.turns += 1
+        try:
+            for hook in tuple((meta.post or {}).values()):
+                hook(leaf)
+        finally:
+            _state.turns -= 1
 
 
 def accumulate(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
@@ -571,34 +640,101 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
         elif grad is None:
             like = leaf._data
             if not owned or gx.strides != like.strides:
-                gx = np.array(gx, order="K" if gx.strides == like.strides else "C", copy=True)
+                gx = _laid_out(gx, like)
             meta.grad = wrap(gx)
         else:
             if grad._data.shape != gx.shape:
                 raise RuntimeError(
                     f"the .grad of shape {list(grad._data.shape)} cannot take a gradient of shape {list(gx.shape)}"
                 )
+            if 0 in grad._data.strides:
+                _refuse_overlap(grad._data)
             np.add(grad._data, gx, out=grad._data, casting="unsafe")
-            if grad._counter is not None:
-                bump(grad, "backward")
+            run = _state.run
+            bump(grad, "backward", None if run is None else run.freed.place)
+
+
+def _refuse_overlap(grad: Any) -> None:
+    if any(s == 0 and n > 1 for s, n in zip(grad.strides, grad.shape, strict=True)):
+        raise RuntimeError("backward: a gradient cannot be added to a .grad of which more than one element refers to a single memory location (it "
+                           "was expanded). Please clone() the tensor before assigning it to .grad.")  # fmt: skip
+
+
+def _laid_out(gx: Any, like: Any) -> Any:
+    """A copy of a gradient that lies in memory like the leaf it belongs to; in C order if the leaf has gaps."""
+    if gx.strides == like.strides or like.flags.c_contiguous:
+        return np.array(gx, order="K" if gx.strides == like.strides else "C", copy=True)
+    out = np.empty_like(like, gx.dtype)
+    if out.strides != like.strides:
+        return np.array(gx, order="C", copy=True)
+    np.copyto(out, gx)
+    return out
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 
-def freed_message(node: Any) -> str:
-    """Why a second backward through the same graph fails, and what helps."""
-    return (f"Trying to backward through the graph a second time ({node.name()}, output shape {list(node.shape or ())}): its saved "
-            "values were freed by an earlier backward() or grad(). If a tensor is kept from one iteration to the next "
-            "(a hidden state, a running loss), detach() it; if the graph itself is to be used twice, specify "
-            "retain_graph=True the first time.")  # fmt: skip
+def freed_message(node: Any, run: Run) -> str:
+    """Why a second backward through the same graph fails, where the graphs meet, and what helps."""
+    freed = node.saved
+    text = (f"Trying to backward through the graph a second time: the values that '{node.plan.op.name}' ({node.name()}"
+            f"{_shape_of(node)}) saved{at(node.place)} were freed")  # fmt: skip
+    if type(freed) is not Freed:
+        return f"{text}. Specify retain_graph=True the first time."
+    text += f" by the backward{at(freed.place)}. "
+    joint = _joint(node, run, freed.seq)
+    if joint is None:
+        return text + ("If a tensor is kept from one iteration to the next (a hidden state, a running loss), detach() it; for several losses "
+                       "call backward() once, on their sum; if the graph itself is to be used twice, specify retain_graph=True the "
+                       "first time.")  # fmt: skip
+    young, old, came = joint
+    if isinstance(young, Node):
+        how = f"into '{young.plan.op.name}'{at(_place_near(young, came))}"
+    else:
+        how = "into this backward"
+    return text + (f"The result of '{old.plan.op.name}'{at(old.place)} was made before that backward and leads {how}: if it is "
+                   "kept from one iteration to the next (a hidden state, a running loss), detach() it. If the graph itself is to be "
+                   "used twice, specify retain_graph=True the first time.")  # fmt: skip
+
+
+def _shape_of(node: Any) -> str:
+    return "" if node.shape is None else f", output shape {list(node.shape)}"
+
+
+def _joint(target: Any, run: Run, seq: int) -> tuple | None:
+    """The edge on a way from the roots to `target` where what is older than `seq` begins; None if the roots are older."""
+    came: dict = {s.node if type(s) is Pick else s: None for s in run.starts}
+    todo = list(came)
+    while todo:
+        node = todo.pop()
+        if node is target:
+            break
+        for t in node.edges if isinstance(node, Node) else ():
+            t = t.node if type(t) is Pick else t
+            if t not in came:
+                came[t] = node
+                todo.append(t)
+    young, old = came.get(target), target
+    while young is not None and young.seq < seq:
+        young, old = came[young], young
+    return None if young is None else (young, old, came)
+
+
+def _place_near(node: Any, came: dict) -> Any:
+    """The place of a node, or of the nearest one on the way from the roots to it that noted its place."""
+    while node is not None and node.place is None:
+        node = came[node]
+    return None if node is None else node.place
 
 
 def explain(e: Exception, node: Any, run: Run) -> None:
     """Adds to an exception which node was running (in anomaly mode: and where it ran forward)."""
     if node is not None and not getattr(e, "_ferro_noted", False):
         shape = list(node.shape) if node.shape is not None else [list(o[0]) if o else None for o in node.outputs]
-        e.add_note(f"raised while running backward of '{node.plan.op.name}' ({node.name()}), output shape {shape}")
+        ran = f", which ran forward{at(node.place)}" if node.place is not None else ""
+        if node.plan.user:
+            ran += f"; its backward is defined{at(node.plan.definition)}"
+        e.add_note(f"raised while running backward of '{node.plan.op.name}' ({node.name()}), output shape {shape}{ran}")
         e._ferro_noted = True  # type: ignore[attr-defined]
         if run.anomaly is not None:
             run.anomaly.explain(node)

@@ -6,6 +6,7 @@ that still carry the lower levels, so levels nest without confusion.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ferro.core import engine, worlds
 from ferro.core import mode as _mode
 from ferro.core.apply import _special
-from ferro.core.base import TensorBase, meta_of, position, root, version_of, wrap
+from ferro.core.base import TensorBase, View, meta_of, position, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.engine import conform, key_of
 from ferro.core.node import Node, Pick, node_meta
@@ -25,13 +26,24 @@ def tangents_of(x: TensorBase | None) -> dict:
     if x is None or x._meta is None:
         return {}
     view = x._meta.view
-    if view is not None and x._counter is not None and view.tangent_stamp != x._counter.n:
+    if view is not None and view.dual is not OWN and x._counter is not None and view.tangent_stamp != x._counter.n:
         from ferro.core.inplace import replay
 
-        base = tangents_of(root(view))
-        x._meta.tangents = {level: replay(worlds.functional, t, view.steps) for level, t in base.items()}
+        base, steps = tangent_root(view)
+        x._meta.tangents = {level: replay(worlds.functional, t, steps) for level, t in tangents_of(base).items()}
         view.tangent_stamp = x._counter.n
     return x._meta.tangents or {}
+
+
+OWN = "own"  # what View.dual says of the result of make_dual: a view whose tangents its base does not share
+
+
+def tangent_root(view: View) -> tuple:
+    """Where the tangents of a view come from and go to, and the steps from there to the view."""
+    if view.dual is None:
+        return root(view), view.steps
+    dual, skip = view.dual
+    return dual, view.steps[skip:]
 
 
 def set_tangent(x: TensorBase, level: int, tangent: Any) -> None:
@@ -74,6 +86,8 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     result = worlds.apply(op, primals if len(levels) > 1 else xs, params) if len(levels) > 1 else _special(
         op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers))  # fmt: skip
     outs = result if op.multi else (result,)
+    if op.view and xs[0]._meta.view is not None and xs[0]._meta.view.dual is not None:
+        _view_of_dual(xs[0], outs)
     plain = tuple([without(o, level) for o in outs])
     found = derivative(op, primals, tangents, params, plain)
     for out, t in zip(outs, found, strict=True):
@@ -83,12 +97,40 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     return result
 
 
+def _view_of_dual(x: Any, outs: tuple) -> None:
+    """Lets the views `outs` of a dual tensor, or of a view of one, follow its tangents."""
+    parent = x._meta.view
+    for out in outs:
+        if out._meta is not None and out._meta.view is not None:
+            out._meta.view.dual = (x, len(parent.steps)) if parent.dual is OWN else parent.dual
+
+
 def note_saved(out: Any) -> None:
     """A node that saved its result as an array is told of the tangents, for a backward recorded in this level."""
     node, index = (out._node.node, out._node.index) if isinstance(out._node, Pick) else (out._node, 0)
     if isinstance(node, Node) and (node.plan.keeps_out or node.plan.user):
         meta = node_meta(node)
-        meta.tangents = {**(meta.tangents or {}), index: tangents_of(out)}
+        tangents = tangents_of(out)
+        meta.tangents = {**(meta.tangents or {}), index: tangents}
+        _noted.setdefault(max(tangents), []).append(weakref.ref(node))
+
+
+# Level -> the nodes that were told of tangents.  A tangent's history leads back to the node, so the end of the level must
+# take it off: otherwise such cycles would wait for the garbage collector.
+_noted: dict[int, list] = {}
+
+
+def end_level(level: int) -> None:
+    """Forgets the tangents of a level that nodes were told of."""
+    for reference in _noted.pop(level, ()):
+        node = reference()
+        if node is None or node.meta is None or not node.meta.tangents:
+            continue
+        rest = {i: {k: t for k, t in have.items() if k < level} for i, have in node.meta.tangents.items()}
+        node.meta.tangents = {i: have for i, have in rest.items() if have} or None
+        outer = max((k for have in rest.values() for k in have), default=None)
+        if outer is not None:
+            _noted.setdefault(outer, []).append(reference)
 
 
 def derivative(op: Op, primals: tuple, tangents: list, params: tuple, outs: tuple) -> tuple:
@@ -226,13 +268,15 @@ def write_tangents(x: TensorBase) -> None:
     if view is None:
         return
     view.tangent_stamp = version_of(x).n
-    base = root(view)
+    if view.dual is OWN:
+        return
+    base, steps = tangent_root(view)
     mine = meta.tangents or {}
     have = dict(tangents_of(base))
     for level in {*mine, *have}:
         t = mine.get(level)
         value = t if t is not None else wrap(np.zeros(x._data.shape, x._data.dtype))
-        have[level] = worlds.apply(worlds.VIEW_PUT, (_or_zero(have.get(level), base), value), (view.steps,))
+        have[level] = worlds.apply(worlds.VIEW_PUT, (_or_zero(have.get(level), base), value), (steps,))
     meta_of(base).tangents = have or None
     if base._meta is not None and base._meta.view is not None:
         base._meta.view.tangent_stamp = version_of(base).n

@@ -21,6 +21,7 @@ from ferro.core.apply import _record as record
 from ferro.core.base import LEAF, Meta, bump, history, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
+from ferro.core.provenance import at
 
 
 def in_place(function: Callable) -> Callable:
@@ -66,6 +67,8 @@ def change(self: Any, name: str, compute: Callable) -> Any:
             bump(alias, name)
         np.copyto(data, out._data, casting="unsafe")
     bump(self, name)
+    if out._node is None and alias._node is not None and out is not alias and data.dtype in INEXACT and _mode.is_grad_enabled():
+        out = worlds.apply(worlds.VIEW_PUT, (alias, wrap(data)), ((),))  # a comparison, say: nothing of the old content remains
     if out._node is not None and out is not alias and data.dtype in INEXACT:
         if have is not want:
             out = worlds.apply(worlds.CAST, (out,), (data.dtype,))
@@ -173,9 +176,14 @@ def unrecorded(self: Any) -> bool:
                 not mode.special
                 and not mode.grad
                 and self._data.flags.writeable
-                and (self._meta is None or not self._meta.inference)
+                and (self._counter is None or not self._counter.inference)
             )
-    return self._node is None and self._meta is None and self._data.flags.writeable
+    return (
+        self._node is None
+        and self._meta is None
+        and self._data.flags.writeable
+        and (self._counter is None or not self._counter.inference)
+    )
 
 
 def _refuse_multi(self: Any, name: str) -> None:
@@ -184,13 +192,21 @@ def _refuse_multi(self: Any, name: str) -> None:
         refuse(view, name)
 
 
+def announce(data: Any) -> None:
+    """Tells the pack hooks that ask for it (by a method `writing`) that an array is about to be changed."""
+    for pack, _ in _mode.current().pack:
+        writing = getattr(pack, "writing", None)
+        if writing is not None:
+            writing(data)
+
+
 def check(self: Any, name: str, writes: bool = True) -> Any:
     """Refuses an in-place change that would make gradients wrong or ambiguous; returns the tensor's history."""
     node = history(self)
     data = self._data
     meta: Meta | None = self._meta
     mode = _mode.MODE.get()
-    if meta is not None and meta.inference and not (mode is not None and mode.inference):
+    if self._counter is not None and self._counter.inference and not (mode is not None and mode.inference):
         raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. "
                            "You can make a clone to get a normal tensor before doing inplace update.")  # fmt: skip
     if (
@@ -203,6 +219,8 @@ def check(self: Any, name: str, writes: bool = True) -> Any:
                            "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
     if writes and not data.flags.writeable:
         raise RuntimeError(f"{name}: the tensor shares the memory of a read-only NumPy array; clone() it first")
+    if writes and mode is not None and mode.pack:
+        announce(data)
     if not _mode.is_grad_enabled():
         return node
     if node is LEAF:
@@ -222,14 +240,21 @@ def check(self: Any, name: str, writes: bool = True) -> Any:
 def refuse(view: Any, name: str) -> None:
     """The error for a view whose history cannot be rebased."""
     if view.creation == "no_grad":
-        raise RuntimeError(f"{name}: A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
+        raise RuntimeError(f"{name}: A view was created in no_grad mode and is being modified inplace with grad mode enabled{_made(view)}. "
                            "Create the view with grad mode enabled, or modify it under no_grad.")  # fmt: skip
+    if view.creation == "inference":
+        raise RuntimeError(f"{name}: A view was created in inference mode and is being modified inplace in normal mode. Create the "
+                           "view in normal mode, or modify it in inference mode or under no_grad.")  # fmt: skip
     if view.creation == "function":
         raise RuntimeError(f"{name}: this tensor is a view of an input that a custom Function returned and is being modified inplace; the "
                            "Function's backward would be ignored. Return a clone() from the Function instead.")  # fmt: skip
     op = view.steps[-1][0].name
-    raise RuntimeError(f"{name}: this tensor is one of several views returned by '{op}' and is being modified inplace; such views do "
+    raise RuntimeError(f"{name}: this tensor is one of several views returned by '{op}'{at(view.place)} and is being modified inplace; such views do "
                        "not allow it. Use indexing or narrow() instead, or clone() the view.")  # fmt: skip
+
+
+def _made(view: Any) -> str:
+    return f" (the view was made under {view.lost})" if view.lost is not None else ""
 
 
 def rebase(self: Any, out: Any) -> None:

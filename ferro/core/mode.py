@@ -11,25 +11,31 @@ class Mode:
 
     grad: operations record; inference: results are inference tensors; level: the innermost forward-mode level
     (0 outside); pack: saved-tensor hooks, innermost last; anomaly: check gradients and keep forward tracebacks;
-    observers: shown every operation (`forward`) and every node that runs backward (`backward`): profiler, NaN guard.
+    observers: shown every operation (`forward`) and every node that runs backward (`backward`): profiler, NaN guard;
+    lost: what marks results that have no history because recording is off (base.Lost).  Derived: `special`, more than
+    recording on or off is switched; `silent`, nothing but recording is switched, off.
     """
 
-    __slots__ = ("anomaly", "grad", "inference", "level", "observers", "pack", "special")
+    __slots__ = ("anomaly", "grad", "inference", "level", "lost", "observers", "pack", "silent", "special")
 
     def __init__(self, grad: bool = True, inference: bool = False, level: int = 0, pack: tuple = (),
-                 anomaly: Any = None, observers: tuple = ()) -> None:  # fmt: skip
+                 anomaly: Any = None, observers: tuple = (), lost: Any = None) -> None:  # fmt: skip
         self.grad = grad
         self.inference = inference
         self.level = level
         self.pack = pack
         self.anomaly = anomaly
         self.observers = observers
+        self.lost = lost
         self.special = bool(inference or level or pack or anomaly or observers)
+        self.silent = not (grad or self.special)
 
 
 PLAIN = Mode()
-NO_GRAD = Mode(grad=False)
+SILENT = Mode(grad=False)
 MODE: ContextVar[Mode | None] = ContextVar("ferro_mode", default=None)
+ANOMALY: list[Any] = [None]  # the anomaly mode of backward in all threads; that of a Mode keeps forward tracebacks
+MULTITHREADING: ContextVar[bool] = ContextVar("ferro_multithreading", default=True)  # whether backward may use threads
 # One entry for every mode switched on anywhere: while it is empty, the hot path need not ask the context variable.
 ACTIVE: list[None] = []
 
@@ -41,11 +47,11 @@ def current() -> Mode:
 
 def changed(**changes: Any) -> Mode | None:
     """The current mode with some switches changed, in its canonical spelling."""
-    mode = current()
-    new = Mode(**{name: changes.get(name, getattr(mode, name)) for name in Mode.__slots__ if name != "special"})
-    if not new.special:
-        return None if new.grad else NO_GRAD
-    return new
+    mode = MODE.get() or PLAIN
+    given = changes.get
+    new = Mode(given("grad", mode.grad), given("inference", mode.inference), given("level", mode.level), given("pack", mode.pack),
+               given("anomaly", mode.anomaly), given("observers", mode.observers), given("lost", mode.lost))  # fmt: skip
+    return None if new.grad and not new.special else new
 
 
 def is_grad_enabled() -> bool:

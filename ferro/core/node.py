@@ -1,9 +1,15 @@
-"""The tape: nodes, the outputs of nodes with several outputs, and what a user may hang on them."""
+"""The tape: nodes, the outputs of nodes with several outputs, and what a user may hang on them.
+
+Note [Made once].  What is made at first use (the meta of a tensor or node, a version counter) must be made once, although
+several threads may ask for it at once.  CPython changes threads at calls and at jumps back, and nowhere else: so the new
+object is made first, and then one more look and the store follow each other without a call between them.
+"""
 
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 next_sequence = count().__next__
 
@@ -13,9 +19,13 @@ class FreedError(RuntimeError):
 
 
 class Freed:
-    """Stands for the saved values of a node whose graph has been freed."""
+    """Stands for the saved values of the nodes that a backward freed: where it was called, and when (a sequence number)."""
 
-    __slots__ = ()
+    __slots__ = ("place", "seq")
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+        self.seq = next_sequence()
 
     def __getitem__(self, index: int) -> Any:
         raise FreedError
@@ -23,8 +33,6 @@ class Freed:
     def __repr__(self) -> str:
         return "<freed>"
 
-
-FREED = Freed()
 
 
 class NodeMeta:
@@ -50,10 +58,10 @@ class Node:
     """One recorded operation: plan (what to run), edges (where gradients go), saved (what the formulas read).
 
     An edge is a Node, a `Pick` (one output of a node with several) or a leaf tensor; `shape` and `dtype` are those of
-    the output, hence of its gradient.
+    the output, hence of its gradient; `code` and `offset` are the place in the user's program, where it was noted.
     """
 
-    __slots__ = ("__weakref__", "dtype", "edges", "meta", "plan", "saved", "seq", "shape")
+    __slots__ = ("__weakref__", "code", "dtype", "edges", "meta", "offset", "plan", "saved", "seq", "shape")
 
     plan: Any
     edges: tuple
@@ -62,6 +70,8 @@ class Node:
     dtype: Any
     seq: int
     meta: NodeMeta | None
+    code: Any
+    offset: int
 
     def name(self) -> str:
         """The name PyTorch gives the node, for example ``"MulBackward0"``."""
@@ -82,6 +92,12 @@ class Node:
             else:
                 found[index] = (AccumulateGrad(edge), 0)
         return tuple(found)
+
+    @property
+    def place(self) -> Any:
+        """Where in the user's program the operation ran; None if it was not noted (operations that save nothing)."""
+        code = getattr(self, "code", None)
+        return None if code is None else (code, self.offset)
 
     @property
     def metadata(self) -> dict:
@@ -108,6 +124,28 @@ class Node:
             meta.prehooks = {}
         return Handle(meta.prehooks, hook)
 
+    requires_grad = True
+
+    @property
+    def _input_metadata(self) -> tuple:
+        """Shape, dtype and device of the gradients that the node takes."""
+        from ferro.core.saved import metadata
+
+        return metadata(self)
+
+    def __getattr__(self, name: str) -> Any:
+        """``_saved_<name>`` and ``_raw_saved_<name>``: what the node keeps for its formulas."""
+        if name.startswith(("_saved_", "_raw_saved_")):
+            from ferro.core.saved import attribute
+
+            return attribute(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list:
+        from ferro.core.saved import attributes
+
+        return [*object.__dir__(self), *attributes(self)]
+
     def _register_hook_dict(self, index: int) -> dict:
         """The tensor hooks of output `index`."""
         meta = node_meta(self)
@@ -120,7 +158,10 @@ def node_meta(node: Node) -> NodeMeta:
     """The node's rare belongings, made at first use."""
     meta = node.meta
     if meta is None:
-        meta = node.meta = NodeMeta()
+        fresh = NodeMeta()
+        meta = node.meta  # Note [Made once]
+        if meta is None:
+            meta = node.meta = fresh
     return meta
 
 
@@ -140,31 +181,46 @@ class Pick:
         self.node, self.index, self.shape, self.dtype = node, index, shape, dtype
 
 
-class AccumulateGrad:
+class AccumulateGrad(Node):
     """The end of the tape at a leaf tensor, as shown by ``next_functions``.
 
-    The tape itself points at the leaf; this object is made when asked for, equal for equal leaves.
+    The tape itself points at the leaf; this object is made when asked for, one for a leaf while somebody holds it.  What
+    is hung on it (hooks, metadata) belongs to the leaf.
     """
 
     __slots__ = ("variable",)
+    _living: ClassVar[WeakValueDictionary] = WeakValueDictionary()
 
-    def __init__(self, variable: Any) -> None:
-        self.variable = variable
+    def __new__(cls, variable: Any) -> AccumulateGrad:
+        self = cls._living.get(id(variable))
+        if self is None:
+            self = cls._living[id(variable)] = object.__new__(cls)
+            self.variable = variable
+        return self
 
     def name(self) -> str:
         """ "torch::autograd::AccumulateGrad" in PyTorch; the plain name here."""
         return "AccumulateGrad"
 
     @property
+    def meta(self) -> NodeMeta | None:  # type: ignore[override]
+        """Hooks and metadata, kept by the leaf."""
+        meta = self.variable._meta
+        return None if meta is None else meta.end
+
+    @meta.setter
+    def meta(self, value: NodeMeta | None) -> None:
+        from ferro.core.base import meta_of
+
+        meta_of(self.variable).end = value
+
+    @property
     def next_functions(self) -> tuple:
         """Nothing lies behind a leaf."""
         return ()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AccumulateGrad) and other.variable is self.variable
-
-    def __hash__(self) -> int:
-        return id(self.variable) ^ 0x5F
+    def _sequence_nr(self) -> int:
+        return 2**64 - 1  # runs as soon as it can
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {id(self.variable):#x}>"
@@ -181,6 +237,11 @@ class Handle:
         self.hooks = hooks
         self.key = Handle._next()
         hooks[self.key] = hook
+
+    @property
+    def id(self) -> int:
+        """A number that no other hook has."""
+        return self.key
 
     def remove(self) -> None:
         """Takes the hook away; harmless when it is gone already."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from ferro import cpu
 from ferro.core import samples as _samples
 from ferro.core.base import saved_arrays, saved_tensors
 
@@ -37,13 +40,14 @@ class Op:
     tensors are one sequence named by forward's first input; `view`, the output shares memory with the input; `kind`, how forward mode
     follows: "elementwise" (the formula applied to the tangent), "linear" (in all inputs together), "multilinear" (in
     each input alone), "general" (the formula transposed), or an explicit `jvp(xp, tangents, <names>)`; `weight`,
-    nanoseconds per element of the output, for the scheduler; `floats`, integers are computed as the default dtype.
+    nanoseconds per element of the output, for the scheduler; `floats`, integers are computed as the default dtype; `real`, the result of
+    complex numbers is real.
     """
 
     def __init__(self, name: str, forward: Callable, *, vjp: Callable | None = None, diff: Sequence[str] = (),
                  outputs: Sequence[str] | str | None = None, nondiff: Sequence[str] = (), aux: Sequence[str] = (),
                  variadic: bool = False, view: bool = False, kind: str = GENERAL, jvp: Callable | None = None,
-                 weight: float = 1.0, floats: bool = False, samples: Sequence[_samples.Sample] | None = None,
+                 weight: float = 1.0, floats: bool = False, real: bool = False, samples: Sequence[_samples.Sample] | None = None,
                  complex: bool = False, path: str | None = None, **formulas: Callable) -> None:  # fmt: skip
         self.name = name
         self.forward = forward
@@ -53,7 +57,7 @@ class Op:
         self.aux = tuple(aux)
         self.nondiff = tuple(nondiff)
         self.variadic, self.view, self.kind, self.jvp = variadic, view, kind, jvp
-        self.weight, self.floats = weight, floats
+        self.weight, self.floats, self.real = weight, floats, real
         self.inputs, self.params = _parameters(name, forward)
         self.diff_names = tuple(diff) if vjp is not None else tuple(formulas)
         self.diff = tuple(self.inputs.index(n) for n in self.diff_names if n in self.inputs)
@@ -66,6 +70,8 @@ class Op:
         self.nondiff_indices = frozenset(i for i, n in enumerate(self.output_names) if n in self.nondiff)
         # one input, one output, nothing special: apply() takes the short form
         self.short = len(self.inputs) == 1 and not (self.multi or self.aux or variadic)
+        plain = not (self.multi or self.aux or variadic or self.params)
+        self.direct = _direct(forward, len(self.inputs)) if plain else None
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [
             None,
@@ -74,7 +80,8 @@ class Op:
             None,
         ]  # the plans of masks 1 to 3, for the short forms of apply
         stem = "".join(part.capitalize() for part in name.rsplit(".", maxsplit=1)[-1].split("_"))
-        self.backward_name = f"{stem}Backward0"
+        # PyTorch's way: a letter behind a digit is a capital, "Log1PBackward0"
+        self.backward_name = re.sub(r"(?<=\d)[a-z]", lambda m: m[0].upper(), f"{stem}Backward0")
         self._check()
         if samples is not None:
             _samples.declare(path or name, samples, complex=complex)
@@ -118,6 +125,35 @@ class Op:
         return f"Op({self.name!r})"
 
 
+class _Operand:
+    """Stands for an array in `_direct`: operators answer with the function that they are."""
+
+    def _function(name: str) -> Any:  # type: ignore[misc]
+        return lambda *operands: (getattr(operator, name), operands)
+
+    __add__, __sub__, __mul__, __truediv__, __neg__ = map(_function, ("add", "sub", "mul", "truediv", "neg"))
+
+
+class _Vocabulary:
+    """Stands for `xp` in `_direct`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *operands: (getattr(cpu, name), operands)
+
+
+def _direct(forward: Callable, count: int) -> Callable | None:
+    """What a forward function of a single step calls, ``lambda xp, x: xp.exp(x)`` or ``x + y``: spares the hot path a call."""
+    code = forward.__code__
+    if len(code.co_code) > 50 or code.co_freevars:
+        return None
+    operands = tuple([_Operand() for _ in range(count)])
+    try:
+        function, given = forward(_Vocabulary(), *operands)
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return function if given == operands else None
+
+
 def _parameters(name: str, forward: Callable) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the tensor inputs and of the parameters in forward's signature."""
     names = argument_names(forward)
@@ -143,7 +179,7 @@ class Plan:
     """
 
     __slots__ = ("arity", "formulas", "general", "indices", "joint", "keeps", "keeps_out", "kinds", "mask", "names", "op", "pick",
-                 "recorded", "same", "saves_inputs", "shapes", "spread", "user")  # fmt: skip
+                 "recorded", "same", "saves_inputs", "shapes", "short", "spread", "user")  # fmt: skip
 
     def __init__(self, op: Op, mask: int) -> None:
         self.op, self.mask = op, mask
@@ -165,7 +201,10 @@ class Plan:
         shapes = [n for n in wanted if n not in flat]
         values = [n for n in wanted if n in flat]
         self.names = (*values, *shapes)
-        self.pick: Any = _getter([flat.index(n) for n in values]) if wanted else None
+        positions = [flat.index(n) for n in values]
+        self.pick: Any = _getter(positions) if wanted else None
+        # what the short forms of apply save without `pick`: the value at position 0 or 1, or (10) those at 1 and 0
+        self.short = {(0,): 0, (1,): 1, (1, 0): 10}.get(tuple(positions), 99) if not shapes else 99
         self.shapes = tuple(op.inputs.index(n.removesuffix("_shape")) for n in shapes)
         self.kinds = tuple(_kind(op, n) for n in self.names)
         self.keeps_out = any(k.startswith("array") for k in self.kinds)
@@ -174,7 +213,7 @@ class Plan:
         )
         self.keeps = self.keeps_out or bool(self.saves_inputs) or "aux" in self.kinds
         # an elementwise operation of one input gives gradients of the shape and dtype they must have
-        self.same = op.kind == ELEMENTWISE and len(op.inputs) == 1 and not op.joint
+        self.same = op.kind == ELEMENTWISE and len(op.inputs) == 1 and not (op.joint or op.real)
         self.general = self.joint or op.multi  # not for the short form of the engine's loop
         self.user: Any = None  # set by a custom Function's plan
         # a joint formula returns a gradient for every differentiable input; edges exist for those in the mask

@@ -15,7 +15,6 @@ from typing import Any
 from ferro.core import mode as _mode
 from ferro.core import worlds
 from ferro.core.engine import (
-    FREED,
     Run,
     absent,
     add,
@@ -24,9 +23,11 @@ from ferro.core.engine import (
     explain,
     freed_message,
     gradients,
+    in_turn,
     leaf_ready,
     ndarray,
-    prepare,  # fmt: skip
+    prepare,
+    wanted,  # fmt: skip
 )
 from ferro.core.node import FreedError, Node, Pick
 from ferro.cpu import threads as _threads
@@ -35,7 +36,7 @@ from ferro.cpu import threads as _threads
 def execute(run: Run, ready: list) -> bool:
     """Runs what is left of a backward on several threads; False if only one may be used."""
     n = run.threads or _threads.get_num_threads()
-    if n < 2 or _threads.in_worker():
+    if n < 2 or _threads.in_worker() or in_turn():
         return False
     shared = _Shared(run, ready)
     with _threads.blas_single():
@@ -123,7 +124,7 @@ class _Shared:
                 g = None
                 entry = self._take(made_ready)
         except FreedError:
-            self._stop(RuntimeError(freed_message(node)))
+            self._stop(RuntimeError(freed_message(node, self.run)))
         except BaseException as e:  # noqa: BLE001 (raised in the caller, interrupts included)
             if isinstance(e, Exception):
                 explain(e, node, self.run)
@@ -173,8 +174,8 @@ class _Shared:
             with run.lock:
                 g = prepare(run, node, g)
         gs = absent(run, node) if g is None else gradients(run, node, g)
-        if not run.keep and node.plan.keeps:
-            node.saved = FREED
+        if not run.keep and node.plan.keeps and (run.needed is None or any(wanted(run, node))):
+            node.saved = run.freed
         del g
         made_ready: list = []
         for j, (t, rank) in enumerate(zip(node.edges, self.ranks[node], strict=True)):

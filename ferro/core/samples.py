@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,6 +92,23 @@ def declare(path: str, samples: Sequence[Sample], *, complex: bool = False, orde
     if path in ENTRIES:
         raise ValueError(f"{path} is declared twice")
     ENTRIES[path] = Entry(path, samples, complex, order, differentiable, reference, method, why)
+
+
+class Singular(NamedTuple):
+    """A point at which a derivative is a convention: the call, in words where it is, and why the gradient is what it is."""
+
+    path: str
+    where: str
+    sample: Sample
+    why: str
+
+
+SINGULAR: list[Singular] = []
+
+
+def singular(path: str, where: str, sample: Sample, why: str) -> None:
+    """Declares a singular point of `ferro.<path>`, for docs/subgradients.md."""
+    SINGULAR.append(Singular(path, where, sample, why))
 
 
 def unary(low: float = -2.0, high: float = 2.0, *points: float, smooth: bool = True) -> list[Sample]:

@@ -5,9 +5,17 @@ import warnings as _warnings
 from ferro.cpu.activations import *
 from ferro.cpu.attention import *
 from ferro.cpu.convolution import *
+from ferro.cpu.ctc import *
+from ferro.cpu.determinants import *
 from ferro.cpu.embedding import *
+from ferro.cpu.fourier import *
+from ferro.cpu.grids import *
 from ferro.cpu.indexing import *
+from ferro.cpu.interpolation import *
 from ferro.cpu.joining import *
+from ferro.cpu.linalg_solve import *
+from ferro.cpu.linalg_exponential import *
+from ferro.cpu.linalg_spectral import *
 from ferro.cpu.losses import *
 from ferro.cpu.normalisation import *
 from ferro.cpu.norms import *

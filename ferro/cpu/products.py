@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro.cpu.threads import gemm
 
-__all__ = ["addmm", "contract", "cross", "dot", "inverse", "linear", "matmul", "mm", "mv", "outer"]
+__all__ = ["addmm", "contract", "cross", "dot", "linear", "matmul", "mm", "mv", "outer"]
 
 _BLAS = frozenset(np.dtype(c) for c in "fdFD")
 _WIDE = np.dtype(np.float32)
@@ -130,14 +130,3 @@ def cross(x: Any, y: Any, dim: int) -> Any:
     x0, x1, x2 = np.moveaxis(x, dim, 0)
     y0, y1, y2 = np.moveaxis(y, dim, 0)
     return np.stack([x1 * y2 - x2 * y1, x2 * y0 - x0 * y2, x0 * y1 - x1 * y0], axis=dim)
-
-
-def inverse(x: Any) -> Any:
-    """The inverses of (a stack of) square matrices."""
-    wide = widened(x)
-    try:
-        return np.linalg.inv(x) if wide is None else np.linalg.inv(wide[0]).astype(x.dtype)
-    except np.linalg.LinAlgError:
-        raise RuntimeError(
-            f"linalg.inv: the inversion could not be completed because a matrix is singular (shape {list(x.shape)})"
-        ) from None

@@ -21,6 +21,7 @@ import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,7 @@ def run_workers(fn: Callable[[int], Any], n: int, stop: Callable[[], Any] | None
     finally:
         run.finish()
     error = run.first_error()
+    run.errors.clear()  # a traceback may hold a frame of the run's own methods, and so the run
     if error is not None:
         try:
             raise error
@@ -294,12 +296,12 @@ def parallel_for(fn: Callable[[int], Any], n_chunks: int) -> None:
 # --- the BLAS library's own threads ----------------------------------------------------------------------------------
 
 
-def _find_blas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """The functions (get, set) for the number of threads of NumPy's OpenBLAS; None for any other BLAS."""
-    extension = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
+def _find_blas(package: Any, extension: Any) -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """The functions (get, set) for the number of threads of a package's OpenBLAS; None for any other BLAS."""
     paths = [extension.__file__] if extension is not None else []  # looking up a name searches its libraries too
     if os.name == "nt":  # but not on Windows
-        paths += [str(path) for path in (Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas*.dll")]
+        libraries = Path(package.__file__).parent.parent / f"{package.__name__}.libs"
+        paths += [str(path) for path in libraries.glob("*openblas*.dll")]
     for path in paths:
         try:
             library = ctypes.CDLL(path)
@@ -320,8 +322,8 @@ class _Blas:
 
     __slots__ = ("_functions", "_lock", "_saved", "_users")
 
-    def __init__(self) -> None:
-        self._functions = _find_blas()
+    def __init__(self, package: Any, extension: Any) -> None:
+        self._functions = _find_blas(package, extension)
         self._lock = allocate_lock()
         self._users = 0
         self._saved = 1
@@ -362,12 +364,23 @@ class _Blas:
             self.set_limit(self._saved)
 
 
-_blas = _Blas()
+_blas = _Blas(np, getattr(getattr(np, "_core", None), "_multiarray_umath", None))
 
 
 def blas_single() -> _Blas:
-    """Context manager: while anyone is inside, every BLAS call of the process runs on one thread."""
+    """Context manager: while anyone is inside, every call of NumPy's BLAS runs on one thread."""
     return _blas
+
+
+@lru_cache(maxsize=1)
+def scipy_blas_single() -> _Blas:
+    """The same for SciPy's BLAS, which is a library of its own."""
+    import scipy.linalg
+
+    guard = _Blas(scipy, getattr(scipy.linalg, "_fblas", None))
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=guard.after_fork)
+    return guard
 
 
 # --- products --------------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""Notes on every recorded node where in the user's program its operation ran."""
+"""Where in the user's program the operation of a node ran, and notes of it on every node."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ferro.autograd._location import Location, location
+from ferro.autograd._location import Location, located, location
 from ferro.autograd._observer import Observer, node_of
 from ferro.core.apply import watched
 from ferro.core.op import Op
@@ -15,14 +15,16 @@ _KEY = "ferro.location"
 class locations(Observer):
     """Inside, every operation that is recorded notes its line and module, for `memory` and `graph` to show.
 
+    The lines of operations that save values are known without it; it adds the module, and the others.
+
     Example::
 
         >>> import ferro
-        >>> x = ferro.ones(2, requires_grad=True)
+        >>> layer = ferro.nn.Linear(2, 2)
         >>> with ferro.debug.locations():
-        ...     loss = x.exp().sum()
-        >>> len(ferro.debug.memory(loss).by_line)
-        1
+        ...     loss = layer(ferro.ones(1, 2)).exp().sum()
+        >>> list(ferro.debug.memory(loss).by_module)
+        ['Linear']
     """
 
     def forward(self, op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
@@ -40,6 +42,7 @@ def note_location(node: Any) -> None:
 
 
 def location_of(node: Any) -> Location | None:
-    """Where the operation of a node ran, if that was noted."""
+    """Where the operation of a node ran, if that is known."""
     meta = node.meta
-    return None if meta is None or meta.metadata is None else meta.metadata.get(_KEY)
+    noted = None if meta is None or meta.metadata is None else meta.metadata.get(_KEY)
+    return noted if noted is not None or node.place is None else located(node.place)

@@ -53,7 +53,7 @@ class MemoryReport:
 
 
 def memory(root: Any) -> MemoryReport:
-    """What the graph behind a tensor keeps for backward.  Lines and modules are known inside `ferro.debug.locations`.
+    """What the graph behind a tensor keeps for backward.  Modules are known inside `ferro.debug.locations`.
 
     Example::
 

@@ -13,7 +13,7 @@ from ferro.autograd._observer import Observer, arrays_of, node_of, outputs_of
 from ferro.core.apply import watched
 from ferro.core.base import Packed
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
-from ferro.core.node import FREED
+from ferro.core.node import Freed
 from ferro.core.op import Op
 from ferro.debug.locations import location_of, note_location
 
@@ -148,7 +148,7 @@ def _count(bad: Any, a: Any) -> str:
 def _saved(node: Any) -> list[tuple[str, Any]]:
     """The names and arrays of the floating values a node has saved, as far as they lie open."""
     saved = node.saved
-    if saved is FREED or saved is None:
+    if type(saved) is Freed or saved is None:
         return []
     names = node.plan.names or [str(i) for i in range(len(saved))]
     found = []

@@ -6,7 +6,7 @@ from typing import Any
 
 from ferro.autograd._observer import arrays_of
 from ferro.core.base import Packed, TensorBase, position
-from ferro.core.node import FREED, Node, Pick
+from ferro.core.node import Freed, Node, Pick
 
 
 def start(root: Any) -> Any:
@@ -39,7 +39,7 @@ def reachable(first: Any) -> list:
 
 def is_freed(node: Any) -> bool:
     """Whether what the node had saved was freed by a backward."""
-    return node.saved is FREED
+    return type(node.saved) is Freed
 
 
 def kept(node: Any) -> list[tuple[str, Any, Any]]:

@@ -1,6 +1,6 @@
 """Neural networks: modules, layers, their functions, initialisation and helpers."""
 
-from . import functional, init, modules, parameter, utils
+from . import functional, grad, init, modules, parameter, utils
 from .module import Module
 from .modules import *
 from .parameter import Buffer, Parameter
@@ -10,6 +10,7 @@ __all__ = [
     "Module",
     "Parameter",
     "functional",
+    "grad",
     "init",
     "modules",
     "parameter",

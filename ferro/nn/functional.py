@@ -44,11 +44,16 @@ from ferro.ops.convolution import (
     fold,
     unfold,
 )
+from ferro.ops.ctc import ctc_loss
 from ferro.ops.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_bag, one_hot
 from ferro.ops.entropy import binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, kl_div, nll_loss
 from ferro.ops.exponential import sigmoid
+from ferro.ops.grids import affine_grid, grid_sample
+from ferro.ops.grouped import grouped_mm
+from ferro.ops.interpolation import interpolate, upsample, upsample_bilinear, upsample_nearest
+from ferro.ops.linear_entropy import linear_cross_entropy
 from ferro.ops.losses import (
     cosine_embedding_loss,
     gaussian_nll_loss,
@@ -70,6 +75,7 @@ from ferro.ops.multihead import multi_head_attention_forward
 from ferro.ops.normalisation import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
 from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
+from ferro.ops.positional import native_channel_shuffle
 from ferro.ops.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,

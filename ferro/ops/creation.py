@@ -280,20 +280,48 @@ def empty_like(
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The numbers start, start + step, ... below `end`; int64 if all three are integers."""
+    """The numbers start, start + step, ... below `end`; int64 if all three are integers.
+
+    An integer dtype, or that of `out`, cuts the three to integers first; a step of 0 then raises ValueError, else
+    RuntimeError, as do a step away from `end` and infinite bounds.
+    """
     if end is None:
         start, end = 0, start
     given = [v.item() if isinstance(v, TensorBase) else v for v in (start, end, step)]  # type: ignore[attr-defined]
     start, end, step = given
+    if any(isinstance(v, complex) for v in given):
+        raise RuntimeError(f"arange: start, end and step must be real numbers, got {tuple(given)}")
     if step == 0:
         raise RuntimeError("arange: step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"arange: unsupported range: {start} -> {end}")
     if (end - start) * step < 0:
         raise RuntimeError(f"arange: upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})")
     integers = all(isinstance(v, int) for v in given)
-    d = (dtypes.int64.np if integers else dtypes.default().np) if dtype is None else dtypes.to_numpy(dtype)
+    d = _dtype(dtype, out, dtypes.int64.np if integers else dtypes.default().np)
+    if d.kind in "iu" and not integers:
+        start, end, step, integers = int(start), int(end), int(step), True
+        if step == 0:
+            raise ValueError(f"arange: step must be nonzero, but as {dtypes.FROM_NUMPY[d]} {given[2]} is 0")
     n = max(0, math.ceil((end - start) / step)) if not integers else len(range(start, end, step))
     a = (start + step * np.arange(n, dtype=np.int64 if integers else np.float64)).astype(d)
-    return finish("arange", a, requires_grad, device)
+    return _result("arange", a, out, requires_grad, device)
+
+
+def _dtype(dtype: Any, out: Any, otherwise: Any) -> Any:
+    """The NumPy dtype asked for, else that of `out`, else another."""
+    return dtypes.to_numpy(dtype) if dtype is not None else otherwise if out is None else out._data.dtype
+
+
+def _result(name: str, data: Any, out: Any, requires_grad: bool, device: Any) -> Any:
+    """A new leaf around `data`, or `out` with that content; its dtype must be the one asked for."""
+    if out is None:
+        return finish(name, data, requires_grad, device)
+    if out._data.dtype != data.dtype:
+        raise RuntimeError(
+            f"{name}: dtype {dtypes.FROM_NUMPY[data.dtype]} does not match dtype of out parameter ({out.dtype})"
+        )
+    return into(name, out, wrap(data))
 
 
 def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -301,9 +329,9 @@ def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = 
     """`steps` evenly spaced numbers from `start` to `end`, both included."""
     if steps < 0:
         raise RuntimeError(f"linspace: number of steps must be non-negative, got {steps}")
-    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    d = _dtype(dtype, out, dtypes.default().np)
     start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
-    return finish("linspace", np.linspace(start, end, steps).astype(d), requires_grad, device)
+    return _result("linspace", np.linspace(start, end, steps).astype(d), out, requires_grad, device)
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None, dtype: Any = None, layout: Any = None,
@@ -311,9 +339,9 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any =
     """base to the powers of `steps` evenly spaced numbers from `start` to `end`."""
     if steps < 0:
         raise RuntimeError(f"logspace: number of steps must be non-negative, got {steps}")
-    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    d = _dtype(dtype, out, dtypes.default().np)
     start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
-    return finish("logspace", np.power(base, np.linspace(start, end, steps)).astype(d), requires_grad, device)
+    return _result("logspace", np.power(base, np.linspace(start, end, steps)).astype(d), out, requires_grad, device)
 
 
 def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
@@ -328,8 +356,8 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Te
 def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False) -> Tensor:  # fmt: skip
     """Ones on the diagonal of an n x m matrix of zeros."""
-    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
-    return finish("eye", np.eye(n, m, dtype=d), requires_grad, device)
+    d = _dtype(dtype, out, dtypes.default().np)
+    return _result("eye", np.eye(n, m, dtype=d), out, requires_grad, device)
 
 
 def new_tensor(

@@ -12,6 +12,7 @@ from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import bump, wrap
 from ferro.core.dtypes import HALF, INEXACT
+from ferro.core.inplace import announce
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 
@@ -109,6 +110,7 @@ def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_typ
     norms = np.linalg.norm(rows, norm_type, axis=1)
     long = norms > max_norm
     if long.any():
+        announce(table)
         table[used[long]] = rows[long] * (max_norm / (norms[long] + 1e-7))[:, None]
         bump(weight, "embedding_renorm_")
     return weight

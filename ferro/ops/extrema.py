@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ferro.core import dtypes, return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim
-from ferro.core.base import TensorBase, wrap
+from ferro.core.base import TensorBase, without_gradient, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted
 from ferro.core.worlds import world
@@ -231,7 +231,7 @@ def _position(name: str, input: Any, dim: Any, keepdim: bool, out: Any, names: d
                 f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape {list(a.shape)})"
             )
         need_elements(name, a.shape, d)
-    return into(name, out, wrap(getattr(world(a), name)(a, d, keepdim)))
+    return into(name, out, without_gradient(name, getattr(world(a), name)(a, d, keepdim), input))
 
 
 _WHERE = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True),

@@ -52,8 +52,8 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | No
         apart("cat", out, *xs)
     if any(x._data.shape == (0,) for x in xs):
         xs = [x for x in xs if x._data.shape != (0,)] or xs[:1]
-    n = xs[0]._data.ndim
-    d = one_dim("cat", n, dim if axis is None else axis)
+    # (the dimension is not looked at where all are passed over, as in PyTorch)
+    d = 0 if xs[0]._data.shape == (0,) else one_dim("cat", xs[0]._data.ndim, dim if axis is None else axis)
     try:
         result = apply(CAT, tuple(xs), (d,))
     except ValueError:

@@ -12,6 +12,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import bump, wrap
+from ferro.core.inplace import announce
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import floating
@@ -148,6 +149,7 @@ def _update(running: Tensor | None, value: Any, momentum: float) -> None:
     """running = (1 - momentum) running + momentum value, in place."""
     if running is not None:
         a = running._data
+        announce(a)
         np.copyto(a, a * (1 - momentum) + value.astype(a.dtype, copy=False) * momentum, casting="unsafe")
         bump(running, "batch_norm")
 

@@ -13,14 +13,25 @@ from ferro.core.arguments import into, many_dims, need_tensor, one_dim
 from ferro.core.base import wrap
 from ferro.core.inplace import in_place
 from ferro.core.op import Op
-from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.ops.extrema import amax, amin
+from ferro.ops.matrix_arguments import matrices, square
 from ferro.ops.reductions import cast, kept, need_inexact, sum
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["cdist", "cosine_similarity", "dist", "norm", "pairwise_distance", "pdist", "renorm"]
+__all__ = [
+    "cdist",
+    "cosine_similarity",
+    "dist",
+    "frobenius_norm",
+    "norm",
+    "nuclear_norm",
+    "pairwise_distance",
+    "pdist",
+    "renorm",
+]
 
 INF = math.inf
 
@@ -83,11 +94,12 @@ def _vector_norm_x(xp: Any, g: Any, x: Any, out: Any, ord: float, dim: tuple, ke
         return g * xp.sgn(x)
     if math.isinf(ord):
         return g * xp.sgn(x) * xp.tie_weights(xp.abs(x), out, dim, True)
-    # 0^(ord - 1) may be infinite: powers are taken of ones instead of zeros, which sgn(x) and the mask then remove
-    size = xp.where(x == 0, 1.0, xp.abs(x))
+    # 0^(ord - 1) may be infinite: powers are taken of ones instead of zeros, which sgn(x) and the mask then remove;
+    # and of the quotient, which neither over- nor underflows where it matters
     zero = out == 0
-    scale = xp.where(zero, 0.0, g * xp.where(zero, 1.0, out) ** (1 - ord))
-    return xp.sgn(x) * (size ** (ord - 1) * scale)
+    out = xp.where(zero, 1.0, out)
+    size = xp.where(x == 0, out, xp.abs(x))
+    return xp.sgn(x) * ((size / out) ** (ord - 1) * xp.where(zero, 0.0, g))
 
 
 _ORDS = (0, 0.5, 1, 1.5, 2, 2.5, 3, INF, -INF, -1, -2.0)
@@ -156,7 +168,7 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
         result = vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
     elif ord in (1, -1, INF, -INF):
         sums = vector_norm(A, 1, row if abs(ord) == 1 else column, True, dtype=dtype)
-        result = (amax if ord > 0 else amin)(sums, (row, column), keepdim)
+        result = _extreme(sums, ord, (row, column), keepdim)
     elif ord in ("nuc", 2, -2):
         result = _by_singular_values(
             A if dtype is None else cast(A, _norm_dtype(dtype, a.dtype)), ord, row, column, keepdim
@@ -166,23 +178,47 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
     return result if out is None else into(name, out, result)
 
 
+def _extreme(x: Any, ord: Any, dims: tuple, keepdim: bool) -> Any:
+    """The largest (ord > 0; 0 of nothing) or the smallest element."""
+    if ord > 0 and not all(x._data.shape[d] for d in dims):
+        return sum(x, dims, keepdim)
+    return (amax if ord > 0 else amin)(x, dims, keepdim)
+
+
 def _by_singular_values(A: Any, ord: Any, row: int, column: int, keepdim: bool) -> Any:
     fn = worlds.functional
-    if not hasattr(fn, "svdvals"):
-        raise NotImplementedError(f"linalg.matrix_norm: order {ord!r} needs singular values, which are not there "
-                                  f"yet; 'fro', 1, -1, inf and "
-                                  "-inf are")  # fmt: skip
     others = [d for d in range(A._data.ndim) if d not in (row, column)]
-    values = fn.svdvals(fn.permute(A, (*others, row, column)))
-    last = values._data.ndim - 1
-    result = sum(values, last) if ord == "nuc" else (amax if ord > 0 else amin)(values, last)
+    x = fn.permute(A, (*others, row, column))
+    if ord == "nuc":
+        result = fn.nuclear_norm_of(x)
+    else:
+        values = fn.svdvals(x)
+        result = _extreme(values, ord, (values._data.ndim - 1,), False)
     return fn.reshape(result, kept(A._data.shape, (row, column))) if keepdim else result
 
 
 declare("linalg.matrix_norm", [Sample(Arg(3, 4)), Sample(Arg(2, 3, 4), "fro", (0, 2), True),
                                *[Sample(Arg(3, 4), o) for o in (1, -1, INF, -INF)],
+                               *[Sample(Arg(3, 4), o) for o in (2, -2, "nuc")], Sample(Arg(2, 3, 4), "nuc", (2, 0), True),
+                               Sample(Arg(2, 3, 3), 2, (1, 0)), Sample(Arg(0, 2), "nuc"),
                                Sample(Arg(2, 3, 4), 1, (2, 0)), Sample(Arg(2, 3, 4), INF, (0, 1), True)],
         complex=True)  # fmt: skip
+
+
+def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The sum of the singular values of the matrices in the dimensions `dim`: the older form of :func:`matrix_norm`."""
+    return matrix_norm(input, "nuc", dim, keepdim, out=out)
+
+
+def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The root of the sum of |x|² over the dimensions `dim`, all if empty: the older form of :func:`vector_norm`."""
+    return vector_norm(input, 2, dim, keepdim, out=out)
+
+
+declare("nuclear_norm", [Sample(Arg(3, 4)), Sample(Arg(2, 3, 4), (0, 2), True)], complex=True)
+declare(
+    "frobenius_norm", [Sample(Arg(3, 4), ()), Sample(Arg(2, 3, 4), (0, 1), True), Sample(Arg(3, 4), 1)], complex=True
+)
 
 
 def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None,
@@ -202,6 +238,58 @@ def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
 
 declare("linalg.norm", [Sample(Arg(3, 4)), Sample(Arg(5), 3), Sample(Arg(3, 4), INF), Sample(Arg(3, 4), None, 1),
                         Sample(Arg(2, 3, 4), "fro", (0, 1)), Sample(Arg(2, 3), 3, 1, True)], complex=True)  # fmt: skip
+
+
+def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """The condition number |A| |A⁻¹| of (..., n, n) matrices in the norm `p`, one of :func:`matrix_norm`'s; inf if singular.
+
+    p None or 2: the ratio of the largest to the smallest singular value, -2: its inverse; also for (..., m, n).
+
+        >>> import ferro
+        >>> ferro.linalg.cond(ferro.tensor([[2.0, 0.0], [0.0, 0.5]])).item()
+        4.0
+    """
+    name = "linalg.cond"
+    shape = matrices(name, A)._data.shape
+    fn = worlds.functional
+    if p in (None, 2, -2):
+        values = fn.svdvals(A)
+        if not min(shape[-2:]):
+            result = sum(values, len(shape) - 2)
+        else:
+            large, small = values[..., 0], values[..., -1]
+            result = small / large if p == -2 else large / small
+    elif p in ("fro", "nuc", 1, -1, INF, -INF):
+        square(f"{name}(ord={p})", A)
+        inverse, info = fn.inv_ex(A)[:2]
+        result = matrix_norm(A, p) * matrix_norm(inverse, p) if shape[-1] else sum(sum(A.abs(), -1), -1)
+        if info._data.any():
+            result = fn.where(info == 0, result, INF)
+    else:
+        raise RuntimeError(
+            f"{name} got an invalid norm type: {p!r}; it is None, 2, -2, 'fro', 'nuc', 1, -1, inf or -inf"
+        )
+    return result if out is None else into(name, out, result)
+
+
+def _near_one(rng: Any, shape: tuple) -> Any:
+    """Regular matrices with distinct singular values."""
+    return np.diag(np.arange(1.0, shape[-1] + 1)) + rng.uniform(-0.2, 0.2, shape)
+
+
+declare("linalg.cond", [*[Sample(Arg(3, 3, make=_near_one), o) for o in (None, 2, -2)], Sample(Arg(2, 2, 2, make=_near_one)),
+                        Sample(Arg(3, 2, make=away))], complex=True)  # fmt: skip
+
+
+_ZERO = Arg(values=[[0.0, 0.0], [0.0, 0.0]])
+singular("linalg.matrix_norm", "'nuc' of the zero matrix", Sample(_ZERO, "nuc"), "of the subgradients the smallest")
+singular("linalg.matrix_norm", "'nuc' of deficient rank", Sample(Arg(values=[[3.0, 0.0], [4.0, 0.0]]), "nuc"),
+         "of the subgradients the smallest; second: along the matrices of the same rank")  # fmt: skip
+singular("linalg.matrix_norm", "'nuc', equal singular values", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]]), "nuc"),
+         "the norm is smooth there: the derivative of the polar factor does not divide by differences")  # fmt: skip
+singular("linalg.matrix_norm", "2-norm of the zero matrix", Sample(_ZERO, 2), "of the subgradients the smallest")
+singular("linalg.matrix_norm", "2-norm, equal singular values", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]]), 2),
+         "the largest singular values share the gradient evenly, as in amax")  # fmt: skip
 
 
 # -- distances ---------------------------------------------------------------------------------------------------------
@@ -329,7 +417,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = MOD
     if p == 2 and a[-1] and (mode == MODES[1] or (mode == MODES[0] and (a[-2] > 25 or b[-2] > 25))):
         return apply(EUCLIDEAN, tuple(promote(x1, x2)))
     fn = worlds.functional
-    return vector_norm(fn.unsqueeze(x1, -2) - fn.unsqueeze(x2, -3), p, -1)
+    # (the distance of rows without elements is 0 for every p, also inf)
+    return vector_norm(fn.unsqueeze(x1, -2) - fn.unsqueeze(x2, -3), p if a[-1] else 2.0, -1)
 
 
 declare("cdist", [*[Sample(Arg(3, 4, make=away), Arg(2, 4), p) for p in (0.5, 1.0, 1.5, 2.0, 3.0, INF)],

@@ -12,7 +12,7 @@ import numpy as np
 from ferro.core import dtypes, return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
-from ferro.core.base import TensorBase, wrap
+from ferro.core.base import TensorBase, without_gradient, wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted
 from ferro.core.worlds import world
@@ -69,7 +69,8 @@ def argsort(
     """The indices that sort along `dim`; equal elements keep their order, whether or not `stable`."""
     a = need_tensor("argsort", "input", input)._data
     need_real("argsort", input)
-    return into("argsort", out, wrap(world(a).argsort(a, one_dim("argsort", a.ndim, dim), descending)))
+    order = world(a).argsort(a, one_dim("argsort", a.ndim, dim), descending)
+    return into("argsort", out, without_gradient("argsort", order, input))
 
 
 declare("argsort", [*_SORTED, Sample(Arg(values=[1.0, NAN, 0.0])), Sample(Arg(values=[1.0, NAN, 0.0]), 0, True),

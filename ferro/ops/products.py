@@ -1,4 +1,4 @@
-"""Products of matrices, vectors and stacks of them; linear maps; Kronecker and cross products; matrix powers."""
+"""Products of matrices, vectors and stacks of them; linear maps; Kronecker and cross products."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ferro.core.samples import Arg, Sample, declare
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "cross", "dot", "ger", "inverse",
-           "matmul", "matrix_power", "mm", "mv", "outer", "vdot"]  # fmt: skip
+__all__ = ["addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "cross", "dot", "ger",
+           "matmul", "mm", "mv", "outer", "vdot"]  # fmt: skip
 
 
 NUMBERS = (int, float)
@@ -520,61 +520,6 @@ def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
 declare("chain_matmul", [Sample(Arg(2, 3), Arg(3, 4), Arg(4, 1)), Sample(Arg(2, 3))], complex=True)
 
 
-def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The inverses Y of (a stack of) square matrices.  dY = -Y dX Y."""
-    _need_square("linalg.inv", input)
-    result = apply(INVERSE, (input,))
-    return result if out is None else into("linalg.inv", out, result)
-
-
-def _regular(rng: Any, shape: tuple) -> Any:
-    """Matrices far from singular."""
-    return rng.uniform(-0.3, 0.3, shape) + [[float(i == j) for j in range(shape[-1])] for i in range(shape[-1])]
-
-
-INVERSE = Op("linalg.inv", lambda xp, x: xp.inverse(x), weight=100.0,
-             x=lambda xp, g, out: -xp.matmul(adjoint(out), xp.matmul(g, adjoint(out))),
-             samples=[Sample(Arg(3, 3, make=_regular)), Sample(Arg(2, 2, 2, make=_regular)), Sample(Arg(0, 2, 2))],
-             complex=True)  # fmt: skip
-
-
-def _need_square(name: str, a: Any) -> None:
-    shape = need_tensor(name, "A", a)._data.shape
-    if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise RuntimeError(f"{name}: A must be batches of square matrices, but got shape {list(shape)}")
-    if a._data.dtype not in INEXACT and name == "linalg.inv":
-        raise RuntimeError(
-            f"{name}: expected a floating point or complex tensor as input, got {FROM_NUMPY[a._data.dtype]}"
-        )
-
-
-def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
-    """The n-th power of (a stack of) square matrices, by repeated squaring; for n < 0 that of the inverse."""
-    _need_square("linalg.matrix_power", input)
-    if n < 0:
-        input, n = inverse(input), -n
-    if n == 0:
-        shape = input._data.shape
-        result: Any = worlds.functional.eye(shape[-1], dtype=FROM_NUMPY[input._data.dtype]).expand(shape).clone()
-        return result if out is None else into("linalg.matrix_power", out, result)
-    result, square = None, input
-    while True:
-        if n & 1:
-            result = square if result is None else matmul(result, square)
-        n >>= 1
-        if not n:
-            break
-        square = matmul(square, square)
-    if result is input:
-        result = input.clone()
-    return result if out is None else into("linalg.matrix_power", out, result)
-
-
-declare("linalg.matrix_power", [*[Sample(Arg(3, 3, make=_regular), n) for n in (1, 2, 3, 5, -2)],
-                                Sample(Arg(2, 2, 2), 3),
-                                Sample(Arg(2, 0, 0), 2)], complex=True)  # fmt: skip
-
-
 # -- products of vectors along a dimension -----------------------------------------------------------------------------
 
 
@@ -643,4 +588,4 @@ class ProductMethods:
     outer = ger = outer
     addmm, addmv, addbmm, baddbmm, addr = addmm, addmv, addbmm, baddbmm, addr
     addmm_, addmv_, addbmm_, baddbmm_, addr_ = (in_place(f) for f in (addmm, addmv, addbmm, baddbmm, addr))
-    matrix_power, inverse, cross = matrix_power, inverse, cross
+    cross = cross

@@ -131,11 +131,17 @@ def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
 ) -> Tensor:
     """`num_samples` indices per row, drawn with the (unnormalised) weights of the row."""
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype}")
+    if out is not None and out.dtype is not dtypes.int64:
+        raise RuntimeError(f"multinomial expects a tensor of int64 for out, got: {out.dtype}")
     a = np.asarray(input._data, np.float64)
     if a.ndim not in (1, 2):
         raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
     if num_samples <= 0:
         raise RuntimeError(f"multinomial: cannot sample n_sample <= 0 samples, got {num_samples}")
+    if a.shape[-1] > 1 << 24:
+        raise RuntimeError(f"multinomial: number of categories cannot exceed 2^24, got {a.shape[-1]}")
     if not np.isfinite(a).all() or (a < 0).any():
         raise RuntimeError("multinomial: probability tensor contains either `inf`, `nan` or element < 0")
     rng = numpy_generator(generator)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim
-from ferro.core.base import wrap
+from ferro.core.base import without_gradient, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.worlds import world
@@ -350,7 +350,8 @@ def count_nonzero(input: Tensor, dim: Any = None, **names: Any) -> Tensor:
     if names:
         dim, _ = renamed("count_nonzero", names, dim, False)
     a = input._data
-    return wrap(world(a).count_nonzero(a, many_dims("count_nonzero", a.ndim, dim)))
+    count = world(a).count_nonzero(a, many_dims("count_nonzero", a.ndim, dim))
+    return without_gradient("count_nonzero", count, input)
 
 
 _LOGIC = [Sample(Arg(3, 4, dtype="bool")), Sample(Arg(3, 4, dtype="bool"), 0),

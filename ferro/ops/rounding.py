@@ -40,7 +40,7 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("abs", out, result)
 
 
-ABS = Op("abs", lambda xp, x: xp.abs(x), kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sgn(x),
+ABS = Op("abs", lambda xp, x: xp.abs(x), kind=ELEMENTWISE, real=True, x=lambda xp, g, x: g * xp.sgn(x),
          samples=points(-2, 2, *EDGES, smooth=False), complex=True)  # fmt: skip
 
 

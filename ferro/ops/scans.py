@@ -203,6 +203,9 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
         raise RuntimeError("diff: expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"diff: order must be non-negative but got {n}")
+    if n == 0:
+        x = worlds.functional.clone(input)
+        return x if out is None else into("diff", out, x)
     d = one_dim("diff", a.ndim, dim)
     parts = [
         _joinable(label, p, a, d)
@@ -210,13 +213,11 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
         if p is not None
     ]
     fn = worlds.functional
-    x = fn.cat(parts, d) if len(parts) > 1 and n else input
+    x = fn.cat(parts, d) if len(parts) > 1 else input
     length = x._data.shape[d]
     for k in range(min(n, length)):
         high, low = fn.narrow(x, d, 1, length - k - 1), fn.narrow(x, d, 0, length - k - 1)
         x = fn.logical_xor(high, low) if a.dtype.kind == "b" else high - low
-    if n == 0:
-        x = fn.clone(x)
     return x if out is None else into("diff", out, x)
 
 
@@ -241,6 +242,8 @@ declare("diff", [Sample(Arg(5)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), dim=0),
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
     """The area under y along `dim` by the trapezoidal rule, at points x or with spacing dx (1 by default)."""
     d, pairs, widths = _trapezoids("trapezoid", y, x, dx, dim)
+    if y._data.shape[d] == 0:
+        pairs = y.detach()  # as in PyTorch, the area under nothing has no history
     if widths is None:
         return sum(pairs, d) * ((1 if dx is None else dx) / 2.0)
     return sum(pairs * widths, d) / 2.0

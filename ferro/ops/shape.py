@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import unary
@@ -123,6 +125,26 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
 def reshape_as(self: Tensor, other: Tensor) -> Tensor:
     """The same elements in the shape of `other`."""
     return reshape(self, need_tensor("reshape_as", "other", other)._data.shape)
+
+
+def resize(self: Tensor, *sizes_: Any) -> Tensor:
+    """The old name of `view` with a copy where none is possible; the number of elements must stay."""
+    warnings.warn("non-inplace resize is deprecated", UserWarning, stacklevel=2)
+    shape = sizes("resize", sizes_)
+    if math.prod(shape) != self._data.size:
+        raise RuntimeError(f"resize: requested resize to {list(shape)} ({math.prod(shape)} elements in total), but the "
+                           f"given tensor has a size of {list(self._data.shape)} ({self._data.size} elements); the "
+                           "number of elements must be preserved")  # fmt: skip
+    return reshape(self, shape)
+
+
+def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """The old name of `reshape_as`."""
+    return resize(self, need_tensor("resize_as", "tensor", tensor)._data.shape)
+
+
+declare("Tensor.resize", [Sample(Arg(2, 3), 3, 2), Sample(Arg(2, 3), 6)], method=True)
+declare("Tensor.resize_as", [Sample(Arg(2, 3), Arg(3, 2, grad=False))], method=True)
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -483,6 +505,7 @@ class ShapeMethods:
     adjoint, broadcast_to, flatten = adjoint, broadcast_to, flatten
     movedim, moveaxis, permute = movedim, moveaxis, permute
     contiguous, is_contiguous, stride, storage_offset = contiguous, is_contiguous, stride, storage_offset
+    resize, resize_as = resize, resize_as
     expand, expand_as, ravel, reshape, reshape_as, squeeze = expand, expand_as, ravel, reshape, reshape_as, squeeze
     swapaxes, swapdims, t, transpose = swapaxes, swapdims, t, transpose
     unsqueeze, view, view_as = unsqueeze, view, view_as

@@ -30,6 +30,8 @@ COPY_SLICES = worlds.COPY_SLICES = Op(
     base=lambda xp, g, steps: zero_through(xp, g, steps),
     value=lambda xp, g, steps: replay(xp, g, steps))  # fmt: skip
 
+COPY_SLICES.backward_name = "CopySlices"  # as in PyTorch
+
 VIEW_PUT = worlds.VIEW_PUT = Op(
     "view_put", lambda xp, base, value, /, steps: write_view(base, value, steps), kind=LINEAR,
     base=lambda xp, g, steps: zero_through(xp, g, steps),
@@ -100,6 +102,13 @@ def type_(self: Any, dtype: Any = None) -> Any:
     return to(self, dtype)
 
 
+def chalf(self: Any, memory_format: Any = None) -> Any:
+    """Refused: there is no complex dtype of half precision, because NumPy has none; cfloat() is the nearest."""
+    raise NotImplementedError(
+        "chalf: complex32 is not supported, NumPy has no complex numbers of half precision; use cfloat()"
+    )
+
+
 class StructureMethods:
     """Methods of Tensor."""
 
@@ -114,4 +123,5 @@ class StructureMethods:
     int, long, short, char, byte = [
         _cast_method(d) for d in (dtypes.int32, dtypes.int64, dtypes.int16, dtypes.int8, dtypes.uint8)
     ]
+    chalf = chalf
     bool, cfloat, cdouble = [_cast_method(d) for d in (dtypes.bool_, dtypes.complex64, dtypes.complex128)]

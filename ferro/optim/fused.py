@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.core.base import TensorBase, bump
 from ferro.core.inplace import check
-from ferro.core.mode import MODE, NO_GRAD
+from ferro.core.mode import MODE
 
 
 def arrays_to_change(name: str, grad: TensorBase, param: TensorBase, *state: TensorBase | None) -> list[Any] | None:
@@ -19,7 +19,8 @@ def arrays_to_change(name: str, grad: TensorBase, param: TensorBase, *state: Ten
     as memory that is read-only, refuses here, before anything has changed.
     """
     data, dtype = param._data, param._data.dtype
-    if MODE.get() is not NO_GRAD or dtype.char not in "fd":
+    mode = MODE.get()
+    if mode is None or not mode.silent or dtype.char not in "fd":
         return None
     tensors = (param, *state)
     for t in (grad, *tensors):

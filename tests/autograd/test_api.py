@@ -318,5 +318,5 @@ def test_gradcheck_accepts_right_and_finds_wrong_derivatives(fast: bool) -> None
 def test_gradcheck_refuses_unusable_inputs() -> None:
     with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
         ferro.autograd.gradcheck(lambda x: x, (ferro.ones(1, dtype=ferro.float64),))
-    with pytest.raises(ValueError, match="double precision"):
-        ferro.autograd.gradcheck(lambda x: x, (ferro.ones(1, requires_grad=True),))
+    with pytest.warns(UserWarning, match="double precision"):
+        ferro.autograd.gradcheck(lambda x: x, (ferro.ones(1, requires_grad=True),), eps=1e-2)

@@ -226,7 +226,7 @@ def test_a_saved_tensor_changed_in_place_is_found() -> None:
     ("result", "error", "message"),
     [
         (lambda g: (g, g), RuntimeError, "BadBackward returned an incorrect number of gradients .expected 1, got 2"),
-        (lambda g: 3.0, TypeError, "BadBackward must return Tensors or None"),
+        (lambda g: 3.0, RuntimeError, "BadBackward must return Tensors or None"),
         (lambda g: ferro.ones(3), RuntimeError, r"BadBackward returned an invalid gradient at index 0 - got \[3\]"),
     ],
 )

@@ -38,7 +38,7 @@ def test_a_gradient_is_never_shared_with_the_seed_another_leaf_or_a_saved_value(
 def test_a_second_backward_says_what_to_do() -> None:
     loss = (leaf(1.0) * leaf(2.0)).sum()
     loss.backward()
-    with pytest.raises(RuntimeError, match=r"second time .*MulBackward0.*detach\(\).*retain_graph=True"):
+    with pytest.raises(RuntimeError, match=r"second time.*MulBackward0.*detach\(\).*retain_graph=True"):
         loss.backward()
 
 
@@ -64,7 +64,7 @@ def test_an_inplace_change_of_a_saved_value_is_found() -> None:
     z = y * y
     y.add_(1)
     with pytest.raises(
-        RuntimeError, match=r"modified by an inplace operation.*saved by 'mul'.*version 1; expected version 0.*'add_'"
+        RuntimeError, match=r"modified by an inplace operation.*'mul' .*saved at.*version 1; expected version 0.*'add_'"
     ):
         z.sum().backward()
 
@@ -73,7 +73,7 @@ def test_an_inplace_change_of_a_saved_result_is_found_also_through_a_view() -> N
     x = leaf(1.0, 2.0)
     y = x.exp()
     y.detach()[0] = 5.0
-    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*saved by 'exp'"):
+    with pytest.raises(RuntimeError, match=r"modified by an inplace operation.*'exp' .*saved.*of detach\)"):
         y.sum().backward()
 
 

@@ -236,6 +236,22 @@ LOSS = [
         lambda: (real(5, 3, 2), integers(3, 5, 2)),
     ),
     Case("CrossEntropyLoss probabilities", lambda nn: nn.CrossEntropyLoss(), lambda: (real(5, 3), positive(5, 3))),
+    Case("LinearCrossEntropyLoss", lambda nn: nn.LinearCrossEntropyLoss(3, 4), lambda: (real(5, 3), integers(4, 5))),
+    Case(
+        "LinearCrossEntropyLoss places",
+        lambda nn: nn.LinearCrossEntropyLoss(3, 4, out_features=(2,), bias=True),
+        lambda: (real(5, 3), integers(4, 5, 2)),
+    ),
+    Case(
+        "AdaptiveLogSoftmaxWithLoss",
+        lambda nn: nn.AdaptiveLogSoftmaxWithLoss(8, 12, [3, 7], div_value=2.0, head_bias=True),
+        lambda: (real(9, 8), torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 11])),
+    ),
+    Case(
+        "CTCLoss",
+        lambda nn: nn.CTCLoss(blank=1, zero_infinity=True),
+        lambda: (real(6, 2, 4), torch.tensor([[0, 2], [3, 3]]), torch.tensor([6, 5]), torch.tensor([2, 1])),
+    ),
     Case("KLDivLoss", lambda nn: nn.KLDivLoss(reduction="batchmean"), lambda: (real(3, 4), positive(3, 4))),
     Case("KLDivLoss log", lambda nn: nn.KLDivLoss(reduction="sum", log_target=True), lambda: (real(3, 4), real(3, 4))),
     Case("BCELoss", lambda nn: nn.BCELoss(torch_or_ferro(nn, [1.0, 2, 3])), lambda: (positive(2, 3), positive(2, 3))),
@@ -342,12 +358,23 @@ SPACE = [
     one("PixelShuffle", lambda nn: nn.PixelShuffle(2), 2, 8, 3, 4),
     one("PixelUnshuffle", lambda nn: nn.PixelUnshuffle(2), 2, 2, 4, 6),
     one("ChannelShuffle", lambda nn: nn.ChannelShuffle(2), 2, 6, 3),
+    one("Upsample", lambda nn: nn.Upsample(scale_factor=(2, 1.5), mode="bicubic"), 2, 3, 4, 5),
+    one("Upsample size", lambda nn: nn.Upsample(7), 2, 3, 5),
+    one("UpsamplingNearest2d", lambda nn: nn.UpsamplingNearest2d(scale_factor=2), 1, 2, 3, 4),
+    one("UpsamplingBilinear2d", lambda nn: nn.UpsamplingBilinear2d((5, 3)), 1, 2, 3, 4),
+    one("FractionalMaxPool2d", lambda nn: nn.FractionalMaxPool2d(2, (3, 3), _random_samples=samples(nn, 2)), 1, 2, 6, 6),
+    one("FractionalMaxPool3d", lambda nn: nn.FractionalMaxPool3d(2, 3, _random_samples=samples(nn, 3)), 1, 2, 6, 6, 6),
 ]
 
 
 def torch_or_ferro(nn: Any, values: list[float]) -> Any:
     """A tensor of the library that `nn` belongs to."""
     return (torch if nn is torch.nn else ferro).tensor(values)
+
+
+def samples(nn: Any, n: int) -> Any:
+    """Where the windows of a fractional pooling of two channels are."""
+    return torch_or_ferro(nn, [0.2, 0.7, 0.5, 0.9, 0.1, 0.4][: 2 * n]).reshape(1, 2, n)
 
 
 CASES = [*LINEAR, *CONV, *POOL, *PADDING, *NORM, *ACTIVATION, *LOSS, *ATTENTION, *RECURRENT, *SPACE]

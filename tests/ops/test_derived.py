@@ -99,6 +99,30 @@ def test_gradient_equals_the_reference(entry: Any) -> None:
                 compare(g, w, dtype, f"{sample} gradient {i}", scale=10)
 
 
+COMPLEX = [e for e in DIFFERENTIABLE if e.complex and e.reference == "torch"]
+
+
+@pytest.mark.parametrize("entry", COMPLEX, ids=[e.path for e in COMPLEX])
+def test_gradients_between_complex_operations_equal_the_reference(entry: Any) -> None:
+    """A real result between complex numbers: its gradient comes complex, and only the real part counts."""
+    torch = _reference(entry)
+    rng = rng_of(entry.path)
+    for sample in _samples(entry, "complex128")[:3]:
+        arrays = arrays_of(sample, rng, "complex128")
+        found = {}
+        for library in (torch, ferro):
+            call = Call(entry, sample, library, [a.copy() for a in arrays], True, through=lambda t: t * (0.8 + 0.6j))
+            outputs = [o * (1 - 2j) for o in call.run() if getattr(o, "requires_grad", False)]
+            total = sum(o.real.sum() for o in outputs)
+            if not call.inputs or not outputs:
+                break
+            grads = library.autograd.grad(total, call.inputs, allow_unused=True)
+            found[library] = [None if g is None else to_array(g) for g in grads]
+        for i, (g, w) in enumerate(zip(found.get(ferro, []), found.get(torch, []), strict=True)):
+            if g is not None and w is not None:
+                compare(g, w, "complex128", f"{sample} gradient {i}", scale=10)
+
+
 @DIFF
 def test_gradient_agrees_with_central_differences(entry: Any) -> None:
     for dtype in _dtypes(entry):

@@ -72,7 +72,7 @@ UNARY = (*BOUNDED, "neg", "abs", "square", "clone", "relu", "exp", "contiguous")
 INPLACE = ("sin_", "cos_", "tanh_", "sigmoid_", "neg_", "abs_", "square_", "exp_", "relu_", "zero_", "mul_", "add_", "sub_", "copy_",
            "masked_fill_", "fill_", "clamp_", "__setitem__", "write_")  # fmt: skip
 WEIGHTS = {"unary": 4.0, "binary": 5.0, "view": 6.0, "inplace": 5.0, "reduce": 1.5, "join": 0.8, "where": 0.5, "detach": 0.5,
-           "hook": 1.5, "retain": 1.0, "custom": 1.0}  # fmt: skip
+           "hook": 2.8, "retain": 1.0, "custom": 1.8}  # fmt: skip
 LIMIT = 50.0  # what values may grow to: beyond it the rounding of two libraries may part ways
 
 
@@ -92,7 +92,7 @@ class Maker:
         self.frozen: set[int] = (
             set()
         )  # memory with a hook on a view: in-place operations on it would part from PyTorch's
-        self.breaking = self.rng.random() < 0.04 if breaking is None else breaking
+        self.breaking = self.rng.random() < 0.1 if breaking is None else breaking
 
     def make(self) -> Program:
         """The whole program."""
@@ -113,21 +113,34 @@ class Maker:
                 self.step("clone", name, out=[self.new(self.shape[name], 2.0)])
         for _ in range(int(rng.integers(4, 12 if self.large else 22))):
             getattr(self, kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))])()
+        if any(step.call == "retain_grad" and self.memory[step.args[0]] in self.changed for step in self.steps):
+            ending = {"second": "twice"}  # there PyTorch leads a second backward through views that were written through
+        elif any(step.call == "hook.replace" for step in self.steps):
+            ending = {"second": "twice"}  # there it leads gradients of zero through a mask, to hooks that make something of them
+        else:
+            ending = {}
+        if any(step.call == "hook.node" for step in self.steps):
+            ending["inputs"] = "backward"  # PyTorch runs the node of an input itself, for nothing but the hooks after it
         names = [n for n in self.shape if n not in self.quiet]
         late = names[len(leaves) :] or names
         roots = [str(n) for n in rng.choice(late, size=min(len(late), int(rng.integers(1, 4))), replace=False)]
-        ending = str(
+        chosen = str(
             rng.choice(["backward", "twice", "again", "inputs", "grad", "second"], p=[0.4, 0.1, 0.05, 0.1, 0.15, 0.2])
         )
+        ending = ending.get(chosen, chosen)
         inputs = [n for n, (_, r) in leaves.items() if r]
         if ending in ("inputs", "grad"):
-            hooked = {step.args[0] for step in self.steps if step.call.startswith("hook.")} - set(leaves)
+            on = [step.args[0] for step in self.steps if step.call.startswith("hook.")]
+            hooked = {n for names in on for n in (names if isinstance(names, list) else [names])} - set(leaves)
             inputs = [
                 str(n)
                 for n in dict.fromkeys([*inputs[:1], *rng.choice(names, size=2)])
                 if n not in hooked and self.memory[n] not in self.changed
             ]
-        return Program(self.seed, leaves, self.steps, roots, ending, inputs, frozenset(self.quiet))
+        # PyTorch 2.13 does not count a lone root among the tensors that a multi-grad hook waits for
+        ends = {self.memory[n] for n in roots}
+        steps = [s for s in self.steps if s.call != "hook.all" or not ends & {self.memory[n] for n in s.args[0]}]
+        return Program(self.seed, leaves, steps, roots, ending, inputs, frozenset(self.quiet))
 
     def new(self, shape: tuple, bound: float, like: str | None = None) -> str:
         """A name for a tensor: with memory of its own, or in that of another."""
@@ -143,8 +156,8 @@ class Maker:
     def step(self, call: str, *args: Any, out: Any = ()) -> None:
         """Appends a step, now and then under no_grad."""
         args = tuple([Name(a) if isinstance(a, str) and a in self.shape else a for a in args])
-        spoken = ("hook.keep", "hook.scale", "hook.replace", "retain_grad", "contiguous", "detach", "fn.Double")
-        quiet = call not in spoken and bool(self.rng.random() < 0.07)
+        spoken = ("retain_grad", "contiguous", "detach", "fn.Double")
+        quiet = call not in spoken and not call.startswith("hook.") and bool(self.rng.random() < 0.07)
         if (
             quiet
             and out
@@ -163,6 +176,10 @@ class Maker:
             names = names[-4:]
         return names[int(self.rng.integers(len(names)))]
 
+    def restrided(self) -> bool:
+        """Whether what depends on strides may differ: NumPy and PyTorch lay out results of permuted tensors differently at times."""
+        return any(step.call in ("transpose", "permute", "expand") for step in self.steps)
+
     def size(self, name: str) -> float:
         return self.bound[self.memory[name]]
 
@@ -172,7 +189,9 @@ class Maker:
         bound = {"exp": math.exp(min(self.size(a), 9)), "square": self.size(a) ** 2}.get(call, max(1.0, self.size(a)))
         if bound > LIMIT:
             call, bound = "tanh", 1.0
-        same = call == "contiguous"  # may return its input
+        if call == "contiguous" and self.restrided():
+            call = "clone"  # contiguous may return its input or not
+        same = call == "contiguous"
         self.step(call, a, out=[self.new(self.shape[a], bound, a if same else None)])
 
     def operand(self, a: str, fits: bool, itself: bool = False) -> str | None:
@@ -246,10 +265,8 @@ class Maker:
         options.append(("split", ((size + 1) // 2, d), [(*shape[:d], p, *shape[d + 1 :]) for p in parts]))
         call, args, shapes = options[int(rng.integers(len(options)))]
         shapes = shapes if isinstance(shapes, list) else [shapes]
-        if call in ("flatten", "reshape") and any(step.call in ("transpose", "permute") for step in self.steps):
-            self.frozen.add(
-                self.memory[a]
-            )  # whether this is a view depends on the strides, where NumPy differs at times
+        if call in ("flatten", "reshape") and self.restrided():
+            self.frozen.add(self.memory[a])  # this may be a view or not
         self.step(call, a, *args, out=[self.new(s, 0.0, a) for s in shapes])
 
     def detach(self) -> None:
@@ -344,7 +361,18 @@ class Maker:
             if self.memory[a] in self.changed:
                 return
             self.frozen.add(self.memory[a])
-        self.step(str(self.rng.choice(["hook.keep", "hook.scale", "hook.replace"], p=[0.5, 0.3, 0.2])), a)
+        kinds = ["keep", "scale", "replace", "node", "before", "post", "all", "any"]
+        kind = str(self.rng.choice(kinds, p=[0.3, 0.15, 0.1, 0.1, 0.1, 0.1, 0.1, 0.05]))
+        if self.breaking and self.rng.random() < 0.4:
+            kind = "break"
+        if kind == "post":
+            a = list(self.shape)[0]  # the first leaf requires grad
+        if kind not in ("all", "any"):
+            self.step(f"hook.{kind}", a)
+            return
+        b = self.some(lambda n: list(self.memory.values()).count(self.memory[n]) == 1)
+        if b is not None:
+            self.step(f"hook.{kind}", [Name(a), Name(b)])
 
     def retain(self) -> None:
         self.step("retain_grad", self.some())
@@ -533,24 +561,35 @@ def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, k
     if family == "fn":
         return _functions[lib][call].apply(*args)
     if family == "hook":
-        args[
-            0
-        ].grad_fn  # PyTorch 2.13 crashes in register_hook on a view whose base was changed unless it is asked first
-        factor = make(np.asarray(0.5))
-
-        def keep(g: Any) -> None:
-            kept[f"hook {number} call {sum(k.startswith(f'hook {number} ') for k in kept)}"] = (
-                g if g is None or lib is ferro else g.clone()
-            )  # PyTorch may add into g
-
-        def scale(g: Any) -> Any:
-            return g * factor
-
-        def replace(g: Any) -> Any:
-            return lib.ones_like(g)
-
-        return args[0].register_hook({"keep": keep, "scale": scale, "replace": replace}[call])
+        return _hook(call, args[0], number, lib, make, kept)
     return getattr(args[0], call)(*args[1:])
+
+
+def _hook(kind: str, on: Any, number: int, lib: Any, make: Callable, kept: dict) -> Any:
+    """Registers a hook; what hooks are given is kept."""
+    factor = make(np.asarray(0.5))
+    graph = lib.autograd.graph
+
+    def keep(*given: Any) -> None:
+        call = sum(k.split()[1] == str(number) and k.endswith(" 0") for k in kept)
+        for i, g in enumerate(given):
+            name = f"{'first' if kind == 'any' else 'hook'} {number} call {call} gradient {i}"
+            kept[name] = g if g is None or lib is ferro else g.clone()  # PyTorch may add into g
+
+    def fail(g: Any) -> None:
+        raise Broken("this hook breaks")
+
+    if kind in ("all", "any"):
+        return graph.register_multi_grad_hook(on, lambda gs: keep(*(gs if kind == "all" else [gs])), mode=kind)
+    node = on.grad_fn  # PyTorch 2.13 crashes in register_hook on a view whose base was changed unless it is asked for first
+    if kind == "post":
+        return on.register_post_accumulate_grad_hook(lambda t: keep(None if t.grad is None else t.grad.detach() * 1))
+    if kind == "node":
+        return node.register_hook(lambda gi, go: keep(*go))
+    if kind == "before":
+        return node.register_prehook(lambda go: tuple([None if g is None else g * factor for g in go]))
+    found = {"keep": keep, "scale": lambda g: g * factor, "replace": lib.ones_like, "break": fail}
+    return on.register_hook(found[kind])
 
 
 def _finish(program: Program, tensors: dict, lib: Any, make: Callable, found: Outcome, threads: dict) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.stress.programs import Broken, Maker, Outcome, Program, run, without_
 
 torch: Any = pytest.importorskip("torch", exc_type=ImportError)
 from tests.stress import twin  # noqa: E402 (needs torch)
+from tests.stress.twin import VIEWS  # noqa: E402
 
 ENDINGS = {"backward", "twice", "again", "inputs", "grad", "second"}
 
@@ -34,6 +36,8 @@ def same_bits(a: Outcome, b: Outcome, what: str) -> None:
         return
     assert a.grads.keys() == b.grads.keys(), what
     for name, g in a.grads.items():
+        if name.startswith("first "):  # which gradient comes first is up to the threads
+            continue
         h = b.grads[name]
         assert (g is None) == (h is None), f"{what}: {name}"
         assert g is None or (g.shape == h.shape and g.tobytes() == h.tobytes()), f"{what}: {name}"
@@ -43,7 +47,7 @@ def same_gradients(mine: Outcome, theirs: Outcome, second: bool = False) -> None
     """Asserts that ferro and PyTorch found the same gradients, None included."""
     for name in mine.grads.keys() | theirs.grads.keys():
         got, want = mine.grads.get(name), theirs.grads.get(name)
-        if second and name.startswith(("second ", "hook ")) and got is None and want is not None:
+        if second and name.startswith(("second ", "hook ", "first ")) and got is None and want is not None:
             got = np.zeros_like(
                 want
             )  # where PyTorch differentiates a mask (relu, clamp), ferro knows that nothing comes of it
@@ -127,6 +131,39 @@ def test_random_programs(part: int) -> None:
     counts = check_many(range(part * 100, part * 100 + 100))
     assert counts["equal"] >= 60
     assert counts.get("twin", 0) <= 25
+
+
+def features(program: Program, mine: Outcome) -> set[str]:
+    """What a program has, as far as it took part."""
+    calls = [(step, step.call) for step in program.steps]
+    done = [(step, call) for i, (step, call) in enumerate(calls) if i not in mine.errors]
+    found = {call for _, call in done if call.startswith(("hook.", "fn.", "lib.")) or call in ("expand", "retain_grad", "detach")}
+    used = [a for step, _ in done for a in step.args if isinstance(a, str)]
+    found |= {"fan-out"} if any(used.count(n) > 2 for n in set(used)) else set()
+    found |= {"view"} if any(call in VIEWS - {"contiguous"} for _, call in done) else set()
+    found |= {"in-place"} if any(call.endswith("_") for _, call in done) else set()
+    views = {out for step, call in done if call in VIEWS for out in step.out}
+    found |= {"in-place on a view"} if any(call.endswith("_") and step.args[0] in views for step, call in done) else set()
+    found |= {"no_grad"} if any(step.no_grad for step, _ in done) else set()
+    found |= {"a hook is told None"} if any(g is None and n.startswith("hook ") for n, g in mine.grads.items()) else set()
+    found |= {"an input without gradient"} if any(g is None and n in program.inputs for n, g in mine.grads.items()) else set()
+    found |= {"backward raises what a formula or hook raised"} if any(
+        isinstance(mine.errors.get(e), Broken) for e in ENDINGS) else set()  # fmt: skip
+    found |= {"a saved value was changed"} if any("modified by an inplace" in str(e) for e in mine.errors.values()) else set()
+    return found | {f"ends with {program.ending}"}
+
+
+def test_the_programs_of_ci_have_all_that_they_should() -> None:
+    counts: Counter = Counter()
+    for seed in range(400):
+        program = Maker(seed, large=seed % 25 == 0).make()
+        counts.update(features(program, run(program, ferro)))
+    often = ["fan-out", "view", "in-place", "in-place on a view", "expand", "no_grad", "detach", "retain_grad", "hook.keep", "hook.replace",
+             "hook.scale", "hook.node", "hook.before", "hook.post", "hook.all", "fn.Pair", "fn.Lazy", "fn.Second", "fn.Double", "lib.cat",
+             "lib.where", *[f"ends with {e}" for e in ENDINGS], "an input without gradient", "a hook is told None"]  # fmt: skip
+    seldom = ["hook.any", "hook.break", "fn.Breaks", "backward raises what a formula or hook raised", "a saved value was changed"]
+    few = {name: counts[name] for name in often if counts[name] < 10} | {name: counts[name] for name in seldom if counts[name] < 3}
+    assert not few, counts
 
 
 @pytest.mark.slow

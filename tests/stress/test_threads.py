@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 import ferro
+from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import engine
 from ferro.core.node import Node
+from ferro.utils.checkpoint import checkpoint
 
-pytestmark = pytest.mark.timeout(120)
-N, ITERATIONS = 8, 150
+pytestmark = pytest.mark.timeout(280)
+N, ITERATIONS = 8, 120
+MANY = [ITERATIONS, pytest.param(2500, marks=pytest.mark.slow)]  # iterations of each of the N threads
 
 
 @pytest.fixture(autouse=True)
@@ -45,94 +48,121 @@ def in_threads(work: Callable[[int], Any], n: int = N) -> list:
     for t in threads:
         t.start()
     for t in threads:
-        t.join(timeout=60)
+        t.join(timeout=250)
     assert not any(t.is_alive() for t in threads), "a thread hangs"
     if errors:
         raise errors[0]
     return results
 
 
+def note_of(values: Any) -> list:
+    """The sums of some gradients, as numbers that can be compared."""
+    return [None if v is None else float(v.numpy().sum()) for v in values]
+
+
 def step(w: Any, v: Any, data: Any, hooked: list) -> Any:
-    """A loss with fan-out, views, in-place writes and hooks."""
+    """A loss with fan-out, views, in-place writes, saved-tensor hooks, and hooks on tensors and nodes."""
     h = (data @ w).tanh()
-    h.register_hook(lambda g: hooked.append(float(g.numpy().sum())))
+    h.register_hook(lambda g: hooked.append(note_of([g])))
     a, b = h.chunk(2, 1)
     c = (a * b).clone()
     c[0] = v
     c.mul_(b)
     c.register_hook(lambda g: g * 0.5)
+    c.grad_fn.register_hook(lambda gi, go: hooked.append(["node", *note_of(gi), *note_of(go)]))
+    c.grad_fn.register_prehook(lambda go: (go[0] * 2,))
+    register_multi_grad_hook([a, b], lambda gs: hooked.append(["all", *note_of(gs)]))
+    register_multi_grad_hook([a, c], lambda g: hooked.append(["any", *note_of([g])]), mode="any")
     with ferro.no_grad():
         scale = c.abs().max()
-    return (c / (1 + scale) + a.exp()).sum()
+    with saved_tensors_hooks(lambda t: t.numpy(force=True).copy(), ferro.from_numpy):
+        d = (c / (1 + scale)).sin()
+    return (d + a.exp()).sum() + checkpoint(lambda w: (w * w).mean(), w, use_reentrant=False)
 
 
-def training(i: int, threads: int | None = None) -> list:
+def training(i: int, iterations: int, threads: int | None = None) -> list:
     """Some iterations from a seed of its own: parameters, losses and what the hooks saw."""
     rng = np.random.default_rng(i)
     w = ferro.from_numpy(rng.standard_normal((5, 8))).requires_grad_()
     v = ferro.from_numpy(rng.standard_normal(4)).requires_grad_()
     hooked: list = []
     losses = []
-    for _ in range(ITERATIONS):
-        w.grad = v.grad = None
+
+    def descend(p: Any) -> None:
+        with ferro.no_grad():
+            p -= 0.01 * p.grad
+        p.grad = None
+
+    w.register_post_accumulate_grad_hook(descend)
+    v.register_post_accumulate_grad_hook(descend)
+    for _ in range(iterations):
         loss = step(w, v, ferro.from_numpy(rng.standard_normal((3, 5))), hooked)
         ferro.autograd.backward(loss, num_threads=threads)
-        with ferro.no_grad():
-            w -= 0.01 * w.grad
-            v -= 0.01 * v.grad
         losses.append(loss.item())
-    return [w.detach().numpy().tobytes(), v.detach().numpy().tobytes(), losses, hooked]
+    return [w.detach().numpy().tobytes(), v.detach().numpy().tobytes(), losses, sorted(map(str, hooked))]
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_separate_graphs_give_the_numbers_of_one_thread(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def eager(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """Hands every graph with two ready nodes to the threaded executor."""
     if threads > 1:
         monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
-    alone = [training(i, 1) for i in range(N)]
-    assert in_threads(lambda i: training(i, threads)) == alone
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_a_shared_graph_runs_in_all_threads_at_once(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if threads > 1:
-        monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
+@pytest.mark.parametrize("iterations", MANY)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_separate_graphs_give_the_numbers_of_one_thread(threads: int, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    eager(monkeypatch, threads)
+    alone = [training(i, iterations, 1) for i in range(N)]
+    assert in_threads(lambda i: training(i, iterations, threads)) == alone
+
+
+@pytest.mark.parametrize("iterations", MANY)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_shared_graph_runs_in_all_threads_at_once(threads: int, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    eager(monkeypatch, threads)
     rng = np.random.default_rng(0)
     w = ferro.from_numpy(rng.standard_normal((5, 8))).requires_grad_()
     v = ferro.from_numpy(rng.standard_normal(4)).requires_grad_()
     hooked: list = []
     loss = step(w, v, ferro.from_numpy(rng.standard_normal((3, 5))), hooked)
     want = [g.numpy().tobytes() for g in ferro.autograd.grad(loss, [w, v], retain_graph=True)]
+    each = sorted(map(str, hooked))
 
     def work(i: int) -> int:
         same = 0
-        for _ in range(ITERATIONS):
+        for _ in range(iterations):
             found = ferro.autograd.grad(loss, [w, v], retain_graph=True, num_threads=threads)
             same += [g.numpy().tobytes() for g in found] == want
         return same
 
-    assert in_threads(work) == [ITERATIONS] * N
-    assert hooked == hooked[:1] * (N * ITERATIONS + 1)
+    assert in_threads(work) == [iterations] * N
+    assert len(each) >= 4
+    assert sorted(map(str, hooked)) == sorted(each * (N * iterations + 1))
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_no_update_of_a_shared_leaf_is_lost(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    if threads > 1:
-        monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
+@pytest.mark.parametrize("iterations", MANY)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_update_of_a_shared_leaf_is_lost(threads: int, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    eager(monkeypatch, threads)
     x = ferro.ones(64, dtype=ferro.float64, requires_grad=True)
-    calls = []
+    calls, seen = [], []
     x.register_post_accumulate_grad_hook(lambda t: calls.append(1))
+    x.register_hook(lambda g: seen.append(float(g.numpy()[0])))
     shared = (x * 2 + x.clone() * 3).sum()
 
     def work(i: int) -> None:
-        for k in range(ITERATIONS):
-            if k % 2:
+        for k in range(iterations):
+            if k % 3 == 0:
                 ferro.autograd.backward(shared, retain_graph=True, num_threads=threads)
-            else:
+            elif k % 3 == 1:
                 ferro.autograd.backward((x * 2 + x[:].clone() * 3).sum(), num_threads=threads)
+            else:
+                ferro.autograd.backward((x * 2 + x.view(64).clone() * 3).sum(), inputs=[x], num_threads=threads)
 
     in_threads(work)
-    assert x.grad.tolist() == [5.0 * N * ITERATIONS] * 64
-    assert len(calls) == N * ITERATIONS
+    assert x.grad.tolist() == [5.0 * N * iterations] * 64
+    assert len(calls) == N * iterations
+    assert seen == [5.0] * (N * iterations)
 
 
 def test_retained_gradients_of_a_shared_graph_lose_nothing() -> None:
@@ -195,12 +225,12 @@ def test_nothing_stays_alive() -> None:
     def nodes() -> int:
         return sum(issubclass(type(o), Node) for o in gc.get_objects())
 
-    in_threads(lambda i: training(i))
+    in_threads(lambda i: training(i, 40))
     gc.collect()
     gc.disable()
     try:
         before, threads = nodes(), threading.active_count()
-        in_threads(lambda i: training(i) and None)
+        in_threads(lambda i: training(i, 40) and None)
         assert nodes() == before
         assert threading.active_count() == threads
     finally:

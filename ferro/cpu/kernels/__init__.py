@@ -20,6 +20,9 @@ _MODULES = {
     ),
     "jit_along": "gather scatter scatter_add take add_slices",
     "jit_conv": "im2col col2im depthwise depthwise_dx depthwise_dw",
+    "jit_ctc": "ctc_alpha ctc_occupancy",
+    "jit_grids": "sample_taps spread_taps weigh_taps",
+    "jit_interpolation": "resample_lines resample_planes",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
         "channel_sums channel_squares channel_products channel_affine channel_norm_vjp "

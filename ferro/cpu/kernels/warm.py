@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels import activations, along, conv, loss, norm, optim, pool, reduce, scan, softmax
+from ferro.cpu.kernels import (
+    activations,
+    along,
+    conv,
+    ctc,
+    grids,
+    interpolation,
+    loss,
+    norm,
+    optim,
+    pool,
+    reduce,
+    scan,
+    softmax,
+)
 
 ALL = (True, True, True)
 
@@ -17,6 +31,8 @@ def call_all() -> None:
         _call_rows(x)
         _call_channels(x)
         _call_images(x.reshape(4, 4, 16, 16))
+        _call_taps(x)
+        _call_sequences(dtype)
         _call_optim_and_along(x)
 
 
@@ -69,6 +85,21 @@ def _call_images(x: np.ndarray) -> None:
         conv.conv_dw(out, x, taps.shape, one, one, one, groups)
     out, places = pool.max_pool(x, one, one, (0, 0), one, False)
     pool.max_pool_vjp(out, places, x.shape, 2)
+
+
+def _call_taps(x: np.ndarray) -> None:
+    starts, columns = np.arange(65), np.arange(64)
+    for dim in (0, 1):
+        interpolation.along(x, dim, starts, columns, np.ones(64), x.shape)
+    planes, index = x.reshape(1, 1, -1), np.arange(x.size).reshape(1, 1, -1)
+    grids.spread(grids.sample(planes, planes, index), planes, index, x.size)
+    grids.weigh(planes, planes, index)
+
+
+def _call_sequences(dtype: type) -> None:
+    y, labels, ones = np.zeros((2, 1, 2), dtype), np.array([[0, 1, 0]]), np.array([1])
+    alpha = ctc.alpha(y, labels, ones, ones)
+    ctc.occupancy(y, labels, ones, ones, alpha, np.zeros(1))
 
 
 def _call_optim_and_along(x: np.ndarray) -> None:

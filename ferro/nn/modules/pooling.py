@@ -275,3 +275,66 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
         return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class _FractionalMaxPoolNd(Module):
+    """What the layers of `dims` dimensions share."""
+
+    dims: int
+    kernel_size: Any
+    return_indices: bool
+    output_size: Any
+    output_ratio: Any
+    _random_samples: Tensor | None
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        output_size: Any = None,
+        output_ratio: Any = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        several = _ntuple(self.dims, "several")
+        name = type(self).__name__
+        self.kernel_size = several(kernel_size)
+        if min(self.kernel_size) <= 0:
+            raise ValueError(f"{name}: kernel_size must be greater than 0, but got {kernel_size}")
+        if output_size is None and output_ratio is None:
+            raise ValueError(f"{name} requires specifying either an output size, or a pooling ratio")
+        if output_size is not None and output_ratio is not None:
+            raise ValueError(f"{name}: only one of output_size and output_ratio may be specified")
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = None if output_size is None else several(output_size)
+        self.output_ratio = None if output_ratio is None else several(output_ratio)
+        if self.output_ratio is not None and not all(0 < ratio < 1 for ratio in self.output_ratio):
+            raise ValueError(f"{name}: output_ratio must be between 0 and 1 (got {output_ratio})")
+
+    def _windows(self) -> dict[str, Any]:
+        return {
+            "kernel_size": self.kernel_size,
+            "output_size": self.output_size,
+            "output_ratio": self.output_ratio,
+            "return_indices": self.return_indices,
+            "_random_samples": self._random_samples,
+        }
+
+
+class FractionalMaxPool2d(_FractionalMaxPoolNd):
+    """The maxima of windows of images that are placed pseudo-randomly (Graham 2014, Fractional Max-Pooling)."""
+
+    dims = 2
+
+    def forward(self, input: Tensor) -> Any:
+        return F.fractional_max_pool2d(input, **self._windows())
+
+
+class FractionalMaxPool3d(_FractionalMaxPoolNd):
+    """The maxima of windows of volumes that are placed pseudo-randomly."""
+
+    dims = 3
+
+    def forward(self, input: Tensor) -> Any:
+        return F.fractional_max_pool3d(input, **self._windows())

@@ -1,65 +1,18 @@
-"""Recurrent layers, written as plain formulas on gates: RNN, LSTM, GRU, and one step of each as a cell."""
+"""Recurrent layers: RNN, LSTM, GRU, and one step of each as a cell; their formulas are in ops/recurrent.py."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from ferro.ops.creation import empty, zeros
-from ferro.ops.joining import cat, stack
+from ferro.ops.recurrent import GATES, cell, layers
 from ferro.tensor import Tensor
 
-from .. import functional as F
 from .. import init
 from ..module import Module
 from ..parameter import Parameter
-
-# How many blocks of hidden_size rows the weights of each kind have.
-_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
-
-
-# -------------------------------------------------------------------- one step, from the gates of the input
-
-
-def _rnn_step(activation: Callable[[Tensor], Tensor]) -> Callable[..., tuple[Tensor]]:
-    """h' = activation(gx + W h + b), gx being the input's part."""
-
-    def step(gx: Tensor, state: tuple[Tensor], w_hh: Tensor, b_hh: Tensor | None) -> tuple[Tensor]:
-        return (activation(gx + F.linear(state[0], w_hh, b_hh)),)
-
-    return step
-
-
-def _lstm_step(
-    gx: Tensor, state: tuple[Tensor, Tensor], w_hh: Tensor, b_hh: Tensor | None, w_hr: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """i, f, g, o = gates;  c' = σ(f) c + σ(i) tanh(g);  h' = σ(o) tanh(c'), projected by w_hr if there is one."""
-    h, c = state
-    i, f, g, o = (gx + F.linear(h, w_hh, b_hh)).chunk(4, dim=-1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    h = o.sigmoid() * c.tanh()
-    return (h if w_hr is None else F.linear(h, w_hr)), c
-
-
-def _gru_step(gx: Tensor, state: tuple[Tensor], w_hh: Tensor, b_hh: Tensor | None) -> tuple[Tensor]:
-    """r, z = σ(gates);  n = tanh(nx + r nh);  h' = (1 - z) n + z h."""
-    (h,) = state
-    rx, zx, nx = gx.chunk(3, dim=-1)
-    rh, zh, nh = F.linear(h, w_hh, b_hh).chunk(3, dim=-1)
-    z = (zx + zh).sigmoid()
-    n = (nx + (rx + rh).sigmoid() * nh).tanh()
-    return (n + z * (h - n),)
-
-
-_STEPS: dict[str, Callable[..., tuple[Tensor, ...]]] = {
-    "RNN_TANH": _rnn_step(lambda x: x.tanh()),
-    "RNN_RELU": _rnn_step(F.relu),
-    "LSTM": _lstm_step,
-    "GRU": _gru_step,
-}
-
 
 # -------------------------------------------------------------------- whole sequences
 
@@ -114,7 +67,7 @@ class RNNBase(Module):
 
     def _weight_shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
         """The weights of one direction of a layer, in the order in which they are registered."""
-        rows = _GATES[self.mode] * self.hidden_size
+        rows = GATES[self.mode] * self.hidden_size
         inputs = self.input_size if layer == 0 else self._out_size * self._directions
         shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, inputs), "weight_hh": (rows, self._out_size)}
         if self.bias:
@@ -188,36 +141,8 @@ class RNNBase(Module):
 
     def _run(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """All layers over x of shape (L, N, I)."""
-        last = []
-        for layer in range(self.num_layers):
-            outs = []
-            for direction, suffix in enumerate(self._suffixes(layer)):
-                row = layer * self._directions + direction
-                out, state = self._run_direction(x, tuple(s[row] for s in states), suffix, direction == 1)
-                outs.append(out)
-                last.append(state)
-            x = outs[0] if len(outs) == 1 else cat(outs, dim=-1)
-            if self.dropout > 0 and self.training and layer < self.num_layers - 1:
-                x = F.dropout(x, self.dropout)
-        return x, tuple(stack(parts) for parts in zip(*last, strict=True))
-
-    def _run_direction(
-        self, x: Tensor, state: tuple[Tensor, ...], suffix: str, backwards: bool
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        step = _STEPS[self.mode]
-        bias_ih, bias_hh = (getattr(self, name + suffix) if self.bias else None for name in ("bias_ih", "bias_hh"))
-        weights = [getattr(self, "weight_hh" + suffix), bias_hh]
-        if self.proj_size:
-            weights.append(getattr(self, "weight_hr" + suffix))
-        # The input's part of the gates does not depend on the state: one product for all times.
-        gates = F.linear(x, getattr(self, "weight_ih" + suffix), bias_ih).unbind(0)
-        outs = []
-        for gx in reversed(gates) if backwards else gates:
-            state = step(gx, state, *weights)
-            outs.append(state[0])
-        if backwards:
-            outs.reverse()
-        return stack(outs), state
+        dropout = self.dropout if self.training else 0.0
+        return layers(self.mode, x, None, states, self.all_weights, self.bias, dropout, self.bidirectional)
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
@@ -237,8 +162,8 @@ class RNNBase(Module):
 
 
 def _check_arguments(mode: str, hidden_size: Any, num_layers: int, dropout: Any, proj_size: int) -> None:
-    if mode not in _GATES:
-        raise ValueError(f"Unrecognized RNN mode: {mode}; allowed: {list(_GATES)}")
+    if mode not in GATES:
+        raise ValueError(f"Unrecognized RNN mode: {mode}; allowed: {list(GATES)}")
     if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
         raise ValueError(
             "dropout should be a number in range [0, 1] representing the probability of an element being zeroed, "
@@ -367,18 +292,10 @@ class RNNCellBase(Module):
             raise ValueError(f"{self._get_name()}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
-        shape = (*input.shape[:-1], self.hidden_size)
         if state is None:
-            count = 2 if mode == "LSTM" else 1
-            state = tuple(zeros(shape, dtype=input.dtype) for _ in range(count))
-        for part in state:
-            if tuple(part.shape) != shape:
-                raise RuntimeError(
-                    f"{self._get_name()}: hidden state has shape {tuple(part.shape)}, expected {shape} "
-                    f"for input of shape {tuple(input.shape)}"
-                )
-        gx = F.linear(input, self.weight_ih, self.bias_ih)
-        return _STEPS[mode](gx, state, self.weight_hh, self.bias_hh)
+            shape = (*input.shape[:-1], self.hidden_size)
+            state = tuple(zeros(shape, dtype=input.dtype) for _ in range(2 if mode == "LSTM" else 1))
+        return cell(self._get_name(), mode, input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias is True else f", bias={self.bias}")

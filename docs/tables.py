@@ -1,0 +1,191 @@
+"""Writes docs/operations.md and docs/subgradients.md from the declarations of the operations.
+
+python docs/tables.py            write both (subgradients.md shows PyTorch's values: it needs PyTorch)
+python docs/tables.py --check    say whether they are up to date
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import ferro
+from ferro.core.samples import ENTRIES, SINGULAR, Arg, Singular
+
+OPERATIONS = """# Operations
+
+Every public operation with declared samples, made from the declarations by `python docs/tables.py`. *Formula* is the
+gradient by each input for a cotangent `g`, as it is written in the source (`xp` left out); "composed" means that the
+function is written with other operations and takes its derivatives from them. *Order*: "any" is derivatives of any
+order, tested to the second against PyTorch and by differences; 1 is the first only, with the reason. *Forward*: how
+forward mode follows (see `kind` in `ferro/core/op.py`). All of them run on the CPU.
+
+| operation | formula | order | forward | complex | source |
+|---|---|---|---|---|---|
+"""
+
+SUBGRADIENTS = """# Where the derivative is a convention
+
+Points at which a function is not differentiable, or its formula is 0/0: what ferro returns for the gradient of the sum
+of the results to first and to second order (the gradient of the sum of the gradients), what PyTorch returns, and why.
+Made from the declarations (`singular(...)` in `ferro/ops/`) by `python docs/tables.py`.
+
+| operation | at | ferro, first | PyTorch, first | ferro, second | PyTorch, second | why |
+|---|---|---|---|---|---|---|
+"""
+
+
+class Declared:
+    """The declaration of one Op as its source has it: formulas as text, the file, and the literal options."""
+
+    def __init__(self, call: ast.Call, file: str) -> None:
+        self.file = file
+        self.formulas: dict[str, str] = {}
+        self.options: dict[str, str] = {}
+        for keyword in call.keywords:
+            if keyword.arg in ("samples", "weight", "floats", "path", "aux", "outputs", "nondiff", "diff", "variadic"):
+                continue
+            text = _formula(keyword.value)
+            if keyword.arg in ("kind", "complex", "view", "jvp"):
+                self.options[keyword.arg] = text
+            elif keyword.arg is not None:
+                self.formulas[keyword.arg] = text
+
+
+def _formula(value: ast.expr) -> str:
+    """A formula as text: the body of a lambda, or the name of a function."""
+    text = ast.unparse(value.body if isinstance(value, ast.Lambda) else value).replace("xp.", "")
+    return text if len(text) <= 90 else text[:87] + "..."
+
+
+def declarations() -> dict[str, Declared]:
+    """Name or path of an operation -> its declaration."""
+    found: dict[str, Declared] = {}
+    for file in sorted((ROOT / "ferro" / "ops").glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Op" and node.args):
+                continue
+            if isinstance(node.args[0], ast.Constant):
+                declared = Declared(node, f"ops/{file.name}")
+                paths = [k.value.value for k in node.keywords if k.arg == "path" and isinstance(k.value, ast.Constant)]
+                for name in (node.args[0].value, *paths):
+                    found[str(name)] = declared
+    return found
+
+
+def operations() -> str:
+    """docs/operations.md."""
+    ops = declarations()
+    rows = []
+    for path in sorted(ENTRIES):
+        entry = ENTRIES[path]
+        declared = ops.get(path)
+        source = declared.file if declared is not None else _source(path)
+        if not entry.differentiable:
+            formula, order, forward = "not differentiable", "", ""
+        elif declared is None:
+            formula, order, forward = "composed", _order(entry), "composed"
+        else:
+            formula = "; ".join(f"{name}: `{text}`" for name, text in declared.formulas.items()) or "none"
+            order = _order(entry)
+            forward = "own jvp" if "jvp" in declared.options else declared.options.get("kind", "general").lower()
+        cells = (f"`{path}`", formula, order, forward, "yes" if entry.complex else "", source)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return OPERATIONS + "\n".join(rows) + "\n"
+
+
+def _order(entry: Any) -> str:
+    return "any" if entry.order == 2 else f"{entry.order} ({entry.why})"
+
+
+def _source(path: str) -> str:
+    function = _lookup(ferro, path)
+    module = getattr(function, "__module__", None) or ""
+    return module.removeprefix("ferro.").replace(".", "/") + ".py" if module.startswith("ferro.") else ""
+
+
+def _lookup(library: ModuleType, path: str) -> Any:
+    found: Any = library
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def subgradients(torch: ModuleType) -> str:
+    """docs/subgradients.md."""
+    rows = []
+    for point in SINGULAR:
+        ours, theirs = _gradients(ferro, point), _gradients(torch, point)
+        cells = (f"`{point.path}`", point.where, ours[0], theirs[0], ours[1], theirs[1], point.why)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return SUBGRADIENTS + "\n".join(rows) + "\n"
+
+
+def _gradients(library: Any, point: Singular) -> tuple[str, str]:
+    """First and second gradient at a singular point, as text."""
+    inputs: list = []
+
+    def convert(x: Any) -> Any:
+        if not isinstance(x, Arg):
+            return x
+        t = library.from_numpy(x.array(np.random.default_rng(0), "float64"))
+        if x.grad:
+            inputs.append(t.requires_grad_())
+        return t
+
+    args = [convert(a) for a in point.sample.args]
+    kwargs = {k: convert(v) for k, v in point.sample.kwargs.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            result = _lookup(library, point.path)(*args, **kwargs)
+            results = [r for r in (result if isinstance(result, (tuple, list)) else [result]) if r.requires_grad]
+            total = sum(r.abs().sum() if r.is_complex() else r.sum() for r in results)
+            first = library.autograd.grad(total, inputs, create_graph=True, allow_unused=True)
+        except RuntimeError as e:
+            return f"raises {type(e).__name__}", ""
+        try:
+            again = sum(g.sum() for g in first if g is not None and g.requires_grad)
+            second = library.autograd.grad(again, inputs, allow_unused=True) if hasattr(again, "backward") else [None] * len(inputs)
+        except RuntimeError as e:
+            return _shown(first), f"raises {type(e).__name__}"
+    return _shown(first), _shown(second)
+
+
+def _shown(gradients: Any) -> str:
+    return ", ".join("0" if g is None else str(_rounded(g.detach().tolist())) for g in gradients)
+
+
+def _rounded(x: Any) -> Any:
+    if isinstance(x, list):
+        return [_rounded(y) for y in x]
+    return float(f"{x:.4g}") + 0.0 if isinstance(x, float) else x
+
+
+def main() -> int:
+    """Writes or checks both files; 1 if a check fails."""
+    import torch
+
+    stale = []
+    for name, text in (("operations.md", operations()), ("subgradients.md", subgradients(torch))):
+        file = ROOT / "docs" / name
+        if "--check" in sys.argv:
+            stale += [] if file.exists() and file.read_text() == text else [name]
+        else:
+            file.write_text(text)
+    if stale:
+        print(f"out of date: {', '.join(stale)}; run python docs/tables.py")
+    return int(bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Sampling images at the places of a grid: places, the taps around them and their weights, and weighted sums of taps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.interpolation import cubic_far, cubic_near
+from ferro.cpu.kernels import grids as _kernels
+from ferro.cpu.kernels.common import has_kernel
+
+__all__ = ["grid_places", "grid_slopes", "sample_taps", "spread_taps", "tap_places", "tap_weights", "weigh_taps"]
+
+# Note [Sampling on a grid]
+#     A sample is a sum of a few pixels ("taps") around its place: y[n, c, s] = sum_t w[n, t, s] x[n, c, index[n, t, s]].
+#     The form F(g, w, x) = sum g[n, c, s] w[n, t, s] x[n, c, index[n, t, s]] is linear in all three, and its gradients
+#     are sample_taps (by g), weigh_taps (by w) and spread_taps (by x): the family is closed under differentiation. The
+#     weights are products over the dimensions of piecewise polynomials of the place, whose derivative of any order is
+#     the same function with another `order`. Places are (image, dimension, sample); the grid names the last dimension
+#     of the image first.
+
+
+def grid_places(grid: Any, sizes: tuple, padding: str, align: bool) -> Any:
+    """Grid values, from -1 to 1, as places among the pixels; "border" and "reflection" bring them inside."""
+    at, last = _pixels(grid, sizes, align)
+    if padding == "zeros":
+        return at
+    if padding == "reflection":
+        at = _reflected(at, last, align)[0]
+    return np.minimum(np.fmax(at, 0), last)  # (of nan and 0 fmax is 0)
+
+
+def grid_slopes(grid: Any, sizes: tuple, padding: str, align: bool) -> Any:
+    """The derivative of `grid_places`; zero on the border and beyond where places are clamped."""
+    at, last = _pixels(grid, sizes, align)
+    slope = np.broadcast_to((last if align else last + 1) / 2, at.shape)
+    if padding == "zeros":
+        return slope
+    if padding == "reflection":
+        at, sign = _reflected(at, last, align)
+        slope = slope * sign
+    return np.where((at > 0) & (at < last), slope, 0)
+
+
+def _pixels(grid: Any, sizes: tuple, align: bool) -> tuple[Any, Any]:
+    """The places, and the last pixel of each dimension."""
+    size = _column(sizes).astype(grid.dtype)
+    at = grid + 1
+    if align:
+        at *= (size - 1) / 2
+    else:
+        at *= size
+        at -= 1
+        at /= 2
+    return at, size - 1
+
+
+def _column(sizes: tuple) -> Any:
+    """The sizes in the order of the grid, to be broadcast with (image, dimension, sample)."""
+    return np.array(sizes[::-1])[:, None]
+
+
+def _reflected(at: Any, last: Any, align: bool) -> tuple[Any, Any]:
+    """Places reflected at the first and last pixel (align) or at the outer edges of these; and the slope, 1, -1 or 0."""
+    low = 0 if align else -0.5
+    span = last if align else last + 1
+    safe = np.where(span > 0, span, 1)
+    moved = at - low
+    away = np.abs(moved)
+    rest = np.fmod(away, safe)
+    odd = np.fmod(np.floor(away / safe), 2) != 0
+    found = np.where(odd, span - rest, rest) + low
+    sign = np.where(odd == (moved < 0), 1, -1)
+    return np.where(span > 0, found, 0), np.where(span > 0, sign, 0)
+
+
+_WIDTH = {"nearest": 1, "bilinear": 2, "bicubic": 4}
+
+
+def _first(at: Any, mode: str) -> tuple[Any, Any]:
+    """The first tap of each place in each dimension (of places that are no numbers: one far outside); and the floor."""
+    floor = np.rint(at) if mode == "nearest" else np.floor(at)
+    known = np.where(np.abs(floor) < 2**31, floor, -100).astype(np.int64)
+    return known - 1 if mode == "bicubic" else known, floor
+
+
+def tap_weights(at: Any, sizes: tuple, mode: str, padding: str, order: int) -> Any:
+    """The weights (image, dimension, tap, sample) of the taps in each dimension, or their derivative of some order by
+    the place.
+
+    With padding "zeros" taps outside the image weigh nothing.
+    """
+    first, floor = _first(at, mode)
+    t = at - floor
+    if mode == "nearest":
+        parts = [0.0 if order else 1.0]
+    elif mode == "bilinear":
+        parts = [1 - t, t] if order == 0 else [-1.0, 1.0] if order == 1 else [0.0, 0.0]
+    else:
+        parts = _cubic_weights(t, order)
+    out = np.empty((*at.shape[:2], len(parts), at.shape[2]), at.dtype)
+    size = _column(sizes)
+    for k, part in enumerate(parts):
+        out[:, :, k] = part
+        if padding == "zeros":
+            out[:, :, k][(first < -k) | (first >= size - k)] = 0
+    return out
+
+
+def _cubic_weights(t: Any, order: int, a: float = -0.75) -> list:
+    """The four weights of cubic convolution (Keys 1981, eq. 15, with parameter a), or their derivatives by t."""
+    s = 1 - t
+    sign = 1 - 2 * (order % 2)  # of the inner derivative of what runs backwards
+    if order == 0:
+        return [cubic_far(t + 1), cubic_near(t), cubic_near(s), cubic_far(s + 1)]
+    if order == 1:
+        far, near = (lambda u: (3 * a * u - 10 * a) * u + 8 * a), (lambda u: (3 * (a + 2) * u - 2 * (a + 3)) * u)
+    elif order == 2:
+        far, near = (lambda u: 6 * a * u - 10 * a), (lambda u: 6 * (a + 2) * u - 2 * (a + 3))
+    else:
+        third = 6.0 if order == 3 else 0.0
+        return [a * third, (a + 2) * third, sign * (a + 2) * third, sign * a * third]
+    return [far(t + 1), near(t), sign * near(s), sign * far(s + 1)]
+
+
+def tap_places(at: Any, sizes: tuple, mode: str, padding: str, align: bool) -> Any:
+    """The places in the flattened image of the taps (image, tap, sample), those of the last dimension fastest."""
+    first, _ = _first(at, mode)
+    width, n = _WIDTH[mode], len(sizes)
+    flat = np.zeros((len(at), 1, at.shape[2]), np.int64)
+    for d, size in enumerate(sizes):
+        taps = first[:, n - 1 - d, None] + np.arange(width)[:, None]
+        if mode == "bicubic" and padding == "reflection":  # here the taps are brought inside, not the place
+            taps = _reflected_taps(taps, size, align)
+        else:
+            np.clip(taps, 0, size - 1, out=taps)
+        flat = ((flat * size)[:, :, None] + taps[:, None]).reshape(len(at), width ** (d + 1), at.shape[2])
+    return flat
+
+
+def _reflected_taps(taps: Any, size: int, align: bool) -> Any:
+    """Pixels reflected at the first and last one (align) or at the edges of the image."""
+    if align and size == 1:
+        return np.zeros_like(taps)
+    span = size - 1 if align else size
+    flips, rest = np.divmod(np.where(taps < 0, -taps if align else -1 - taps, taps), span)
+    return np.where(flips % 2 == 1, (span if align else span - 1) - rest, rest)
+
+
+# -- weighted sums of taps: see Note [Sampling on a grid] --------------------------------------------------------------
+
+
+def sample_taps(x: Any, w: Any, index: Any) -> Any:
+    """y[n, c, s] = sum_t w[n, t, s] x[n, c, index[n, t, s]]."""
+    if has_kernel(x) or has_kernel(w):
+        return _kernels.sample(x, w, index)
+    out = np.zeros((*x.shape[:2], w.shape[2]), x.dtype)
+    for n in range(len(x)):
+        out[n] = np.einsum("cts,ts->cs", x[n][:, index[n]], w[n])
+    return out
+
+
+def spread_taps(g: Any, w: Any, index: Any, length: int) -> Any:
+    """dx[n, c, i] = the sum of w[n, t, s] g[n, c, s] over the taps with index[n, t, s] = i < length."""
+    if has_kernel(g) or has_kernel(w):
+        return _kernels.spread(g, w, index, length)
+    out = np.zeros((*g.shape[:2], length), g.dtype)
+    for n in range(len(g)):
+        np.add.at(out[n].T, index[n], w[n][..., None] * g[n].T)
+    return out
+
+
+def weigh_taps(g: Any, x: Any, index: Any) -> Any:
+    """dw[n, t, s] = sum_c g[n, c, s] x[n, c, index[n, t, s]]."""
+    if has_kernel(x) or has_kernel(g):
+        return _kernels.weigh(g, x, index)
+    out = np.zeros(index.shape, g.dtype)
+    for n in range(len(x)):
+        out[n] = np.einsum("cts,cs->ts", x[n][:, index[n]], g[n])
+    return out

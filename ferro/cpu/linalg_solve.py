@@ -1,0 +1,286 @@
+"""Factorisations by elimination, and what solves systems with them: Cholesky, LU, LDL, triangles, inverses.
+
+A stack of small matrices is one call of NumPy's; large matrices, and those that NumPy refuses without saying which of
+the stack it was, go one by one to LAPACK through SciPy, loaded when first needed.  Nothing here raises for a singular
+matrix: `info` is LAPACK's number of the first zero pivot, or of the first minor that is not positive; 0 is success.
+LAPACK runs on one thread, so that numbers do not depend on the number of threads (see Note in threads.py).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.threads import blas_single, scipy_blas_single
+
+__all__ = ["cholesky_ex", "inv_ex", "ldl_below", "ldl_blocks", "ldl_exchanges", "ldl_factor", "ldl_multipliers",
+           "lu_factor", "lu_packed_solve", "solve_lu", "solve_tri", "swap_rows"]  # fmt: skip
+
+_SMALL = 32  # up to this order a second factorisation costs less than a loop in Python over the stack
+
+
+@lru_cache(maxsize=64)
+def _routine(library: str, name: str, char: str) -> Any:
+    """A routine of BLAS or LAPACK for the dtype of the given character."""
+    from scipy.linalg import blas, lapack
+
+    return getattr(blas if library == "blas" else lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[char] + name)
+
+
+def _lapack(name: str, x: Any) -> Any:
+    return _routine("lapack", name, x.dtype.char)
+
+
+def _stacked(x: Any, ndim: int = 2) -> Any:
+    """The matrices (or, ndim 1, vectors) as a stack of one dimension."""
+    rest = x.shape[x.ndim - ndim :]
+    return x.reshape(math.prod(x.shape[: x.ndim - ndim]), *rest)
+
+
+def _no_info(x: Any) -> Any:
+    return np.zeros(x.shape[:-2], np.int32)
+
+
+# -- triangles ---------------------------------------------------------------------------------------------------------
+
+
+def solve_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
+    """X with A X = B, or (left False) X A = B, where only one triangle of A is read (unit: nor its diagonal)."""
+    if a.ndim == 2 and b.ndim > 2:  # one matrix, many right sides: they are columns of one
+        return _side_by_side(lambda c: solve_tri(a, c, upper, left, unit), b, left)
+    n = a.shape[-1]
+    if n <= _SMALL:
+        try:
+            return _solve_small_tri(a, b, upper, left, unit)
+        except np.linalg.LinAlgError:
+            pass  # a zero on the diagonal: back substitution gives inf and nan where they belong
+    shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + b.shape[-2:]
+    a, b = np.broadcast_to(a, shape[:-2] + a.shape[-2:]), np.broadcast_to(b, shape)
+    out = np.empty(shape, b.dtype)
+    if out.size:
+        with scipy_blas_single():
+            for c, d, x in zip(_stacked(a), _stacked(b), _stacked(out), strict=True):
+                x[...] = _trsm(c, d, upper, left, unit)
+    return out
+
+
+def _side_by_side(solve: Any, b: Any, left: bool) -> Any:
+    """solve(B) for a stack of right sides of one matrix, joined to a single right side."""
+    axis = -2 if left else -1
+    flat = np.moveaxis(b, axis, 0 if left else -1)
+    n = b.shape[axis]
+    joined = solve(flat.reshape(n, b.size // n if n else 0) if left else flat.reshape(b.size // n if n else 0, n))
+    return np.moveaxis(joined.reshape(flat.shape), 0 if left else -1, axis)
+
+
+def _solve_small_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
+    """Back substitution as elimination: the pivots of an upper triangle are its diagonal, nothing is exchanged."""
+    if not left:
+        return _solve_small_tri(a.swapaxes(-1, -2), b.swapaxes(-1, -2), not upper, True, unit).swapaxes(-1, -2)
+    a = np.triu(a) if upper else np.tril(a)[..., ::-1, ::-1]
+    if unit:
+        i = np.arange(a.shape[-1])
+        a = np.array(a)
+        a[..., i, i] = 1
+    return np.linalg.solve(a, b) if upper else np.linalg.solve(a, b[..., ::-1, :])[..., ::-1, :]
+
+
+def _trsm(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
+    """One triangular system.  Its transpose is solved, which lies in Fortran's order where the arrays are in C's."""
+    transposed = a.flags.f_contiguous and not a.flags.c_contiguous
+    given, lower = (a, not upper) if transposed else (a.T, upper)
+    trsm = _routine("blas", "trsm", b.dtype.char)
+    return trsm(1, given, b.T, side=int(left), lower=int(lower), trans_a=int(transposed), diag=int(unit)).T
+
+
+# -- Cholesky ----------------------------------------------------------------------------------------------------------
+
+
+def cholesky_ex(x: Any) -> tuple:
+    """(L, info): A = L Lᴴ by the lower triangle of A."""
+    info = _no_info(x)
+    try:
+        with blas_single():
+            out = np.linalg.cholesky(x)
+    except np.linalg.LinAlgError:
+        out, flat = np.empty(x.shape, x.dtype), info.reshape(-1)
+        factor = _lapack("potrf", x)
+        with scipy_blas_single():
+            for i, (a, target) in enumerate(zip(_stacked(x), _stacked(out), strict=True)):
+                target[...], flat[i] = factor(a, lower=1, clean=1)
+    lost = np.isnan(out.diagonal(0, -2, -1))  # not every LAPACK takes a nan for a pivot that is not positive
+    if lost.any():
+        info = np.where(lost.any(-1) & (info == 0), lost.argmax(-1) + 1, info).astype(np.int32)
+    return out, info
+
+
+# -- LU ----------------------------------------------------------------------------------------------------------------
+
+
+def lu_factor(x: Any) -> tuple:
+    """(LU, pivots, info) of matrices of any shape: P A' = L U with partial pivoting, pivots counted from 1."""
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    out, info = np.empty(x.shape, x.dtype), _no_info(x)
+    pivots = np.empty((*x.shape[:-2], k), np.int32)
+    if x.size:
+        factor = _lapack("getrf", x)
+        flat = info.reshape(-1)
+        with scipy_blas_single():
+            for i, (a, lu, p) in enumerate(zip(_stacked(x), _stacked(out), _stacked(pivots, 1), strict=True)):
+                lu[...], p[...], flat[i] = factor(a)
+        pivots += 1
+    return out, pivots, info
+
+
+def permutation(pivots: Any, m: int) -> Any:
+    """The order in which the exchanges of rows i and pivots[i] - 1, one after another, leave m rows."""
+    order = np.empty((*pivots.shape[:-1], m), np.int64)
+    order[...] = np.arange(m)
+    steps, flat = _stacked(pivots, 1), _stacked(order, 1)
+    if len(steps) < 64:  # lists are quicker than that many calls of NumPy
+        for o, p in zip(flat, steps.tolist(), strict=True):
+            rows = list(range(m))
+            for i, j in enumerate(p):
+                rows[i], rows[j - 1] = rows[j - 1], rows[i]
+            o[...] = rows
+        return order
+    rows = np.arange(len(steps))
+    for i, j in enumerate(steps.T):
+        here = flat[:, i].copy()
+        flat[:, i] = flat[rows, j - 1]
+        flat[rows, j - 1] = here
+    return order
+
+
+def swap_rows(x: Any, pivots: Any, inverse: bool) -> Any:
+    """Pᵀ X, the rows of X after the exchanges of an LU factorisation; inverse: P X, before them."""
+    order = permutation(pivots, x.shape[-2])
+    if inverse:
+        order = order.argsort(-1)
+    if order.ndim == 1:
+        return x[..., order, :]
+    batch = np.broadcast_shapes(x.shape[:-2], order.shape[:-1])
+    x = np.broadcast_to(x, batch + x.shape[-2:])
+    return np.take_along_axis(x, np.broadcast_to(order, (*batch, order.shape[-1]))[..., None], -2)
+
+
+def lu_packed_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> Any:
+    """X with A X = B or (left False) X A = B, or with Aᴴ for A, where A = P L U."""
+    if not left:  # Xᴴ solves the adjoint system
+        x = lu_packed_solve(lu, pivots, b.conj().swapaxes(-1, -2), True, not adjoint)
+        return x.conj().swapaxes(-1, -2)
+    if adjoint:
+        lh = lu.conj().swapaxes(-1, -2)
+        return swap_rows(solve_tri(lh, solve_tri(lh, b, False, True, False), True, True, True), pivots, True)
+    return solve_tri(lu, solve_tri(lu, swap_rows(b, pivots, False), False, True, True), True, True, False)
+
+
+# -- general systems ---------------------------------------------------------------------------------------------------
+
+
+def solve_lu(a: Any, b: Any, left: bool) -> tuple:
+    """(X, info, LU, pivots): A X = B or (left False) X A = B.  Of small matrices the factors are not kept: None."""
+    if a.shape[-1] <= _SMALL:
+        try:
+            return _solve_small(a, b, left), _no_info(a), None, None
+        except np.linalg.LinAlgError:
+            pass
+    lu, pivots, info = lu_factor(a)
+    return lu_packed_solve(lu, pivots, b, left, False), info, lu, pivots
+
+
+def _solve_small(a: Any, b: Any, left: bool) -> Any:
+    if a.ndim == 2 and b.ndim > 2:
+        return _side_by_side(lambda c: _solve_small(a, c, left), b, left)
+    if not left:
+        return np.linalg.solve(a.swapaxes(-1, -2), b.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return np.linalg.solve(a, b)
+
+
+def inv_ex(x: Any) -> tuple:
+    """(A⁻¹, info)."""
+    try:
+        with blas_single():
+            return np.linalg.inv(x), _no_info(x)
+    except np.linalg.LinAlgError:
+        lu, pivots, info = lu_factor(x)
+        return lu_packed_solve(lu, pivots, np.eye(x.shape[-1], dtype=x.dtype), True, False), info
+
+
+# -- LDL ---------------------------------------------------------------------------------------------------------------
+
+
+def ldl_factor(x: Any, hermitian: bool) -> tuple:
+    """(LD, pivots, info) of symmetric or Hermitian matrices by their lower triangles (Bunch and Kaufman, as in LAPACK)."""
+    out, pivots, info = np.empty(x.shape, x.dtype), np.empty(x.shape[:-1], np.int32), _no_info(x)
+    if x.size:
+        factor = _lapack("hetrf" if hermitian and x.dtype.kind == "c" else "sytrf", x)
+        flat = info.reshape(-1)
+        with scipy_blas_single():
+            for i, (a, ld, p) in enumerate(zip(_stacked(x), _stacked(out), _stacked(pivots, 1), strict=True)):
+                packed, p[...], flat[i] = factor(a, lower=1)
+                ld[...] = np.tril(packed)
+    return out, pivots, info
+
+
+def _ldl_steps(pivots: Any) -> Any:
+    """For the pivots of one matrix: (first column of the step, the two rows that it exchanges, its width)."""
+    k = 0
+    while k < len(pivots):
+        p = int(pivots[k])
+        width = 1 if p > 0 or k + 1 == len(pivots) else 2
+        yield k, k + width - 1, abs(p) - 1, width
+        k += width
+
+
+def ldl_exchanges(pivots: Any) -> Any:
+    """The exchanges of rows as `lu_factor` gives them: in step i the rows i and exchanges[i] - 1."""
+    exchanges = np.array(pivots, np.int32)
+    for p, e in zip(_stacked(pivots, 1), _stacked(exchanges, 1), strict=True):
+        for k, r, q, _ in _ldl_steps(p):
+            e[k] = k + 1
+            e[r] = q + 1
+    return exchanges
+
+
+def ldl_blocks(pivots: Any) -> tuple:
+    """For each row the other row of its block of two, or itself; and whether there is another."""
+    partners = np.empty(pivots.shape, np.int64)
+    partners[...] = np.arange(pivots.shape[-1])
+    for p, o in zip(_stacked(pivots, 1), _stacked(partners, 1), strict=True):
+        for k, r, _, _ in _ldl_steps(p):
+            o[k], o[r] = r, k
+    return partners, partners != np.arange(pivots.shape[-1])
+
+
+def ldl_below(pivots: Any, like: Any) -> Any:
+    """Ones below the blocks of D, zeros elsewhere, of the dtype of `like`."""
+    n = pivots.shape[-1]
+    ones = np.empty((*pivots.shape, n), like.dtype)
+    ones[...] = np.tri(n, n, -1)
+    for p, one in zip(_stacked(pivots, 1), _stacked(ones), strict=True):
+        for k, r, _, _ in _ldl_steps(p):
+            one[r, k] = 0
+    return ones
+
+
+def ldl_multipliers(ld: Any, pivots: Any, inverse: bool) -> Any:
+    """What L has below the blocks of D, zeros elsewhere.  LD holds each column as it was before the later exchanges.
+
+    inverse: the transpose of this linear map, from the place in L to that in LD.
+    """
+    n = ld.shape[-1]
+    rows = np.empty((*pivots.shape, n), np.int64)
+    rows[...] = np.arange(n)[:, None]
+    for p, source in zip(_stacked(pivots, 1), _stacked(rows), strict=True):
+        for k, r, q, _ in _ldl_steps(p):
+            if r != q:
+                source[[r, q], :k] = source[[q, r], :k]
+    below = ldl_below(pivots, ld)
+    if inverse:
+        return np.take_along_axis(ld * below, rows.argsort(-2), -2)
+    return np.take_along_axis(ld, rows, -2) * below

@@ -1,0 +1,202 @@
+"""Spectra and orthogonal factors of NumPy arrays: SVD, eigenvalues, QR, reflectors, least squares.
+
+Stacks of matrices go to NumPy's LAPACK in one call, and float32 stays float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.linalg_errors import LinAlgError
+from ferro.cpu.linalg_solve import solve_tri
+from ferro.cpu.products import matmul
+from ferro.cpu.threads import blas_single
+
+__all__ = ["count_above", "eig_factors", "eigh_factors", "eigvals", "eigvalsh", "geqrf", "householder_product", "lstsq",
+           "nuclear_norm", "ormqr", "polar_factor", "pseudo_inverse", "qr_factors", "svd_factors", "svdvals"]  # fmt: skip
+
+
+def _lapack(name: str, function: Callable, x: Any, *args: Any) -> Any:
+    """A call of NumPy's LAPACK on one thread (more would round differently), its complaint in the words of `name`."""
+    try:
+        with blas_single():
+            return function(x, *args)
+    except np.linalg.LinAlgError:
+        bad = ~np.isfinite(x).all((-2, -1))
+        why = ("the input contains inf or nan" if bad.any() else "the iteration did not converge: the matrix is "
+               "ill-conditioned or has too many repeated values")  # fmt: skip
+        where = f" (Batch element {np.argwhere(bad)[0].tolist()})" if bad.any() and bad.ndim else ""
+        raise LinAlgError(f"{name}: The algorithm failed to converge because {why}{where}") from None
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transposes."""
+    return x.conj().swapaxes(-1, -2)
+
+
+# -- singular values ---------------------------------------------------------------------------------------------------
+
+
+def svd_factors(x: Any, full: bool) -> tuple:
+    """(U, S, Vᴴ) with X = U diag(S) Vᴴ; full: U and V are square."""
+    return tuple(_lapack("linalg.svd", np.linalg.svd, x, full))
+
+
+def svdvals(x: Any) -> Any:
+    """The singular values in descending order."""
+    return _lapack("linalg.svdvals", lambda a: np.linalg.svd(a, compute_uv=False), x)
+
+
+def nuclear_norm(x: Any) -> Any:
+    """The sum of the singular values."""
+    return svdvals(x).sum(-1)
+
+
+def kept(s: Any, m: int, n: int) -> Any:
+    """Which singular values of m x n matrices are above rounding error."""
+    largest = s[..., :1] if s.shape[-1] else s
+    return s > largest * (max(m, n) * float(np.finfo(s.dtype).eps))
+
+
+def polar_factor(x: Any) -> Any:
+    """U Vᴴ from the singular vectors whose singular values are above rounding error."""
+    u, s, vh = svd_factors(x, False)
+    return matmul(u * kept(s, *x.shape[-2:])[..., None, :], vh)
+
+
+# -- eigenvalues -------------------------------------------------------------------------------------------------------
+
+
+def eigh_factors(x: Any, upper: bool) -> tuple:
+    """(eigenvalues, eigenvectors) of the Hermitian matrices of which one triangle is read; ascending."""
+    return tuple(_lapack("linalg.eigh", np.linalg.eigh, x, "U" if upper else "L"))
+
+
+def eigvalsh(x: Any, upper: bool) -> Any:
+    """The eigenvalues of Hermitian matrices of which one triangle is read; ascending."""
+    return _lapack("linalg.eigvalsh", np.linalg.eigvalsh, x, "U" if upper else "L")
+
+
+def _complex(x: Any) -> Any:
+    return x if x.dtype.kind == "c" else x.astype(np.complex64 if x.dtype.itemsize == 4 else np.complex128)
+
+
+def eig_factors(x: Any) -> tuple:
+    """(eigenvalues, eigenvectors of norm one), complex."""
+    return tuple([_complex(r) for r in _lapack("linalg.eig", np.linalg.eig, x)])
+
+
+def eigvals(x: Any) -> Any:
+    """The eigenvalues, complex."""
+    return _complex(_lapack("linalg.eigvals", np.linalg.eigvals, x))
+
+
+# -- orthogonal factors ------------------------------------------------------------------------------------------------
+
+
+def qr_factors(x: Any, mode: str) -> tuple:
+    """(Q, R); mode: "reduced", "complete", or "r" for an empty Q."""
+    result = _lapack("linalg.qr", np.linalg.qr, x, mode)
+    return (np.zeros(0, x.dtype), result) if mode == "r" else tuple(result)
+
+
+def geqrf(x: Any) -> tuple:
+    """(A, tau): R on and above the diagonal, the Householder vectors below it and their factors."""
+    h, tau = _lapack("geqrf", np.linalg.qr, x, "raw")
+    return h.swapaxes(-1, -2), tau
+
+
+def _block_reflector(a: Any, tau: Any) -> tuple:
+    """(V, T) with H₁ ... H_k = I - V T Vᴴ."""
+    k = tau.shape[-1]
+    v = np.tril(a[..., :k], -1)
+    i = np.arange(k)
+    v[..., i, i] = 1
+    d = tau[..., :, None]
+    t = np.zeros((*tau.shape, k), a.dtype)
+    t[..., i, i] = tau
+    return v, solve_tri(d * np.triu(matmul(adjoint(v), v), 1), t, True, True, True)
+
+
+def ormqr(a: Any, tau: Any, c: Any, left: bool, transpose: bool) -> Any:
+    """Q C, or (left False) C Q, or with Qᴴ (transpose), for the product Q of the reflectors in a and tau."""
+    v, t = _block_reflector(a, tau)
+    t = adjoint(t) if transpose else t
+    if left:
+        return c - matmul(v, matmul(t, matmul(adjoint(v), c)))
+    return c - matmul(matmul(matmul(c, v), t), adjoint(v))
+
+
+def householder_product(a: Any, tau: Any) -> Any:
+    """The first n columns of the product of the reflectors in a (m x n) and tau."""
+    e = np.broadcast_to(np.eye(*a.shape[-2:], dtype=a.dtype), a.shape)
+    return ormqr(a, tau, e, True, False)
+
+
+# -- least squares -----------------------------------------------------------------------------------------------------
+
+
+def pseudo_inverse(x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
+    """V S⁺ Uᴴ, where singular values of at most max(atol, rtol s₁) count as zero; hermitian: by eigenvalues."""
+    if hermitian:
+        s, v = eigh_factors(x, False)
+        size = abs(s)
+        left, right = v, adjoint(v)
+    else:
+        u, s, vh = svd_factors(x, False)
+        size, left, right = s, adjoint(vh), adjoint(u)
+    keep = size > threshold(size, atol, rtol)
+    inverse = np.where(keep, 1, 0).astype(s.dtype) / np.where(keep, s, 1)
+    return matmul(left * inverse[..., None, :], right)
+
+
+def threshold(size: Any, atol: Any, rtol: Any) -> Any:
+    """max(atol, rtol times the largest of the sizes), in their dtype."""
+    largest = size.max(-1, keepdims=True, initial=0)
+    return np.maximum(np.asarray(atol), np.asarray(rtol) * largest).astype(size.dtype)
+
+
+def count_above(size: Any, atol: Any, rtol: Any) -> Any:
+    """How many sizes are above the threshold."""
+    return (size > threshold(size, atol, rtol)).sum(-1)
+
+
+def lstsq(a: Any, b: Any, rcond: float, driver: str) -> tuple:
+    """(X, residuals, rank, singular values, U, S⁺, Vᴴ) of min |A X - B|; what a LAPACK driver does not give is empty.
+
+    "gels" is QR and has no U, S⁺, Vᴴ (None); the others are the singular value decomposition of the whole stack.
+    """
+    m, n = a.shape[-2:]
+    ranks = np.zeros(0, np.int64)
+    values = residuals = np.zeros(0, a.real.dtype)
+    u = inverse = vh = None
+    if driver == "gels":
+        x = _full_rank(a, b)
+    else:
+        u, s, vh = _lapack("linalg.lstsq", np.linalg.svd, a, False)
+        keep = s > rcond * s[..., :1]
+        inverse = np.where(keep, 1, 0).astype(s.dtype) / np.where(keep, s, 1)
+        ranks = np.asarray(keep.sum(-1))
+        x = matmul(adjoint(vh), inverse[..., :, None] * matmul(adjoint(u), b))
+        values = s if driver != "gelsy" else values
+    if m > n and (driver == "gels" or (driver != "gelsy" and (ranks == n).all())):
+        residuals = (abs(b - matmul(a, x)) ** 2).sum(-2)
+    return x, residuals, ranks, values, u, inverse, vh
+
+
+def _full_rank(a: Any, b: Any) -> Any:
+    """The solutions by QR of A, or of Aᴴ if A is wide."""
+    tall = a.shape[-2] >= a.shape[-1]
+    q, r = _lapack("linalg.lstsq", np.linalg.qr, a if tall else adjoint(a))
+    pivots = abs(r.diagonal(0, -2, -1))
+    if not (pivots > 0).all():
+        why = "the input contains inf or nan" if not np.isfinite(pivots).all() else (
+            f"driver 'gels' needs matrices of full rank, but a triangular factor has a zero at {int(np.argmin(pivots)) % r.shape[-1] + 1}; "
+            "use driver='gelsd'")  # fmt: skip
+        raise LinAlgError(f"linalg.lstsq: The least squares solution could not be computed: {why}")
+    if tall:
+        return solve_tri(r, matmul(adjoint(q), b), True, True, False)
+    return matmul(q, solve_tri(adjoint(r), b, False, True, False))

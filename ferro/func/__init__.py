@@ -1,0 +1,21 @@
+"""Functions of functions, as in torch.func: derivatives of functions of (nested) tensors that compose in any order."""
+
+from ferro.func.forward import jvp, linearize
+from ferro.func.jacobians import hessian, jacfwd, jacrev
+from ferro.func.modules import functional_call, stack_module_state
+from ferro.func.reverse import grad, grad_and_value, vjp
+from ferro.func.unwrapping import debug_unwrap
+
+__all__ = [
+    "debug_unwrap",
+    "functional_call",
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "stack_module_state",
+    "vjp",
+]

@@ -1,0 +1,181 @@
+"""Layers that hold the last matrix of a classifier and its loss: LinearCrossEntropyLoss, AdaptiveLogSoftmaxWithLoss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from ferro.ops.joining import cat
+from ferro.ops.linear_entropy import LinearCrossEntropyOptions
+from ferro.tensor import Tensor
+
+from .. import functional as F
+from ..module import Module
+from .container import ModuleList, Sequential
+from .linear import Linear
+from .loss import _WeightedLoss
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """The cross-entropy of a linear layer's outputs, (C, *out_features) for each input."""
+
+    num_classes: int
+    out_features: tuple[int, ...]
+    ignore_index: int | None
+    label_smoothing: float
+    options: LinearCrossEntropyOptions | None
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        out_features: tuple[int, ...] = (),
+        bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+        reduction: str = "mean",
+        weight: Tensor | None = None,
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+        options: LinearCrossEntropyOptions | None = None,
+    ) -> None:
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
+        super().__init__(weight, reduction=reduction)
+        self.num_classes = num_classes
+        self.out_features = out_features
+        self.ignore_index = ignore_index
+        self.label_smoothing = label_smoothing
+        self.linear = Linear(in_features, math.prod(out_features, start=num_classes), bias, device, dtype)
+        self.options = options
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        shape = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input,
+            self.linear.weight.reshape(*shape, self.linear.in_features),
+            target,
+            linear_bias=None if bias is None else bias.reshape(shape),
+            weight=self.weight,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            options=self.options,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, reduction={self.reduction}, "
+            f"ignore_index={self.ignore_index}, label_smoothing={self.label_smoothing}, options={self.options}"
+        )
+
+
+class _ASMoutput(NamedTuple):
+    """What AdaptiveLogSoftmaxWithLoss returns."""
+
+    output: Tensor
+    loss: Tensor
+
+
+class AdaptiveLogSoftmaxWithLoss(Module):
+    """A softmax for many classes sorted by frequency: the frequent ones and the clusters of rare ones in one head, each
+    cluster behind a smaller projection (Grave et al. 2017, Efficient softmax approximation for GPUs).
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        n_classes: int,
+        cutoffs: Sequence[int],
+        div_value: float = 4.0,
+        head_bias: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        cutoffs = list(cutoffs)
+        if not cutoffs:
+            raise ValueError("cutoffs should be a sequence of length larger than 0")
+        if cutoffs != sorted(set(cutoffs)) or cutoffs[0] <= 0 or cutoffs[-1] >= n_classes or any(int(c) != c for c in cutoffs):
+            raise ValueError(
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each "
+                f"value is between 1 and n_classes-1, got {cutoffs} for {n_classes} classes"
+            )
+        self.in_features = in_features
+        self.n_classes = n_classes
+        self.cutoffs = [*cutoffs, n_classes]
+        self.div_value = div_value
+        self.head_bias = head_bias
+        self.shortlist_size = cutoffs[0]
+        self.n_clusters = len(cutoffs)
+        self.head_size = self.shortlist_size + self.n_clusters
+        self.head = Linear(in_features, self.head_size, head_bias, device, dtype)
+        self.tail = ModuleList()
+        for i, (low, high) in enumerate(pairwise(self.cutoffs)):
+            hidden = int(in_features // div_value ** (i + 1))
+            self.tail.append(
+                Sequential(
+                    Linear(in_features, hidden, False, device, dtype), Linear(hidden, high - low, False, device, dtype)
+                )
+            )
+
+    def reset_parameters(self) -> None:
+        """Draw all weights afresh."""
+        for layer in self.modules():
+            if isinstance(layer, Linear):
+                layer.reset_parameters()
+
+    def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
+        """The log probabilities of the targets, and minus their mean."""
+        if target_.dim() > 1:
+            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+        if input_.dim() != target_.dim() + 1:
+            raise RuntimeError(
+                f"{target_.dim()}D target tensor expects {target_.dim() + 1}D input tensors, but found inputs with size "
+                f"{list(input_.shape)}"
+            )
+        if target_.dim() == 1 and input_.shape[0] != target_.shape[0]:
+            raise RuntimeError("Input and target should have the same size in the batch dimension.")
+        input, target = (input_, target_) if target_.dim() else (input_.unsqueeze(0), target_.unsqueeze(0))
+        if target.numel() and not 0 <= int(target.min()) <= int(target.max()) < self.n_classes:
+            raise RuntimeError(
+                f"Target values should be in [0, {self.n_classes - 1}], but values in range [{int(target.min())}, "
+                f"{int(target.max())}] were found."
+            )
+        head = F.log_softmax(self.head(input), dim=1)
+        places = target.clone()
+        rows = [(target < self.shortlist_size).nonzero().squeeze(1)]
+        parts = [input.new_zeros(rows[0].shape)]
+        for i, (low, high) in enumerate(pairwise(self.cutoffs)):
+            own = ((target >= low) & (target < high)).nonzero().squeeze(1)
+            if not own.numel():
+                continue
+            places[own] = self.shortlist_size + i
+            found = F.log_softmax(self.tail[i](input[own]), dim=1)
+            parts.append(found.gather(1, (target[own] - low).unsqueeze(1)).squeeze(1))
+            rows.append(own)
+        output = cat(parts)[cat(rows).argsort()] + head.gather(1, places.unsqueeze(1)).squeeze(1)
+        return _ASMoutput(output if target_.dim() else output.squeeze(0), (-output).mean())
+
+    def log_prob(self, input: Tensor) -> Tensor:
+        """The log probabilities of all classes, (N, n_classes)."""
+        head = F.log_softmax(self.head(input), dim=1)
+        parts = [head[:, : self.shortlist_size]]
+        for i in range(self.n_clusters):
+            parts.append(F.log_softmax(self.tail[i](input), dim=1) + head[:, self.shortlist_size + i].unsqueeze(1))
+        return cat(parts, dim=1)
+
+    def predict(self, input: Tensor) -> Tensor:
+        """The class with the highest probability: of the frequent ones where no cluster has a higher one."""
+        best = self.head(input).argmax(dim=1)
+        rare = (best >= self.shortlist_size).nonzero().squeeze(1)
+        if rare.numel():
+            best[rare] = self.log_prob(input[rare]).argmax(dim=1)
+        return best

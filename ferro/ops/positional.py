@@ -1,0 +1,80 @@
+"""Functions of the top level whose arguments come in another order than those of the same name in nn.functional."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core.base import wrap
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops import embedding as _embedding
+from ferro.ops import normalisation as _normalisation
+from ferro.ops.padding import channel_shuffle
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["batch_norm", "embedding_bag", "instance_norm", "native_channel_shuffle"]
+
+
+def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+               running_var: Tensor | None, training: bool, momentum: float, eps: float,
+               cudnn_enabled: bool) -> Tensor:  # fmt: skip
+    """`nn.functional.batch_norm` for any number of values per channel."""
+    return _normalisation.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+                  running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
+                  cudnn_enabled: bool) -> Tensor:  # fmt: skip
+    """`nn.functional.instance_norm`."""
+    return _normalisation.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
+                  sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+                  padding_idx: int | None = None) -> tuple:  # fmt: skip
+    """`nn.functional.embedding_bag` with mode 0 (sum), 1 (mean) or 2 (max), and what it was computed with: the bag of
+    each index, the size of each bag, and for max the row of each maximum.
+    """
+    modes = ("sum", "mean", "max")
+    if mode not in range(3):
+        raise RuntimeError(f"embedding_bag: mode must be 0 (sum), 1 (mean) or 2 (max), got {mode}")
+    out = _embedding.embedding_bag(indices, weight, offsets, None, 2.0, scale_grad_by_freq, modes[mode], sparse,
+                                   per_sample_weights, include_last_offset, padding_idx)  # fmt: skip
+    return out, *_bag_facts(weight._data, indices._data, offsets._data, include_last_offset, padding_idx, mode)
+
+
+def _bag_facts(table: Any, indices: Any, starts: Any, include_last: bool, padding: int | None, mode: int) -> tuple:
+    """The bag of each index, the sizes of the bags, and the rows of the maxima (mode 2; otherwise the sizes again)."""
+    if include_last:
+        starts = starts[:-1]
+    bags = np.searchsorted(starts, np.arange(indices.size), side="right") - 1
+    kept = np.ones(indices.size, bool) if padding is None else indices != padding % len(table)
+    sizes = np.bincount(bags[kept], minlength=len(starts))
+    if mode != 2:
+        return wrap(bags), wrap(sizes), wrap(sizes.copy())
+    best = np.zeros((len(starts), table.shape[1]), np.int64)
+    for b in np.flatnonzero(sizes):
+        rows = indices[kept & (bags == b)]
+        best[b] = rows[table[rows].argmax(0)]
+    return wrap(bags), wrap(sizes), wrap(best)
+
+
+def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """`channel_shuffle`."""
+    return channel_shuffle(input, groups)
+
+
+_positive: Any = {"low": 0.5, "high": 2.0, "grad": False}
+_ids: Any = {"dtype": "int64", "low": 0, "high": 5}
+declare("batch_norm", [
+    Sample(Arg(4, 3), Arg(3), Arg(3), None, None, True, 0.1, 1e-5, False),
+    Sample(Arg(2, 3, 2), None, None, Arg(3, grad=False), Arg(3, **_positive), False, 0.1, 1e-3, True)])  # fmt: skip
+declare("instance_norm", [Sample(Arg(2, 3, 4), Arg(3), Arg(3), None, None, True, 0.1, 1e-5, False)])
+declare("embedding_bag", [
+    Sample(Arg(5, 4), Arg(6, **_ids), Arg(values=[0, 2, 2], dtype="int64"), False, 1),
+    Sample(Arg(5, 4), Arg(6, **_ids), Arg(values=[0, 2, 2, 6], dtype="int64"), False, 2, False, None, True)])  # fmt: skip
+declare("native_channel_shuffle", [Sample(Arg(2, 6, 1, 2), 2)],
+        reference=lambda x, groups=2: x.reshape(2, groups, 3, 1, 2).swapaxes(1, 2).reshape(x.shape))  # fmt: skip

@@ -1,0 +1,263 @@
+"""Recurrent networks as functions: RNN, LSTM and GRU over whole sequences, and one step of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ferro.core.arguments import need_tensor
+from ferro.core.base import TensorBase
+from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.activations import relu
+from ferro.ops.dropout import dropout as _dropout
+from ferro.ops.joining import cat, stack
+from ferro.ops.products import linear
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["gru", "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell"]
+
+
+# -- one step, from the gates of the input -----------------------------------------------------------------------------
+
+
+def _tanh_step(gx: Any, state: tuple, w_hh: Any, b_hh: Any) -> tuple:
+    """h' = tanh(gx + W h + b), gx being the input's part."""
+    return ((gx + linear(state[0], w_hh, b_hh)).tanh(),)
+
+
+def _relu_step(gx: Any, state: tuple, w_hh: Any, b_hh: Any) -> tuple:
+    """h' = relu(gx + W h + b)."""
+    return (relu(gx + linear(state[0], w_hh, b_hh)),)
+
+
+def _lstm_step(gx: Any, state: tuple, w_hh: Any, b_hh: Any, w_hr: Any = None) -> tuple:
+    """i, f, g, o = gates;  c' = σ(f) c + σ(i) tanh(g);  h' = σ(o) tanh(c'), projected by w_hr if there is one."""
+    h, c = state
+    i, f, g, o = (gx + linear(h, w_hh, b_hh)).chunk(4, dim=-1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if w_hr is None else linear(h, w_hr)), c
+
+
+def _gru_step(gx: Any, state: tuple, w_hh: Any, b_hh: Any) -> tuple:
+    """r, z = σ(gates);  n = tanh(nx + r nh);  h' = (1 - z) n + z h."""
+    (h,) = state
+    rx, zx, nx = gx.chunk(3, dim=-1)
+    rh, zh, nh = linear(h, w_hh, b_hh).chunk(3, dim=-1)
+    z = (zx + zh).sigmoid()
+    n = (nx + (rx + rh).sigmoid() * nh).tanh()
+    return (n + z * (h - n),)
+
+
+_STEPS = {"RNN_TANH": _tanh_step, "RNN_RELU": _relu_step, "LSTM": _lstm_step, "GRU": _gru_step}
+GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}  # blocks of hidden_size rows in the weights
+
+
+# -- whole sequences ---------------------------------------------------------------------------------------------------
+
+
+def layers(mode: str, x: Tensor, batch_sizes: Sequence[int] | None, states: tuple, weights: Sequence[Sequence], biased: bool,
+           dropout: float, bidirectional: bool) -> tuple[Any, tuple]:  # fmt: skip
+    """All layers over x of shape (L, N, I), or over packed x whose step t has the first batch_sizes[t] sequences.
+
+    states: each (layers * directions, N, size); weights: of each direction of each layer w_ih, w_hh, b_ih and b_hh if
+    `biased`, w_hr if it projects; dropout: between layers.  Returns the outputs of the last layer and the last states.
+    """
+    directions = 2 if bidirectional else 1
+    last = []
+    for row, own in enumerate(weights):
+        if row % directions == 0:
+            if row and dropout > 0:
+                x = _dropout(x, dropout)
+            outs: list = []
+        found, state = _direction(mode, x, batch_sizes, tuple([s[row] for s in states]), own, biased, row % directions == 1)
+        outs.append(found)
+        last.append(state)
+        if row % directions == directions - 1:
+            x = outs[0] if directions == 1 else cat(outs, -1)
+    return x, tuple([stack(parts) for parts in zip(*last, strict=True)])
+
+
+def _direction(mode: str, x: Any, batch_sizes: Sequence[int] | None, state: tuple, weights: Sequence, biased: bool,
+               backwards: bool) -> tuple[Any, tuple]:  # fmt: skip
+    """One direction of one layer: the outputs of all steps, and the last state."""
+    step = _STEPS[mode]
+    w_ih, w_hh, *rest = weights
+    b_ih, b_hh = rest[:2] if biased else (None, None)
+    inner = (w_hh, b_hh, *rest[2 if biased else 0 :])
+    gates = linear(x, w_ih, b_ih)  # the input's part does not depend on the state: one product for all steps
+    parts = list(gates.unbind(0) if batch_sizes is None else gates.split(list(batch_sizes)))
+    if batch_sizes is None:
+        outs = []
+        for gx in reversed(parts) if backwards else parts:
+            state = step(gx, state, *inner)
+            outs.append(state[0])
+        return stack(outs[::-1] if backwards else outs), state
+    first, finished, outs = state, [], []
+    live = batch_sizes[-1] if backwards else batch_sizes[0]
+    state = tuple([s[:live] for s in first])
+    for gx in reversed(parts) if backwards else parts:
+        size = gx.shape[0]
+        if size < live:  # the shortest sequences end
+            finished.append([s[size:] for s in state])
+            state = tuple([s[:size] for s in state])
+        elif size > live:  # backwards, they begin
+            state = tuple([cat((s, f[live:size])) for s, f in zip(state, first, strict=True)])
+        live = size
+        state = step(gx, state, *inner)
+        outs.append(state[0])
+    pieces = [state, *finished[::-1]]
+    return cat(outs[::-1] if backwards else outs), tuple([cat(part) for part in zip(*pieces, strict=True)])
+
+
+def _run(name: str, mode: str, arguments: tuple) -> tuple:
+    """The two forms of the public functions: padded sequences, and packed ones (whose third argument is the state)."""
+    second, third = arguments[1], arguments[2]
+    packed = isinstance(second, TensorBase) if mode == "LSTM" else isinstance(third, TensorBase)
+    if packed:
+        x, batch_sizes, hx, params, biased, count, dropout, train, bidirectional = arguments
+        sizes = [int(b) for b in batch_sizes.tolist()]
+        batch_first = False
+    else:
+        x, hx, params, biased, count, dropout, train, bidirectional, batch_first = arguments
+        sizes = None
+    need_tensor(name, "input", x)
+    states = tuple(hx) if mode == "LSTM" else (hx,)
+    directions = count * (2 if bidirectional else 1)
+    if len(params) % directions or len(params) // directions not in ((4, 5) if biased else (2, 3)):
+        raise RuntimeError(
+            f"{name}: expected {directions} times {'4 (or 5' if biased else '2 (or 3'} with projection) weights, for "
+            f"num_layers={count}, bidirectional={bidirectional} and has_biases={biased}, got {len(params)}"
+        )
+    each = len(params) // directions
+    weights = [params[i : i + each] for i in range(0, len(params), each)]
+    if x._data.ndim != (2 if packed else 3):
+        raise RuntimeError(
+            f"{name}: input must have {2 if packed else 3} dimensions, got {x._data.ndim} (shape {list(x._data.shape)})"
+        )
+    if batch_first:
+        x = x.transpose(0, 1)
+    batch = sizes[0] if sizes else x._data.shape[1] if not packed else 0
+    for label, state in zip(("hx", "cx"), states, strict=False):
+        if need_tensor(name, label, state)._data.shape[:2] != (directions, batch):
+            raise RuntimeError(
+                f"{name}: expected {label} of shape ({directions}, {batch}, hidden size), got {list(state._data.shape)}"
+            )
+    out, last = layers(mode, x, sizes, states, weights, bool(biased), float(dropout) if train else 0.0, bool(bidirectional))
+    return (out.transpose(0, 1) if batch_first else out, *last)
+
+
+def rnn_tanh(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
+             bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
+    """h_t = tanh(W x_t + b + U h_{t-1} + c) over sequences (L, N, I): the outputs of the last layer, and the last states.
+
+    hx: (layers * directions, N, H); params: w_ih, w_hh and with has_biases b_ih, b_hh of each direction of each layer.
+    Of packed sequences the arguments are (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train,
+    bidirectional).
+    """
+    return _run("rnn_tanh", "RNN_TANH", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
+
+
+def rnn_relu(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
+             bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
+    """`rnn_tanh` with relu for tanh."""
+    return _run("rnn_relu", "RNN_RELU", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
+
+
+def gru(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
+        bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
+    """The gated recurrent unit (Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder) over
+    sequences; arguments as in `rnn_tanh`.
+    """
+    return _run("gru", "GRU", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
+
+
+def lstm(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
+         bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
+    """The long short-term memory (Hochreiter and Schmidhuber 1997, Long Short-Term Memory) over sequences: outputs, last
+    hidden state, last cell.
+
+    Arguments as in `rnn_tanh`, with hx = (h, c); a third (fifth) weight projects the hidden state.
+    """
+    return _run("lstm", "LSTM", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+
+def cell(name: str, mode: str, input: Any, state: tuple, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple:
+    """One step for input of shape (N, I) or (I); sizes checked."""
+    x, wi, wh = [need_tensor(name, label, t)._data for label, t in (("input", input), ("w_ih", w_ih), ("w_hh", w_hh))]
+    if x.ndim not in (1, 2):
+        raise RuntimeError(f"{name}: expected input to be 1D or 2D, got {x.ndim}D instead")
+    if x.shape[-1] != wi.shape[1]:
+        raise RuntimeError(f"{name}: input has inconsistent input_size: got {x.shape[-1]} expected {wi.shape[1]}")
+    shape = (*x.shape[:-1], wh.shape[1])
+    for part in state:
+        if need_tensor(name, "hx", part)._data.shape != shape:
+            raise RuntimeError(
+                f"{name}: hidden state has shape {list(part._data.shape)}, expected {list(shape)} for input of shape "
+                f"{list(x.shape)}"
+            )
+    if wi.shape[0] != GATES[mode] * wh.shape[1] or wh.shape[0] != wi.shape[0]:
+        raise RuntimeError(
+            f"{name}: expected {GATES[mode]} blocks of {wh.shape[1]} rows in w_ih and w_hh, got shapes "
+            f"{list(wi.shape)} and {list(wh.shape)}"
+        )
+    return _STEPS[mode](linear(input, w_ih, b_ih), state, w_hh, b_hh)
+
+
+def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+                  b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
+    """One step of `rnn_tanh`.
+
+    >>> import ferro
+    >>> one = ferro.ones(1, 1)
+    >>> rnn_tanh_cell(one, one, one, -one)
+    tensor([[0.]])
+    """
+    return cell("rnn_tanh_cell", "RNN_TANH", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+                  b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
+    """One step of `rnn_relu`."""
+    return cell("rnn_relu_cell", "RNN_RELU", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+             b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
+    """One step of `gru`."""
+    return cell("gru_cell", "GRU", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
+              b_hh: Tensor | None = None) -> tuple:  # fmt: skip
+    """One step of `lstm`: the new h and c from hx = (h, c)."""
+    if not isinstance(hx, (tuple, list)) or len(hx) != 2:
+        raise RuntimeError("lstm_cell: expected two hidden states, hx = (h, c)")
+    return cell("lstm_cell", "LSTM", input, tuple(hx), w_ih, w_hh, b_ih, b_hh)
+
+
+def _weights(blocks: int, inputs: int, hidden: int, rows: int, biased: bool = True) -> list:
+    """The weights of `rows` directions of one layer."""
+    shapes = [(blocks * hidden, inputs), (blocks * hidden, hidden), *[(blocks * hidden,)] * (2 if biased else 0)]
+    return [Arg(*s, low=-1, high=1) for _ in range(rows) for s in shapes]
+
+
+_packed: Any = Arg(values=[2, 2, 1], dtype="int64")
+for _name, _blocks in (("rnn_tanh", 1), ("gru", 3)):
+    declare(_name, [
+        Sample(Arg(3, 2, 4), Arg(1, 2, 2), _weights(_blocks, 4, 2, 1), True, 1, 0.0, True, False, False),
+        Sample(Arg(2, 3, 4), Arg(2, 2, 2), _weights(_blocks, 4, 2, 2, False), False, 1, 0.0, False, True, True),
+        Sample(Arg(5, 4), _packed, Arg(2, 2, 2), _weights(_blocks, 4, 2, 2), True, 1, 0.0, False, True)])  # fmt: skip
+    declare(f"{_name}_cell", [Sample(Arg(3, 4), Arg(3, 2), *_weights(_blocks, 4, 2, 1))])
+declare("rnn_relu", [Sample(Arg(3, 2, 4), Arg(2, 2, 2), _weights(1, 4, 2, 1) + _weights(1, 2, 2, 1), True, 2, 0.0, True, False, False)])  # fmt: skip
+declare("rnn_relu_cell", [Sample(Arg(3, 4), Arg(3, 2), *_weights(1, 4, 2, 1))])
+declare("lstm", [
+    Sample(Arg(3, 2, 4), (Arg(2, 2, 2), Arg(2, 2, 2)), _weights(4, 4, 2, 1) + _weights(4, 2, 2, 1), True, 2, 0.0, True, False, False),
+    Sample(Arg(3, 2, 4), (Arg(1, 2, 1), Arg(1, 2, 2)), [Arg(8, 4), Arg(8, 1), Arg(1, 2)], False, 1, 0.0, True, False, False),
+    Sample(Arg(5, 4), _packed, (Arg(2, 2, 2), Arg(2, 2, 2)), _weights(4, 4, 2, 2), True, 1, 0.0, False, True)])  # fmt: skip
+declare("lstm_cell", [Sample(Arg(3, 4), (Arg(3, 2), Arg(3, 2)), *_weights(4, 4, 2, 1))])

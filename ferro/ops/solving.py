@@ -1,0 +1,348 @@
+"""Systems of linear equations: general and triangular matrices, inverses and powers of matrices, tensor equations."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import return_types, worlds
+from ferro.core.apply import apply
+from ferro.core.arguments import into, need_tensor
+from ferro.core.dtypes import FROM_NUMPY
+from ferro.core.op import Op
+from ferro.core.samples import Arg, Sample, declare, singular
+from ferro.cpu.linalg_errors import raise_first
+from ferro.ops.matrix_arguments import batches, fits, lapack_dtype, matrices, named, one_dtype, square
+from ferro.ops.products import adjoint, matmul
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["inverse", "matrix_power", "triangular_solve"]
+
+
+def regular(rng: Any, shape: tuple) -> Any:
+    """Matrices far from singular."""
+    return rng.uniform(-0.3, 0.3, shape) + np.eye(*shape[-2:])
+
+
+def near_identity(rng: Any, shape: tuple) -> Any:
+    """Large matrices far from singular."""
+    return np.eye(shape[-1]) + rng.uniform(-0.5, 0.5, shape) / shape[-1]
+
+
+# -- general matrices --------------------------------------------------------------------------------------------------
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
+    """The solution X of A X = B or, with left=False, of X A = B; LinAlgError for a singular A.
+
+    A: (..., n, n); B: (..., n, k) (left=False: (..., k, n)), or vectors (n,), (..., n) with the batch of A.  Batches are
+    broadcast.  dX = A⁻¹ (dB - dA X).
+
+    >>> import ferro
+    >>> ferro.linalg.solve(ferro.tensor([[2.0, 0.0], [0.0, 4.0]]), ferro.tensor([2.0, 2.0])).tolist()
+    [1.0, 0.5]
+    """
+    result, info = _solve("linalg.solve", A, B, left)
+    raise_first("linalg.solve", info._data, "The solver failed because the input matrix is singular.")
+    return result if out is None else into("linalg.solve", out, result)
+
+
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
+    """(result, info): `solve` without an error for a singular matrix, whose info is the number of the first zero pivot.
+
+    >>> import ferro
+    >>> ferro.linalg.solve_ex(ferro.zeros(2, 2), ferro.ones(2)).info.item()
+    1
+    """
+    result, info = _solve("linalg.solve_ex", A, B, left)
+    if check_errors:
+        raise_first("linalg.solve_ex", info._data, "The solver failed because the input matrix is singular.")
+    return named("linalg.solve_ex", return_types.linalg_solve_ex, (result, info), out)
+
+
+def _solve(name: str, A: Any, B: Any, left: bool) -> tuple:
+    square(name, A)
+    need_tensor(name, "B", B)
+    s, t = A._data.shape, B._data.shape
+    vector = len(t) == 1 or (len(t) == len(s) - 1 and t == s[:-1])
+    if vector:
+        B = B.unsqueeze(-1)
+    matrices(name, B, "B")
+    one_dtype(name, A, B)
+    fits(name, A, B, left)
+    result, info = solve_lu(A, B, bool(left))
+    return (result.squeeze(-1) if vector else result), info
+
+
+def solve_lu(a: Any, b: Any, left: bool) -> Any:
+    """(X, info) of A X = B or X A = B, for matrices that fit."""
+    return apply(SOLVE, (a, b), (left,))
+
+
+def _solve_vjp(xp: Any, g: Any, needs: tuple, a: Any, result: Any, lu: Any, pivots: Any, left: bool) -> tuple:
+    """G_B solves the adjoint system, with the factors of forward where they were kept; G_A = -G_B Xᴴ."""
+    gb = xp.solve_lu(adjoint(a), g, left)[0] if lu is None else xp.lu_packed_solve(lu, pivots, g, left, True)
+    if not needs[0]:
+        return None, gb
+    xh = adjoint(result)
+    return (-xp.matmul(gb, xh) if left else -xp.matmul(xh, gb)), gb
+
+
+_SYSTEMS = [Sample(Arg(3, 3, make=regular), Arg(3, 2)), Sample(Arg(3, 3, make=regular), Arg(3)),
+            Sample(Arg(2, 2, 2, make=regular), Arg(2, 2)), Sample(Arg(2, 3, 3, make=regular), Arg(2, 3)),
+            Sample(Arg(3, 3, make=regular), Arg(2, 3), left=False), Sample(Arg(2, 2, make=regular), Arg(3, 2, 1)),
+            Sample(Arg(2, 1, 2, 2, make=regular), Arg(3, 2, 2)), Sample(Arg(0, 0), Arg(0, 2)),
+            Sample(Arg(0, 2, 2), Arg(2, 1)), Sample(Arg(2, 2, make=regular), Arg(2, 0)),
+            Sample(Arg(33, 33, make=near_identity), Arg(33, 1))]  # fmt: skip
+
+SOLVE = Op("linalg.solve_ex", lambda xp, a, b, /, left: xp.solve_lu(a, b, left), outputs=("result", "info"),
+           nondiff=("info",), aux=("lu", "pivots"), vjp=_solve_vjp, diff=("a", "b"), weight=100.0,
+           samples=_SYSTEMS, complex=True)  # fmt: skip
+declare("linalg.solve", _SYSTEMS, complex=True)
+
+
+# -- triangles ---------------------------------------------------------------------------------------------------------
+
+
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False,
+                     out: Tensor | None = None) -> Tensor:  # fmt: skip
+    """The solution X of A X = B or, with left=False, of X A = B, of which only one triangle of A is read.
+
+    A: (..., n, n); B: (..., n, k), or (..., k, n) with left=False; batches are broadcast.  unitriangular: the diagonal
+    of A counts as ones.  A zero on the diagonal gives inf and nan, no error.  dX = A⁻¹ (dB - dA X), dA a triangle.
+
+    >>> import ferro
+    >>> a = ferro.tensor([[2.0, 0.0], [1.0, 1.0]])
+    >>> ferro.linalg.solve_triangular(a, ferro.tensor([[2.0], [3.0]]), upper=False).tolist()
+    [[1.0], [2.0]]
+    """
+    name = "linalg.solve_triangular"
+    square(name, A)
+    matrices(name, B, "B")
+    one_dtype(name, A, B)
+    fits(name, A, B, left)
+    result = solve_tri(A, B, bool(upper), bool(left), bool(unitriangular))
+    return result if out is None else into(name, out, result)
+
+
+def solve_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
+    """X of a triangular system, for matrices that fit."""
+    return apply(SOLVE_TRI, (a, b), (upper, left, unit))
+
+
+def _solve_tri_vjp(xp: Any, g: Any, needs: tuple, a: Any, out: Any, upper: bool, left: bool, unit: bool) -> tuple:
+    gb = xp.solve_tri(adjoint(a), g, not upper, left, unit)
+    if not needs[0]:
+        return None, gb
+    xh = adjoint(out)
+    ga = -xp.matmul(gb, xh) if left else -xp.matmul(xh, gb)
+    return (xp.triu(ga, int(unit)) if upper else xp.tril(ga, -int(unit))), gb
+
+
+SOLVE_TRI = Op("linalg.solve_triangular",
+               lambda xp, a, b, /, upper, left, unit: xp.solve_tri(a, b, upper, left, unit),
+               vjp=_solve_tri_vjp, diff=("a", "b"), weight=50.0, complex=True,
+               samples=[Sample(Arg(3, 3, make=regular), Arg(3, 2), upper=True), Sample(Arg(3, 3, make=regular), Arg(3, 2), upper=False),
+                        Sample(Arg(3, 3, make=regular), Arg(2, 3), upper=True, left=False),
+                        Sample(Arg(3, 3, make=regular), Arg(2, 3), upper=False, left=False),
+                        Sample(Arg(2, 3, 3, make=regular), Arg(3, 2), upper=True, unitriangular=True),
+                        Sample(Arg(3, 3, make=regular), Arg(2, 2, 3), upper=False, left=False, unitriangular=True),
+                        Sample(Arg(2, 2, make=regular), Arg(3, 2, 2), upper=False), Sample(Arg(0, 0), Arg(0, 2), upper=True),
+                        Sample(Arg(0, 2, 2), Arg(2, 1), upper=False),
+                        Sample(Arg(33, 33, make=near_identity), Arg(33, 1), upper=True)])  # fmt: skip
+
+
+def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False,
+                     *, out: Any = None) -> Any:  # fmt: skip
+    """(solution, cloned_coefficient): X with A X = input (transpose: Aᵀ X = input), and a copy of A.
+
+    The older form of `linalg.solve_triangular`.
+    """
+    name = "triangular_solve"
+    matrices(name, input, "b")
+    square(name, A)
+    one_dtype(name, input, A, "b", "A")
+    fits(name, A, input)
+    batch = batches(name, A._data.shape[:-2], input._data.shape[:-2])
+    solution = solve_tri(A.mT if transpose else A, input, bool(upper) != bool(transpose), True, bool(unitriangular))
+    copy = A.expand(*batch, *A._data.shape[-2:]).clone()
+    return named(name, return_types.triangular_solve, (solution, copy), out)
+
+
+declare("triangular_solve", [Sample(Arg(3, 2), Arg(3, 3, make=regular)), Sample(Arg(2, 3, 1), Arg(3, 3, make=regular), upper=False),
+                             Sample(Arg(3, 2), Arg(3, 3, make=regular), transpose=True),
+                             Sample(Arg(2, 1), Arg(3, 2, 2, make=regular), False, True, True)], complex=True)  # fmt: skip
+
+
+# -- inverses ----------------------------------------------------------------------------------------------------------
+
+_SINGULAR = (
+    "The diagonal element {i} is zero, the inversion could not be completed because the input matrix is singular."
+)
+
+
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The inverses Y of (a stack of) square matrices (..., n, n); LinAlgError for a singular one.  dY = -Y dA Y.
+
+    Where the inverse is only multiplied with something, `linalg.solve` is quicker and more accurate.
+
+    >>> import ferro
+    >>> ferro.linalg.inv(ferro.tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    result, info = apply(INV_EX, (square("linalg.inv", input),))
+    raise_first("linalg.inv", info._data, _SINGULAR)
+    return result if out is None else into("linalg.inv", out, result)
+
+
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
+    """(inverse, info): `linalg.inv` without an error for a singular matrix, whose info is the number of its zero pivot.
+
+    >>> import ferro
+    >>> ferro.linalg.inv_ex(ferro.tensor([[1.0, 2.0], [2.0, 4.0]])).info.item()
+    2
+    """
+    result, info = apply(INV_EX, (square("linalg.inv_ex", A),))
+    if check_errors:
+        raise_first("linalg.inv_ex", info._data, _SINGULAR)
+    return named("linalg.inv_ex", return_types.linalg_inv_ex, (result, info), out)
+
+
+_REGULAR = [Sample(Arg(3, 3, make=regular)), Sample(Arg(2, 2, 2, make=regular)), Sample(Arg(0, 2, 2)), Sample(Arg(0, 0)),
+            Sample(Arg(1, 1, make=regular))]  # fmt: skip
+
+INV_EX = Op("linalg.inv_ex", lambda xp, x: xp.inv_ex(x), outputs=("inverse", "info"), nondiff=("info",), weight=100.0,
+            x=lambda xp, g, inverse: -xp.matmul(adjoint(inverse), xp.matmul(g, adjoint(inverse))),
+            samples=_REGULAR, complex=True)  # fmt: skip
+declare("linalg.inv", _REGULAR, complex=True)
+declare("inverse", _REGULAR, complex=True)
+
+
+singular("linalg.inv_ex", "a singular matrix", Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]])),
+         "there is no inverse: inf and nan (linalg.inv raises LinAlgError)")  # fmt: skip
+singular("linalg.solve_ex", "a singular matrix", Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]]), Arg(values=[1.0, 0.0])),
+         "there is no solution: inf and nan (linalg.solve raises LinAlgError)")  # fmt: skip
+
+
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """The n-th power of (a stack of) square matrices, by repeated squaring; for n < 0 that of the inverse.
+
+    Integer matrices have powers n >= 0.  The derivative is that of the products.
+
+    >>> import ferro
+    >>> ferro.tensor([[1, 1], [0, 1]]).matrix_power(5).tolist()
+    [[1, 5], [0, 1]]
+    """
+    name = "linalg.matrix_power"
+    shape = need_tensor(name, "A", input)._data.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions, got shape {list(shape)}")
+    if shape[-1] != shape[-2]:
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are {shape[-2]} by {shape[-1]} matrices"
+        )
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"{name}(): argument 'n' must be int, not {type(n).__name__}") from None
+    if n < 0:
+        input, n = inverse(input), -n
+    result: Any
+    if n == 0:
+        result = worlds.functional.eye(shape[-1], dtype=FROM_NUMPY[input._data.dtype]).expand(shape).clone()
+        return result if out is None else into(name, out, result)
+    result, power = None, input
+    while True:
+        if n & 1:
+            result = power if result is None else matmul(result, power)
+        n >>= 1
+        if not n:
+            break
+        power = matmul(power, power)
+    if result is input:
+        result = input.clone()
+    return result if out is None else into(name, out, result)
+
+
+_POWERS = [*[Sample(Arg(3, 3, make=regular), n) for n in (1, 2, 3, 5, -1, -2, -5)], Sample(Arg(2, 2, 2), 3),
+           Sample(Arg(2, 0, 0), 2), Sample(Arg(2, 0, 0), -2)]  # fmt: skip
+declare("linalg.matrix_power", _POWERS, complex=True)
+declare("matrix_power", _POWERS[:3], complex=True)
+
+
+# -- tensor equations --------------------------------------------------------------------------------------------------
+
+
+def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
+    """The tensor Y with tensordot(Y, tensordot(A, X)) = X: the inverse of A as a matrix whose rows are the first `ind` dimensions.
+
+    The sizes of the first `ind` dimensions and those of the rest must have one product; Y has the rest first.
+
+    >>> import ferro
+    >>> ferro.linalg.tensorinv(ferro.eye(6).reshape(2, 3, 6)).shape
+    ferro.Size([6, 2, 3])
+    """
+    shape = need_tensor("linalg.tensorinv", "A", A)._data.shape
+    if ind <= 0:
+        raise RuntimeError(f"linalg.tensorinv: Expected a strictly positive integer for 'ind', but got {ind}")
+    rows, columns = math.prod(shape[:ind]), math.prod(shape[ind:])
+    if rows != columns:
+        raise RuntimeError("linalg.tensorinv: Expected A to satisfy prod(A.shape[ind:]) == prod(A.shape[:ind]), "
+                           f"but got {columns} != {rows} (shape {list(shape)}, ind {ind})")  # fmt: skip
+    lapack_dtype("linalg.tensorinv", A, "A")
+    result = inverse(A.reshape(rows, columns)).reshape(*shape[ind:], *shape[:ind])
+    return result if out is None else into("linalg.tensorinv", out, result)
+
+
+def _regular_tensor(rng: Any, shape: tuple) -> Any:
+    n = math.isqrt(math.prod(shape))
+    return regular(rng, (n, n)).reshape(shape)
+
+
+declare("linalg.tensorinv", [Sample(Arg(2, 2, 4, make=_regular_tensor)), Sample(Arg(4, 2, 2, make=_regular_tensor), ind=1)],
+        complex=True)  # fmt: skip
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """The tensor X with tensordot(A, X, dims=X.ndim) = B; `dims` are the dimensions of A to be moved to its end before.
+
+    >>> import ferro
+    >>> ferro.linalg.tensorsolve(ferro.eye(6).reshape(2, 3, 6), ferro.ones(2, 3)).shape
+    ferro.Size([6])
+    """
+    name = "linalg.tensorsolve"
+    need_tensor(name, "A", A)
+    k = need_tensor(name, "B", B)._data.ndim
+    if dims is not None:
+        moved = [dims] if isinstance(dims, int) else list(dims)
+        A = A.movedim(moved, list(range(A._data.ndim - len(moved), A._data.ndim)))
+    shape = A._data.shape
+    rows, columns = math.prod(shape[:k]), math.prod(shape[k:])
+    if rows != columns:
+        raise RuntimeError(f"{name}: Expected A to satisfy prod(A.shape[B.ndim:]) == prod(A.shape[:B.ndim]), "
+                           f"but got {columns} != {rows} (shape {list(shape)}, B.ndim {k})")  # fmt: skip
+    if B._data.size != rows:
+        raise RuntimeError(
+            f"{name}: B must have {rows} elements to fit A of shape {list(shape)}, got shape {list(B._data.shape)}"
+        )
+    result = solve(A.reshape(rows, columns), B.reshape(rows)).reshape(shape[k:])
+    return result if out is None else into(name, out, result)
+
+
+declare("linalg.tensorsolve", [Sample(Arg(2, 2, 4, make=_regular_tensor), Arg(2, 2)),
+                               Sample(Arg(4, 2, 2, make=_regular_tensor), Arg(4)),
+                               Sample(Arg(2, 4, 2, make=lambda rng, shape: regular(rng, (4, 4)).reshape(2, 2, 4).swapaxes(1, 2)),
+                                      Arg(2, 2), dims=(1,))],
+        complex=True)  # fmt: skip
+
+
+class SolvingMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    inverse, matrix_power, triangular_solve = inverse, matrix_power, triangular_solve

@@ -1,0 +1,335 @@
+"""Singular value decompositions and what is made of singular values.
+
+Derivatives of singular vectors divide by differences of singular values: where two of them are equal the vectors are
+not functions of the matrix, and their derivatives come out as inf or nan.  The singular values themselves, the nuclear
+norm and the polar factor do not divide by differences; see each of them for repeated and zero singular values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.core import return_types, worlds
+from ferro.core.apply import apply, unary
+from ferro.core.arguments import into, need_tensor
+from ferro.core.base import wrap
+from ferro.core.op import Op
+from ferro.core.samples import Arg, Sample, declare, singular
+from ferro.ops.matrix_arguments import matrices, named
+from ferro.ops.products import adjoint
+from ferro.ops.random import randn
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+__all__ = ["pca_lowrank", "svd", "svd_lowrank"]
+
+
+# -- what spectral operations share ------------------------------------------------------------------------------------
+
+
+def diagonal_matrix(xp: Any, x: Any) -> Any:
+    """The matrices with the last dimension of x on their diagonals."""
+    n = len(x.shape)
+    return xp.diag_embed(x, 0, n - 1, n)
+
+
+def skew(x: Any) -> Any:
+    """The skew-Hermitian part."""
+    return (x - adjoint(x)) / 2
+
+
+def hollow(xp: Any, x: Any) -> Any:
+    """The matrices with zeros on their diagonals."""
+    return xp.tril(x, -1) + xp.triu(x, 1)
+
+
+def differences(xp: Any, values: Any) -> Any:
+    """values_j - values_i at (i, j), and 1 on the diagonal."""
+    return values[..., None, :] - values[..., :, None] + diagonal_matrix(xp, xp.ones_like(values))
+
+
+def need_phase_free(name: str, what: str, x: Any) -> None:
+    """Refuses a loss that changes when a singular or eigenvector is multiplied by a phase.
+
+    Its derivative by the phases is the imaginary diagonal of x.
+    """
+    a = getattr(x, "_data", x)
+    if a.dtype.kind == "c" and a.size:
+        phases = abs(a.diagonal(0, -2, -1).imag).max()
+        if phases > 1e-2 and phases > 1e-3 * abs(a).max():
+            raise RuntimeError(
+                f"{name}: {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified "
+                "loss function depends on this phase term, making it ill-defined."
+            )
+
+
+def need_basis_free(name: str, x: Any) -> None:
+    """Refuses a loss that depends on which basis of a null space full_matrices=True has chosen."""
+    a = getattr(x, "_data", x)
+    if a.size:
+        turned = abs(a - a.conj().swapaxes(-1, -2)).max()
+        if turned > 1e-2 and turned > 1e-3 * abs(a).max():
+            raise RuntimeError(
+                f"{name}: with full_matrices=True the vectors beyond the first min(m, n) are an arbitrary basis of a null "
+                "space. The specified loss function depends on that choice, so its gradient does not exist; use "
+                "full_matrices=False, or a function of the space they span."
+            )
+
+
+def spread_matrix(rng: Any, shape: tuple) -> Any:
+    """Matrices with singular values 1, 2, 3, ...: no two of them near each other, none near 0."""
+    u, _, vh = np.linalg.svd(rng.standard_normal(shape), full_matrices=False)
+    return (u * np.arange(1.0, u.shape[-1] + 1)) @ vh
+
+
+MATRICES = [Arg(*shape, make=spread_matrix) for shape in ((3, 3), (4, 2), (2, 4), (2, 3, 2), (1, 1), (0, 3), (2, 2, 0))]
+
+
+# -- singular value decomposition --------------------------------------------------------------------------------------
+
+
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
+    """A = U diag(S) Vᴴ as (U, S, Vh): A is (..., m, n), S (..., k) in descending order, with k = min(m, n).
+
+    U and Vh are (..., m, m) and (..., n, n), or (..., m, k) and (..., k, n) with full_matrices=False.  Singular vectors
+    are unique up to a sign (complex: a phase).  With P = Uᴴ dA V, dS = Re diag P; dU and dV follow from the Hermitian
+    part of P divided by sⱼ - sᵢ and its skew part divided by sⱼ + sᵢ, which avoids the cancellation in sⱼ² - sᵢ²
+    (Wan and Zhang, "Automatic differentiation for complex valued SVD"; Townsend, "Differentiating the SVD").  The
+    vectors beyond the first k have a derivative too, as far as the loss depends on the space they span only.
+
+    Raises RuntimeError in backward if the loss depends on phases or on the basis of a null space; derivatives
+    of vectors are inf or nan where singular values are equal (or zero, if m ≠ n).
+
+        >>> import ferro
+        >>> U, S, Vh = ferro.linalg.svd(ferro.tensor([[3.0, 0.0], [4.0, 5.0]]))
+        >>> S
+        tensor([6.7082, 2.2361])
+    """
+    _need_no_driver("linalg.svd", driver)
+    matrices("linalg.svd", A)
+    result = apply(SVD, (A,), (bool(full_matrices),))
+    return named("linalg.svd", return_types.linalg_svd, result, out)
+
+
+def _need_no_driver(name: str, driver: Any) -> None:
+    if driver is not None:
+        raise RuntimeError(
+            f"{name}: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+
+
+def svd_factors(x: Tensor, full: bool) -> tuple:
+    """(U, S, Vᴴ)."""
+    return apply(SVD, (x,), (full,))
+
+
+def _svd_x(xp: Any, g: Any, U: Any, S: Any, Vh: Any, full: bool) -> Any:
+    gu, gs, gvh = g
+    k = S.shape[-1]
+    m, n = U.shape[-2], Vh.shape[-1]
+    gv, v = None if gvh is None else adjoint(gvh), adjoint(Vh)
+    u1, v1 = (U, v) if not full else (U[..., :k], v[..., :k])
+    v1h = Vh if not full else Vh[..., :k, :]
+    if gu is None and gv is None:
+        return xp.matmul(u1 * gs[..., None, :], v1h)
+    core = _turning(xp, S, *[None if h is None else xp.matmul(adjoint(w), h[..., :k] if full else h)
+                             for w, h in ((u1, gu), (v1, gv))])  # fmt: skip
+    if gs is not None:
+        core = core + diagonal_matrix(xp, gs)
+    result = xp.matmul(xp.matmul(u1, core), v1h)
+    if m > k and gu is not None:
+        result = result + xp.matmul(_leaving(xp, gu, U, k, full) / S[..., None, :], v1h)
+    if n > k and gv is not None:
+        result = result + xp.matmul(u1, adjoint(_leaving(xp, gv, v, k, full) / S[..., None, :]))
+    return result
+
+
+def _turning(xp: Any, S: Any, x: Any, y: Any) -> Any:
+    """The cotangent of Uᴴ dA V by which U and V turn within their spaces, from x = Uᴴ gU and y = Vᴴ gV."""
+    need_phase_free("svd_backward", "The singular vectors", x if y is None else y if x is None else x + y)
+    a, b = [None if z is None else skew(z) for z in (x, y)]
+    both = b if a is None else a if b is None else a + b
+    apart = a if b is None else -b if a is None else a - b
+    sums = S[..., None, :] + S[..., :, None]
+    if both.dtype is S.dtype:  # real: the diagonal of a skew matrix is 0, whatever it is divided by
+        sums = sums + diagonal_matrix(xp, xp.ones_like(S))
+    else:
+        both = hollow(xp, both)
+    return both / differences(xp, S) + apart / sums
+
+
+def _leaving(xp: Any, g: Any, u: Any, k: int, full: bool) -> Any:
+    """The cotangent of the part of dU₁ that leaves the space of the first k vectors."""
+    if not full:
+        return g - xp.matmul(u, xp.matmul(adjoint(u), g))
+    u1, u2, g1, g2 = u[..., :k], u[..., k:], g[..., :k], g[..., k:]
+    need_basis_free("svd_backward", xp.matmul(adjoint(u2), g2))
+    return xp.matmul(u2, xp.matmul(adjoint(u2), g1) - xp.matmul(adjoint(g2), u1))
+
+
+SVD = Op(
+    "linalg.svd", lambda xp, x, /, full: xp.svd_factors(x, full), outputs=("U", "S", "Vh"), x=_svd_x, weight=1000.0
+)
+# The signs of singular vectors are LAPACK's, which PyTorch need not share; phases are no subject of the tests.
+declare("linalg.svd", [Sample(a, False) for a in MATRICES],
+        reference=lambda a: tuple(np.linalg.svd(a, full_matrices=False)))  # fmt: skip
+
+
+def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
+    """The singular values of (..., m, n) matrices in descending order, (..., min(m, n)).  dS = Re diag(Uᴴ dA V).
+
+    The gradient is finite everywhere: of equal singular values it is that of one choice of vectors, and zero singular
+    values get 0 (as abs at 0).  Second derivatives are inf or nan where singular values are equal.
+
+        >>> import ferro
+        >>> ferro.linalg.svdvals(ferro.tensor([[3.0, 0.0], [4.0, 5.0]]))
+        tensor([6.7082, 2.2361])
+    """
+    _need_no_driver("linalg.svdvals", driver)
+    matrices("linalg.svdvals", A)
+    result = unary(SVDVALS, A)
+    return result if out is None else into("linalg.svdvals", out, result)
+
+
+def _svdvals_x(xp: Any, g: Any, x: Any) -> Any:
+    u, s, vh = xp.svd_factors(x, False)
+    return xp.matmul(u * xp.where(s == 0, 0.0, g)[..., None, :], vh)
+
+
+SVDVALS = Op(
+    "linalg.svdvals",
+    lambda xp, x: xp.svdvals(x),
+    x=_svdvals_x,
+    weight=1000.0,
+    samples=[Sample(a) for a in MATRICES],
+    complex=True,
+)
+
+
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> Any:
+    """A = U diag(S) Vᴴ as (U, S, V), thin unless some=False; compute_uv=False: zeros for U and V.  See `linalg.svd`."""
+    shape = matrices("svd", input, "input")._data.shape
+    if compute_uv:
+        u, s, vh = apply(SVD, (input,), (not some,))
+        result = (u, s, adjoint(vh))
+    else:
+        dtype, (m, n) = input._data.dtype, shape[-2:]
+        zeros = [wrap(np.zeros((*shape[:-2], k, k), dtype)) for k in (m, n)]
+        result = (zeros[0], unary(SVDVALS, input), zeros[1])
+    return named("svd", return_types.svd, result, out)
+
+
+declare("svd", [Sample(a, compute_uv=False) for a in MATRICES], complex=True)
+
+
+# -- the polar factor and the nuclear norm -----------------------------------------------------------------------------
+
+
+def polar_factor(x: Tensor) -> Tensor:
+    """U Vᴴ, the gradient of the nuclear norm; singular vectors of singular values that are rounding error do not count.
+
+    With P = Uᴴ dA V, its derivative within the spaces is U [(P - Pᴴ) / (sᵢ + sⱼ)] Vᴴ: equal singular values do no harm
+    (Higham, "Functions of Matrices", section 8.2).  Where the rank falls, it is that at constant rank.
+    """
+    return unary(POLAR_FACTOR, x)
+
+
+def _polar_x(xp: Any, g: Any, x: Any) -> Any:
+    u, s, vh = xp.svd_factors(x, False)
+    m, n = x.shape[-2:]
+    data = getattr(s, "_data", s)
+    keep = s > s[..., :1] * (max(m, n) * float(np.finfo(data.dtype).eps))
+    one, safe = xp.where(keep, xp.ones_like(s), 0.0), xp.where(keep, s, 1.0)
+    u, v = u * one[..., None, :], adjoint(vh) * one[..., None, :]
+    gv, ugh = xp.matmul(g, v), xp.matmul(adjoint(g), u)
+    inner = xp.matmul(adjoint(u), gv)
+    core = (inner - adjoint(inner)) / (safe[..., None, :] + safe[..., :, None])
+    result = xp.matmul(xp.matmul(u, core), adjoint(v))
+    deficient = not getattr(keep, "_data", keep).all()
+    if m > n or deficient:
+        result = result + xp.matmul((gv - xp.matmul(u, inner)) / safe[..., None, :], adjoint(v))
+    if n > m or deficient:
+        result = result + xp.matmul(u, adjoint((ugh - xp.matmul(v, adjoint(inner))) / safe[..., None, :]))
+    return result
+
+
+POLAR_FACTOR = Op("polar_factor", lambda xp, x: xp.polar_factor(x), x=_polar_x, weight=1000.0)
+
+
+def nuclear_norm_of(x: Tensor) -> Tensor:
+    """The sum of the singular values of each matrix.  d|A|* = Re <U Vᴴ, dA>, of all subgradients the smallest."""
+    return unary(NUCLEAR_NORM, x)
+
+
+NUCLEAR_NORM = Op("nuclear_norm", lambda xp, x: xp.nuclear_norm(x), weight=1000.0,
+                  x=lambda xp, g, x: g[..., None, None] * xp.polar_factor(x))  # fmt: skip
+
+
+singular("linalg.svdvals", "the zero matrix", Sample(Arg(values=[[0.0, 0.0], [0.0, 0.0]])),
+         "of the subgradients the smallest, as for abs at 0")  # fmt: skip
+singular("linalg.svdvals", "two equal singular values", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
+         "first: the gradient for one choice of singular vectors; second: these are no functions of the matrix")  # fmt: skip
+singular("linalg.svd", "two equal singular values", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
+         "the singular vectors are not continuous there: no finite number would be right")  # fmt: skip
+
+
+# -- randomised decompositions -----------------------------------------------------------------------------------------
+
+
+def _approximate_basis(A: Any, q: int, niter: int, M: Any) -> Any:
+    """Orthonormal columns that nearly span the range of A - M."""
+    fn = worlds.functional
+    a = A if M is None else A - M
+    found = fn.qr_factors(fn.matmul(a, randn(A._data.shape[-1], q, dtype=A.dtype)), "reduced")[0]
+    for _ in range(niter):
+        found = fn.qr_factors(fn.matmul(adjoint(a), found), "reduced")[0]
+        found = fn.qr_factors(fn.matmul(a, found), "reduced")[0]
+    return found
+
+
+def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> tuple:
+    """(U, S, V), an approximate decomposition of A - M of rank q from random projections and power iterations.
+
+    Halko, Martinsson and Tropp, "Finding structure with randomness", algorithms 4.4 and 5.1.  Depends on the random
+    number generator; so do the gradients, unless the rank of A - M is at most q.
+    """
+    name = "svd_lowrank"
+    m, n = matrices(name, A)._data.shape[-2:]
+    q, niter = 6 if q is None else q, 2 if niter is None else niter
+    if M is not None:
+        M = worlds.functional.expand(need_tensor(name, "M", M), A._data.shape)
+    if m < n:
+        A, M = adjoint(A), None if M is None else adjoint(M)
+    basis = _approximate_basis(A, q, niter, M)
+    fn = worlds.functional
+    u, s, vh = svd_factors(fn.matmul(adjoint(basis), A if M is None else A - M), False)
+    u, v = fn.matmul(basis, u), adjoint(vh)
+    return (v, s, u) if m < n else (u, s, v)
+
+
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple:
+    """(U, S, V) of A, (..., m, n), with the mean of its rows removed if `center`: m samples, n features.
+
+    The columns of V are the principal directions, S² / (m - 1) the variances along them.  q = min(6, m, n) of them by
+    default; see `svd_lowrank`.
+    """
+    m, n = matrices("pca_lowrank", A)._data.shape[-2:]
+    if q is None:
+        q = min(6, m, n)
+    elif not 0 <= q <= min(m, n):
+        raise ValueError(
+            f"pca_lowrank: q(={q}) must be a non-negative integer and not greater than min(m, n)={min(m, n)}"
+        )
+    if niter < 0:
+        raise ValueError(f"pca_lowrank: niter(={niter}) must be a non-negative integer")
+    return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
+
+
+class SpectralMethods:
+    """Methods of Tensor."""
+
+    __slots__ = ()
+    svd = svd
