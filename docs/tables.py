@@ -162,7 +162,7 @@ def _gradients(library: Any, point: Singular) -> tuple[str, str]:
 
 
 def _shown(gradients: Any) -> str:
-    return ", ".join("0" if g is None else str(_rounded(g.detach().tolist())) for g in gradients)
+    return ", ".join("0" if g is None else str(_rounded(g.numpy(force=True).tolist())) for g in gradients)
 
 
 def _rounded(x: Any) -> Any:

@@ -9,8 +9,11 @@ from ferro.ops.bessel import *
 from ferro.ops.bessel import (
     airy_ai,
     airy_ai_prime,
+    bessel_i_of_order,
+    bessel_ie_of_order,
     bessel_j0,
     bessel_j1,
+    bessel_j_of_order,
     bessel_y0,
     bessel_y1,
     i0e,
@@ -20,6 +23,7 @@ from ferro.ops.bessel import (
     modified_bessel_k1,  # fmt: skip
     scaled_modified_bessel_k0,
     scaled_modified_bessel_k1,
+    spherical_j_of_order,
 )
 from ferro.ops.bins import *
 from ferro.ops.cholesky import *
@@ -56,6 +60,7 @@ from ferro.ops.least_squares import *
 from ferro.ops.least_squares import pseudo_inverse
 from ferro.ops.likes import *
 from ferro.ops.likes import new_zeros
+from ferro.ops.linear_entropy import cross_entropy_again
 from ferro.ops.lu import *
 from ferro.ops.lu import lu_packed_solve, swap_rows
 from ferro.ops.masks import *

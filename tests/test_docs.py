@@ -6,6 +6,8 @@ import doctest
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +51,10 @@ def test_docstring_examples_are_true(name: str) -> None:
     module = importlib.import_module(name)
     failed, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert failed == 0, f"{failed} of {tried} examples in {name} failed"
+
+
+def test_the_tables_of_operations_and_subgradients_are_up_to_date() -> None:
+    pytest.importorskip("torch", reason="the table of subgradients shows PyTorch's values, and it is not installed")
+    done = subprocess.run([sys.executable, str(ROOT / "docs" / "tables.py"), "--check"], capture_output=True, text=True,
+                          timeout=200, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -120,8 +120,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
                 result.append(wrap(np.zeros(t._data.shape, t._data.dtype), LEAF if create_graph else None))
                 continue
             if not allow_unused:
-                raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t._data.shape)}) appears to not have been used "
-                                   f"in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}")  # fmt: skip
+                raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t._data.shape)}) appears to not have been "
+                                   f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}")  # fmt: skip
             result.append(None)
         elif isinstance(g, TensorBase):
             result.append(g)

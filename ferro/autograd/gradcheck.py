@@ -273,7 +273,8 @@ class _Check:
         worst = ""
         if analytic.shape == numeric.shape and analytic.size:
             i, m = np.unravel_index(np.argmax(np.abs(np.nan_to_num(analytic - numeric, nan=np.inf))), analytic.shape)
-            where = "" if what.startswith("projected") else f" is at element {_element(int(i), x)} of the input and {_element(int(m), out)} of the output"
+            where = f" is at element {_element(int(i), x)} of the input and {_element(int(m), out)} of the output"
+            where = "" if what.startswith("projected") else where
             worst = (f"\nThe largest difference{where}: numerical {numeric[i, m]:.10g}, analytical {analytic[i, m]:.10g} (relative tolerance "
                      f"{self.rtol:g}, absolute {self.atol:g}).")  # fmt: skip
         if x._data.dtype in COMPLEX or out._data.dtype in COMPLEX:

@@ -34,8 +34,8 @@ _leaf_locks = tuple(threading.Lock() for _ in range(64))
 class Run:
     """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
 
-    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "freed", "grads", "into_grad", "keep", "lock", "needed", "observers", "record", "running",
-                 "scratch", "starts", "threads")  # fmt: skip
+    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "freed", "grads", "into_grad", "keep", "lock",
+                 "needed", "observers", "record", "running", "scratch", "starts", "threads")  # fmt: skip
 
     def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
         self.keep = keep
@@ -457,7 +457,7 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
     if meta is not None and (meta.pre or meta.retained):
         with run.lock:
             g = _run_tensor_hooks(run, node, g)
-    if run.capture is not None:
+    if run.capture is not None and g is not None:
         if multi:
             for i, p in enumerate(g):
                 if (node, i) in run.capture:

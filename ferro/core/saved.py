@@ -64,7 +64,9 @@ def attribute(node: Node, name: str) -> Any:
     wanted = name.removeprefix("_raw").removeprefix("_saved_")
     index = None if isinstance(node, AccumulateGrad) else _index(node, wanted)
     if index is None:
-        raise AttributeError(f"{node.name()} has no attribute {name!r}; it has {', '.join(attributes(node)) or 'no saved values'}")
+        raise AttributeError(
+            f"{node.name()} has no attribute {name!r}; it has {', '.join(attributes(node)) or 'no saved values'}"
+        )
     if raw:
         return SavedTensor(node, index)
     if type(node.saved) is Freed:
@@ -118,7 +120,9 @@ def check_registration(node: Node | None, value: Any, pack_hook: Any, unpack_hoo
     """Raises where hooks cannot be registered on the saved `value` of a node."""
     for what, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
         if not callable(hook):
-            raise TypeError(f"register_hooks: incompatible function arguments: {what} must be callable, got {type(hook).__name__}")
+            raise TypeError(
+                f"register_hooks: incompatible function arguments: {what} must be callable, got {type(hook).__name__}"
+            )
     if node is None or type(node.saved) is Freed:
         raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. Specify retain_graph=True if the saved tensors "
                            "are needed after backward().")  # fmt: skip
@@ -137,7 +141,8 @@ class SavedTensor:
 
     def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
         """Keeps ``pack_hook(tensor)`` from now on instead of the tensor, which ``unpack_hook`` gives back when it is needed."""
-        node, i = self._node, self._index
+        i = self._index
+        node: Any = self._node
         value = None if type(node.saved) is Freed else node.saved[i]
         check_registration(node, value, pack_hook, unpack_hook)
         _value(node, i)  # raises if it has been changed in place

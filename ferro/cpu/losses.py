@@ -11,7 +11,7 @@ from ferro.cpu.kernels.loss import cross_entropy_fwd
 from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
 from ferro.cpu.pointwise import HALF
 
-__all__ = ["cross_entropy", "cross_entropy_share", "cross_entropy_vjp", "nll_pick", "nll_spread"]
+__all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp", "nll_pick", "nll_spread"]
 
 
 def _classes(target: Any, classes: int, ignore_index: int) -> tuple:
@@ -167,6 +167,12 @@ def cross_entropy_vjp(
     if valid is not None:  # an ignored row may hold nan
         dx = np.where(np.expand_dims(valid, 1), dx, 0)
     return dx.astype(dtype, copy=False)
+
+
+def cross_entropy_again(g: Any, x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
+    """The backward of cross_entropy without reduction, from the logits alone."""
+    kept = cross_entropy(x, target, weight, ignore_index, "none", 0.0)[1]
+    return cross_entropy_vjp(g, x, target, weight, ignore_index, "none", 0.0, kept)
 
 
 @np.errstate(invalid="ignore", divide="ignore")

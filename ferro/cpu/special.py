@@ -100,6 +100,38 @@ def _airy(x: Any, which: int) -> Any:
     return np.where(x > 200, typed(0, x), airy(x)[which])
 
 
+@widened
+def bessel_j_of_order(x: Any, n: int) -> Any:
+    """Jₙ(x)."""
+    from scipy.special import jv
+
+    return jv(typed(n, x), x)
+
+
+@widened
+def bessel_i_of_order(x: Any, n: int) -> Any:
+    """Iₙ(x)."""
+    from scipy.special import iv
+
+    return iv(typed(n, x), x)
+
+
+@widened
+def bessel_ie_of_order(x: Any, n: int) -> Any:
+    """e^-|x| Iₙ(x)."""
+    from scipy.special import ive
+
+    return ive(typed(n, x), x)
+
+
+@widened
+def spherical_j_of_order(x: Any, n: int) -> Any:
+    """The spherical Bessel function jₙ(x)."""
+    from scipy.special import spherical_jn
+
+    return np.asarray(spherical_jn(n, x)).astype(x.dtype, copy=False)
+
+
 def spherical_bessel_j0(x: Any) -> Any:
     """sin(x) / x, and 1 at 0."""
     zero = x == 0

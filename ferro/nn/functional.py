@@ -75,7 +75,6 @@ from ferro.ops.multihead import multi_head_attention_forward
 from ferro.ops.normalisation import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
 from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
-from ferro.ops.positional import native_channel_shuffle
 from ferro.ops.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -106,6 +105,7 @@ from ferro.ops.pooling import (
     max_unpool2d,
     max_unpool3d,
 )
+from ferro.ops.positional import native_channel_shuffle
 from ferro.ops.products import linear
 from ferro.ops.softmax import gumbel_softmax, log_softmax, softmax, softmin
 from ferro.ops.trigonometric import tanh

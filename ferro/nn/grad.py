@@ -14,14 +14,18 @@ def _geometry(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tu
     return ints(name, "stride", stride, n, 1), ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
 
 
-def _by_input(n: int, size: Any, weight: Tensor, g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
-    given = _geometry(f"conv{n}d_input", n, stride, padding, dilation)
-    return conv_input(g, weight, None, tuple([int(s) for s in size][2:]), *given, groups)
+def _by_input(
+    n: int, size: Any, weight: Tensor, g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    step, pad, dilated = _geometry(f"conv{n}d_input", n, stride, padding, dilation)
+    return conv_input(g, weight, None, tuple([int(s) for s in size][2:]), step, pad, dilated, groups)
 
 
-def _by_weight(n: int, input: Tensor, size: Any, g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int) -> Tensor:
-    given = _geometry(f"conv{n}d_weight", n, stride, padding, dilation)
-    return conv_weight(input, g, tuple([int(s) for s in size][2:]), *given, groups)
+def _by_weight(
+    n: int, input: Tensor, size: Any, g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    step, pad, dilated = _geometry(f"conv{n}d_weight", n, stride, padding, dilation)
+    return conv_weight(input, g, tuple([int(s) for s in size][2:]), step, pad, dilated, groups)
 
 
 def conv1d_input(input_size: Any, weight: Tensor, grad_output: Tensor, stride: Any = 1, padding: Any = 0,

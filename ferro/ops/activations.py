@@ -16,7 +16,7 @@ from ferro.core.dtypes import float32 as _float32
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import numpy_generator
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import unary as points
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ RELU = Op("relu", lambda xp, x: xp.relu(x), kind=ELEMENTWISE, x=lambda xp, g, ou
           samples=[*points(), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)],
           path="nn.functional.relu")  # fmt: skip
 relu_ = in_place(relu)
+singular("relu", "0", Sample(Arg(values=[0.0])), "the left slope, as in PyTorch")
 
 
 def relu_vjp(g: Tensor, out: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Bessel and Airy functions.
 
 Most of them have no derivative in PyTorch; here all have, by the relations of the NIST Digital Library of Mathematical
-Functions, sections 10.6, 10.29 and 9.2.
+Functions, sections 10.6, 10.29, 10.51 and 9.2.  Those that are smooth at 0 take their derivatives from functions of
+integer order (`*_of_order`): the relations between neighbouring orders divide by nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core.apply import unary
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -53,28 +55,37 @@ I0E = Op("i0e", lambda xp, x: xp.i0e(x), floats=True, kind=ELEMENTWISE,
 
 
 def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """I₁(x).  d = (I₀(x) - I₁(x) / x) dx: ½ at 0."""
+    """I₁(x).  d = (I₀(x) + I₂(x)) / 2 dx."""
     return real_unary(I1, input, out)
 
 
-def _over_x(xp: Any, out: Any, x: Any, at_zero: float) -> Any:
-    """out / x, and its limit at 0 there."""
-    zero = x == 0
-    return xp.where(zero, at_zero, out / xp.where(zero, 1.0, x))
+def bessel_i_of_order(x: Tensor, n: int) -> Tensor:
+    """Iₙ(x)."""
+    return unary(IN, x, (n,))
 
 
+IN = Op("bessel_i_of_order", lambda xp, x, /, n: xp.bessel_i_of_order(x, n), kind=ELEMENTWISE, weight=100.0,
+        x=lambda xp, g, x, n: g * ((xp.bessel_i_of_order(x, n - 1) + xp.bessel_i_of_order(x, n + 1)) / 2))  # fmt: skip
 I1 = Op("i1", lambda xp, x: xp.i1(x), floats=True, kind=ELEMENTWISE,
-        x=lambda xp, g, x, out: g * (xp.i0(x) - _over_x(xp, out, x, 0.5)), weight=40.0,
-        samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), twice=False)], path="special.i1")  # fmt: skip
+        x=lambda xp, g, x: g * ((xp.i0(x) + xp.bessel_i_of_order(x, 2)) / 2), weight=40.0,
+        samples=points(-3, 3, 0.0), path="special.i1")  # fmt: skip
 
 
 def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """e^-|x| I₁(x).  d = (i0e x - i1e(x) (sgn x + 1 / x)) dx: ½ at 0."""
+    """e^-|x| I₁(x).  d = ((i0e x + e^-|x| I₂(x)) / 2 - sgn(x) i1e x) dx."""
     return real_unary(I1E, input, out)
 
 
+def bessel_ie_of_order(x: Tensor, n: int) -> Tensor:
+    """e^-|x| Iₙ(x)."""
+    return unary(INE, x, (n,))
+
+
+INE = Op("bessel_ie_of_order", lambda xp, x, /, n: xp.bessel_ie_of_order(x, n), kind=ELEMENTWISE, weight=100.0,
+         x=lambda xp, g, x, out, n: g * ((xp.bessel_ie_of_order(x, n - 1) + xp.bessel_ie_of_order(x, n + 1)) / 2
+                                         - xp.sgn(x) * out))  # fmt: skip
 I1E = Op("i1e", lambda xp, x: xp.i1e(x), floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, x, out: g * (xp.i0e(x) - out * xp.sgn(x) - _over_x(xp, out, x, 0.5)), weight=40.0,
+         x=lambda xp, g, x, out: g * ((xp.i0e(x) + xp.bessel_ie_of_order(x, 2)) / 2 - xp.sgn(x) * out), weight=40.0,
          samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), smooth=False, twice=False)],
          path="special.i1e")  # fmt: skip
 
@@ -109,7 +120,7 @@ def bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def bessel_j1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """J₁(x).  d = (J₀(x) - J₁(x) / x) dx: ½ at 0."""
+    """J₁(x).  d = (J₀(x) - J₂(x)) / 2 dx."""
     return real_unary(J1, input, out)
 
 
@@ -124,8 +135,22 @@ def bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 def spherical_bessel_j0(x: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sin(x) / x, and 1 at 0.  d = (cos x - j₀(x)) / x dx: 0 at 0."""
+    """j₀(x) = sin(x) / x, and 1 at 0.  d = -j₁(x) dx."""
     return real_unary(SPHERICAL_J0, x, out)
+
+
+def bessel_j_of_order(x: Tensor, n: int) -> Tensor:
+    """Jₙ(x)."""
+    return unary(JN, x, (n,))
+
+
+def spherical_j_of_order(x: Tensor, n: int) -> Tensor:
+    """The spherical Bessel function jₙ(x), n > 0.  d = (n jₙ₋₁(x) - (n + 1) jₙ₊₁(x)) / (2 n + 1) dx."""
+    return unary(SPHERICAL_JN, x, (n,))
+
+
+def _spherical_j(xp: Any, x: Any, n: int) -> Any:
+    return xp.sinc(x / math.pi) if n == 0 else xp.spherical_j_of_order(x, n)
 
 
 def airy_ai(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -155,7 +180,9 @@ J0 = Op(
     weight=40.0,
 )
 J1 = Op("bessel_j1", lambda xp, x: xp.bessel_j1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
-        x=lambda xp, g, x, out: g * (xp.bessel_j0(x) - _over_x(xp, out, x, 0.5)))  # fmt: skip
+        x=lambda xp, g, x: g * ((xp.bessel_j0(x) - xp.bessel_j_of_order(x, 2)) / 2))  # fmt: skip
+JN = Op("bessel_j_of_order", lambda xp, x, /, n: xp.bessel_j_of_order(x, n), kind=ELEMENTWISE, weight=100.0,
+        x=lambda xp, g, x, n: g * ((xp.bessel_j_of_order(x, n - 1) - xp.bessel_j_of_order(x, n + 1)) / 2))  # fmt: skip
 Y0 = Op(
     "bessel_y0",
     lambda xp, x: xp.bessel_y0(x),
@@ -167,7 +194,10 @@ Y0 = Op(
 Y1 = Op("bessel_y1", lambda xp, x: xp.bessel_y1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
         x=lambda xp, g, x, out: g * (xp.bessel_y0(x) - out / x))  # fmt: skip
 SPHERICAL_J0 = Op("spherical_bessel_j0", lambda xp, x: xp.spherical_bessel_j0(x), floats=True, kind=ELEMENTWISE,
-                  weight=10.0, x=lambda xp, g, x, out: g * _over_x(xp, xp.cos(x) - out, x, 0.0))  # fmt: skip
+                  weight=10.0, x=lambda xp, g, x: -(g * xp.spherical_j_of_order(x, 1)))  # fmt: skip
+SPHERICAL_JN = Op("spherical_j_of_order", lambda xp, x, /, n: xp.spherical_j_of_order(x, n), kind=ELEMENTWISE, weight=200.0,
+                  x=lambda xp, g, x, n: g * ((n * _spherical_j(xp, x, n - 1) - (n + 1) * xp.spherical_j_of_order(x, n + 1))
+                                             / (2 * n + 1)).conj())  # fmt: skip
 AIRY_AI = Op("airy_ai", lambda xp, x: xp.airy_ai(x), floats=True, kind=ELEMENTWISE, weight=100.0,
              x=lambda xp, g, x: g * xp.airy_ai_prime(x))  # fmt: skip
 AIRY_AI_PRIME = Op("airy_ai_prime", lambda xp, x: xp.airy_ai_prime(x), floats=True, kind=ELEMENTWISE, weight=100.0,

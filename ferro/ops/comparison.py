@@ -12,7 +12,7 @@ from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
 from ferro.ops.arithmetic import operator, some_tensor
@@ -417,6 +417,12 @@ MAXIMUM = Op("maximum", lambda xp, x, y: xp.maximum(x, y), kind=ELEMENTWISE,
              x=lambda xp, g, x, y: _share(xp, g, x == y, x < y),
              y=lambda xp, g, x, y: _share(xp, g, x == y, x > y),
              samples=EXTREMA)  # fmt: skip
+singular(
+    "maximum",
+    "equal arguments",
+    Sample(Arg(values=[1.0]), Arg(values=[1.0])),
+    "each takes half: the subgradient of least norm",
+)
 
 
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -538,6 +544,8 @@ CLAMP = Op("clamp", lambda xp, x, /, low, high: xp.clamp(x, low, high), kind=ELE
 CLAMP_TENSOR = Op("clamp_tensor", lambda xp, x, low, high: xp.clamp(x, low, high), kind=ELEMENTWISE,
                   x=lambda xp, g, x, low, high: xp.where(_inside(x, low, high), g, 0.0), low=_clamp_low,
                   high=_clamp_high)  # fmt: skip
+singular("clamp", "at a limit", Sample(Arg(values=[0.0, 1.0]), 0.0, 1.0), "the side on which clamp is the identity")
+singular("clamp", "min > max", Sample(Arg(values=[0.5]), 1.0, 0.0), "the result is max, whatever x")
 
 
 def number(bound: Any) -> Any:

@@ -18,7 +18,6 @@ from ferro.ops.comparison import where
 from ferro.ops.entropy import reduction_of
 from ferro.ops.exponential import exp
 
-
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 

@@ -12,7 +12,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.return_types import return_type
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
 from ferro.ops.arithmetic import some_tensor
@@ -108,6 +108,7 @@ def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 SQRT = Op("sqrt", lambda xp, x: xp.sqrt(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g / (out + out).conj(),
           samples=points(0.1, 3.0, 0.0, -1.0, INF, smooth=False), complex=True)  # fmt: skip
+singular("sqrt", "0", Sample(Arg(values=[0.0])), "the limit from the right: the slope is infinite")
 
 
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -237,6 +238,19 @@ POW = Op("pow", lambda xp, x, y: xp.power(x, y), kind=ELEMENTWISE, x=_pow_x, y=_
                   Sample(0, Arg(values=[0.0, 1.0, 2.0]), smooth=False, complex=False),
                   *[Sample(Arg(values=[0.0, 1.0, -1.0]), n, smooth=False, complex=False) for n in (0, 1, 2, 0.5)]],
          complex=True)  # fmt: skip
+singular(
+    "pow",
+    "0 to the power 0",
+    Sample(Arg(values=[0.0]), Arg(values=[0.0])),
+    "0 ** 0 is 1 and 0 ** y is 0: the slope in y is -inf, of no use, so 0",
+)
+singular(
+    "pow",
+    "0 to the power 0.5",
+    Sample(Arg(values=[0.0]), Arg(values=[0.5])),
+    "the limit from the right: the slope is infinite",
+)
+singular("pow", "0 squared", Sample(Arg(values=[0.0]), 2), "smooth: no 0/0 may show")
 
 
 def power_operator(self: Any, other: Any) -> Any:
@@ -281,6 +295,12 @@ LOGADDEXP = Op("logaddexp", lambda xp, x, y: xp.logaddexp(x, y), kind=ELEMENTWIS
                x=lambda xp, g, x, y: g / (1 + xp.exp(y - x)).conj(),
                y=lambda xp, g, x, y: g / (1 + xp.exp(x - y)).conj(),
                samples=pairs(scalars=()), complex=True)  # fmt: skip
+singular(
+    "logaddexp",
+    "both -inf",
+    Sample(Arg(values=[-INF]), Arg(values=[-INF])),
+    "the weights are 0/0, as in PyTorch (logsumexp gives 0 there)",
+)
 
 
 def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -327,6 +347,12 @@ XLOGY = Op("xlogy", lambda xp, x, y: xp.xlogy(x, y), floats=True, kind=ELEMENTWI
            samples=[*pairs(-2.0, 2.0, 0.2, 2.0), Sample(2.0, Arg(3, low=0.3)),
                     Sample(Arg(values=[0.0, 0.0, 1.0, 0.0]), Arg(values=[0.0, -1.0, 0.0, 2.0]),
                            smooth=False)])  # fmt: skip
+singular(
+    "xlogy",
+    "0 ln 0",
+    Sample(Arg(values=[0.0]), Arg(values=[0.0])),
+    "the value is 0 by convention, and so is the slope ln y; x / y is 0/0",
+)
 
 
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:

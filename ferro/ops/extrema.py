@@ -9,7 +9,7 @@ from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim
 from ferro.core.base import TensorBase, without_gradient, wrap
 from ferro.core.op import LINEAR, Op
-from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.core.worlds import world
 from ferro.ops.reductions import need_real, renamed, spread
 
@@ -118,6 +118,12 @@ _SAMPLES = [Sample(Arg()), Sample(distinct(3, 4)), Sample(distinct(3, 4), 0), Sa
             Sample(distinct(2, 3, 2), (0, 2)), Sample(TIED, smooth=False), Sample(TIED, 1, smooth=False)]  # fmt: skip
 
 AMAX = Op("amax", lambda xp, x, /, dim, keepdim: xp.amax(x, dim, keepdim), x=_shared, samples=_SAMPLES)
+singular(
+    "amax",
+    "ties",
+    Sample(Arg(values=[1.0, 1.0, 0.0]), 0),
+    "the largest share the gradient evenly: the subgradient of least norm",
+)
 
 AMIN = Op("amin", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_shared, samples=_SAMPLES)
 
@@ -199,6 +205,7 @@ PICKED = [
 
 MAX = Op("max", lambda xp, x, /, dim, keepdim: xp.max_dim(x, dim, keepdim), **INDEXED,
          x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip
+singular("max", "ties along a dimension", Sample(Arg(values=[1.0, 1.0, 0.0]), 0), "the element whose index is returned")
 
 MIN = Op("min", lambda xp, x, /, dim, keepdim: xp.min_dim(x, dim, keepdim), **INDEXED,
          x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip

@@ -264,4 +264,6 @@ declare("grid_sampler_3d", [Sample(Arg(*_volume), Arg(1, 2, 2, 3, 3, **_grid), 0
 declare("nn.functional.affine_grid", [
     Sample(Arg(2, 2, 3), (2, 1, 3, 4), align_corners=True), Sample(Arg(2, 2, 3), (2, 1, 3, 4)),
     Sample(Arg(1, 3, 4), (1, 1, 2, 3, 2), align_corners=False)])  # fmt: skip
-declare("affine_grid_generator", [Sample(Arg(2, 2, 3), (2, 1, 3, 1), True), Sample(Arg(1, 3, 4), (1, 1, 2, 3, 2), False)])
+declare(
+    "affine_grid_generator", [Sample(Arg(2, 2, 3), (2, 1, 3, 1), True), Sample(Arg(1, 3, 4), (1, 1, 2, 3, 2), False)]
+)

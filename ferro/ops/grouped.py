@@ -44,7 +44,9 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias
     parts = [matmul(mat_a[i:j], mat_b[k]) if by_rows else matmul(mat_a[k], mat_b[:, i:j])
              for k, (i, j) in enumerate(zip(begins, ends, strict=True))]  # fmt: skip
     if ends[-1] < length:
-        shape = (length - ends[-1], parts[0]._data.shape[1]) if by_rows else (parts[0]._data.shape[0], length - ends[-1])
+        shape = (
+            (length - ends[-1], parts[0]._data.shape[1]) if by_rows else (parts[0]._data.shape[0], length - ends[-1])
+        )
         parts.append(parts[0].new_zeros(shape))
     return cat(parts, 0 if by_rows else 1)
 
@@ -68,13 +70,21 @@ def _ends(name: str, a: Any, b: Any, offs: Any, bias: Any, out_dtype: Any) -> li
     if len(groups) > 1:
         raise RuntimeError(f"{name}: batched matrices must have as many groups as each other, got {shapes}")
     if (offs is None) != (x.ndim == y.ndim == 3):
-        raise RuntimeError(f"{name}: Have to provide offsets if there is a 2d matrix, or none if both are 3d; got {shapes}")
+        raise RuntimeError(
+            f"{name}: Have to provide offsets if there is a 2d matrix, or none if both are 3d; got {shapes}"
+        )
     if offs is None:
         return None
     ends = [int(e) for e in need_tensor(name, "offs", offs).tolist()]
     length = x.shape[0] if y.ndim == 3 else x.shape[1] if x.ndim == 2 else y.shape[1]
-    if (groups and len(ends) != next(iter(groups))) or ends != sorted(ends) or (ends and not 0 <= ends[0] <= ends[-1] <= length):
-        raise RuntimeError(f"{name}: offs must rise from 0 to at most {length}, one for each group; got {ends} for {shapes}")
+    if (
+        (groups and len(ends) != next(iter(groups)))
+        or ends != sorted(ends)
+        or (ends and not 0 <= ends[0] <= ends[-1] <= length)
+    ):
+        raise RuntimeError(
+            f"{name}: offs must rise from 0 to at most {length}, one for each group; got {ends} for {shapes}"
+        )
     return ends
 
 

@@ -50,7 +50,7 @@ _KINDS = {"bicubic": "cubic", "lanczos": "lanczos"}
 def _per_dim(name: str, argument: str, given: Any, shape: tuple) -> list:
     """A size or scale for each dimension of an image."""
     if isinstance(given, TensorBase):
-        given = given.tolist()
+        given = given._data.tolist()
     if not isinstance(given, (tuple, list)):
         return [given] * len(shape)
     if len(given) != len(shape):
@@ -74,7 +74,9 @@ def _sizes(name: str, size: Any, shape: tuple) -> list[int]:
 def _target(name: str, shape: tuple, size: Any, scale_factor: Any, recompute: bool) -> tuple[list[int], list]:
     """The new size of each dimension, and the scale it is computed with (None: the ratio of the sizes)."""
     if size is not None and scale_factor is not None:
-        raise ValueError(f"{name}: only one of size or scale_factor should be defined, got {size!r} and {scale_factor!r}")
+        raise ValueError(
+            f"{name}: only one of size or scale_factor should be defined, got {size!r} and {scale_factor!r}"
+        )
     if size is not None:
         if recompute:
             raise ValueError(f"{name}: recompute_scale_factor is not meaningful with an explicit size.")
@@ -114,7 +116,9 @@ def _check_mode(name: str, mode: str, n: int, align_corners: bool | None, antial
 def _check_image(name: str, x: Any, size: list[int], mode: str) -> None:
     shape, dtype = x._data.shape, x._data.dtype
     if 0 in shape[1:]:
-        raise RuntimeError(f"{name}: expected non-empty dimensions behind the first, but got input of shape {list(shape)}")
+        raise RuntimeError(
+            f"{name}: expected non-empty dimensions behind the first, but got input of shape {list(shape)}"
+        )
     if min(size) <= 0 and mode != "area":
         raise RuntimeError(
             f"{name}: Input and output sizes should be greater than 0, but got input {list(shape[2:])} and output {size}"

@@ -142,9 +142,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     """(solution, residuals, rank, singular_values): the X of least norm that minimises |A X - B|.
 
     A: (..., m, n); B: (..., m, k), or vectors (..., m) with the batch of A.  residuals: |A X - B|² by column,
-    (..., k), where m > n and all ranks are n, else empty (always for "gelsy").  driver "gels" (A has full rank),
-    "gelsy" (the default), "gelsd" or "gelss"; rank is empty for the first, singular_values for the first two.  As the three
-    last find the same solution, they are one decomposition (of singular values) here.  Singular values of at most rcond s₁ count as zero, rcond being max(m, n) eps by default.
+    (..., k), where m > n and all ranks are n, else empty (always for "gelsy").  driver "gels" (QR: A has full rank),
+    "gelsy" (the default), "gelsd" or "gelss"; rank is empty for the first, singular_values for the first two.  The last
+    three have the same solution and are one singular value decomposition here.  Singular values of at most rcond s₁
+    count as zero, rcond being max(m, n) eps by default.  LinAlgError for inf or nan, and for "gels" at deficient rank.
 
     The derivative is the one at constant rank, of any order, also for matrices of deficient rank: with R = B - A X,
     dX = P (dB - dA X) + P Pᴴ dAᴴ R + (I - P A) dAᴴ Pᴴ X (Golub and Pereyra, as for `linalg.pinv`).

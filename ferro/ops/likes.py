@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core.arguments import sizes
-from ferro.core.base import LEAF, wrap
+from ferro.core.base import LEAF, mark_inference, wrap
 from ferro.core.dtypes import INEXACT, to_numpy
+from ferro.core.mode import is_inference_mode_enabled
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -24,6 +25,8 @@ def _constant(name: str, make: Any, shape: Any, dtype: Any, requires_grad: bool)
                 f"{name}: only Tensors of floating point and complex dtype can require gradients, got {t.dtype}"
             )
         t._node = LEAF
+    if is_inference_mode_enabled():
+        mark_inference(t)
     return t
 
 

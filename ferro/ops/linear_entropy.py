@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import dtypes, worlds
+from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.entropy import cross_entropy, reduced, reduction_of
+from ferro.ops.entropy import cross_entropy, cross_entropy_vjp, reduced, reduction_of
 from ferro.ops.products import linear, same_dtype
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ def _parts(count: int, rows: int) -> list[slice]:
     return [slice(i, i + rows) for i in range(0, max(count, 1), rows)]
 
 
+def cross_entropy_again(g: Tensor, x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int) -> Tensor:
+    """The backward of cross_entropy without reduction, on Tensors."""
+    return cross_entropy_vjp(g, x, target, weight, ignore_index, "none", 0.0, None)
+
+
 def _fwd(xp: Any, x: Any, w: Any, b: Any, target: Any, weights: Any, rows: int, ignore_index: int) -> Any:
     """The loss of each row."""
     found = [xp.cross_entropy(xp.linear(x[p], w, b), target[p], weights, ignore_index, "none", 0.0)[0]
@@ -88,12 +93,9 @@ def _fwd(xp: Any, x: Any, w: Any, b: Any, target: Any, weights: Any, rows: int, 
 def _vjp(xp: Any, g: Any, x: Any, w: Any, b: Any, target: Any, weights: Any, rows: int, ignore_index: int,
          needs: tuple) -> tuple:  # fmt: skip
     """The gradients by input, weight and bias; the logits of each part are computed anew."""
-    recorded = xp is worlds.functional
     by_x, by_w, by_b = [], None, None
     for p in _parts(x.shape[0], rows):
-        logits = xp.linear(x[p], w, b)
-        kept = None if recorded else xp.cross_entropy(logits, target[p], weights, ignore_index, "none", 0.0)[1]
-        d = xp.cross_entropy_vjp(g[p], logits, target[p], weights, ignore_index, "none", 0.0, kept)
+        d = xp.cross_entropy_again(g[p], xp.linear(x[p], w, b), target[p], weights, ignore_index)
         if needs[0]:
             by_x.append(xp.mm(d, w))
         if needs[1]:

@@ -14,7 +14,7 @@ from ferro.core.apply import apply, promote
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.op import Op
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.activations import floating, logsigmoid, once, softplus
 from ferro.ops.entropy import reduced, reduction_of
 
@@ -135,6 +135,9 @@ L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * 
                  path="nn.functional.l1_loss",
                  samples=[*_samples(),
                           Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.5]), smooth=False)])  # fmt: skip
+singular(
+    "nn.functional.l1_loss", "x = y", Sample(Arg(values=[1.0]), Arg(values=[1.0])), "of the subgradients the smallest"
+)
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
@@ -157,10 +160,16 @@ def _smooth_l1(xp: Any, d: Any, beta: float) -> Any:
 
 
 SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth_l1_loss",
-                        slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) < beta, d * (1 / beta), xp.sgn(d)),
+                        slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) >= beta, xp.sgn(d), d * (1 / beta)),
                         samples=[*_samples({"beta": 0.5}, {"beta": 0.0}),
                                  Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),
                                         smooth=False)])  # fmt: skip
+singular(
+    "nn.functional.smooth_l1_loss",
+    "|x - y| = beta",
+    Sample(Arg(values=[1.0]), Arg(values=[0.0])),
+    "differentiable once; second order: as on the linear side",
+)
 
 
 def huber_loss(
@@ -186,7 +195,7 @@ def _huber(xp: Any, d: Any, delta: float) -> Any:
 
 
 HUBER = _difference("huber_loss", _huber, path="nn.functional.huber_loss",
-                    slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) < delta, d, xp.sgn(d) * delta),
+                    slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) >= delta, xp.sgn(d) * delta, d),
                     samples=[*_samples({"delta": 0.5}),
                              Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),
                                     smooth=False)])  # fmt: skip

@@ -121,6 +121,17 @@ VECTOR_NORM = Op(
     samples=[*[Sample(Arg(3, 4, make=away), o) for o in _ORDS], *[Sample(Arg(3, 4, make=away), o, 1) for o in _ORDS],
              Sample(Arg(make=away)), Sample(Arg(2, 3, 2, make=away), 3, (0, 2), True), Sample(Arg(0, 2), 2, 0),
              Sample(Arg(values=[3.0, -3.0, 1.0]), INF, smooth=False), *_KINKS], complex=True)  # fmt: skip
+singular("linalg.vector_norm", "0, p = 2", Sample(Arg(values=[0.0, 0.0])), "of the subgradients the smallest")
+singular("linalg.vector_norm", "0, p = 1", Sample(Arg(values=[0.0, 0.0]), 1), "of the subgradients the smallest")
+singular(
+    "linalg.vector_norm",
+    "ties, p = inf",
+    Sample(Arg(values=[1.0, -1.0]), float("inf")),
+    "the largest share the gradient evenly",
+)
+singular(
+    "linalg.vector_norm", "0 among others, p = 0.5", Sample(Arg(values=[0.0, 1.0]), 0.5), "0 in place of an infinite slope"
+)
 
 
 def norm(
@@ -304,6 +315,9 @@ declare("dist", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(4), 3), Sam
                  Sample(Arg(3), Arg(3), 0.5),
                  Sample(Arg(4), Arg(4), INF), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.0]),
         smooth=False, twice=False)], complex=True)  # fmt: skip
+singular(
+    "dist", "equal points", Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.0])), "of the subgradients the smallest"
+)
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
@@ -349,6 +363,12 @@ def _at_least(size: Any, eps: float) -> Any:
 declare("nn.functional.cosine_similarity", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(3, 4), 0),
                                             Sample(Arg(4), Arg(3, 4), dim=-1),
                                             Sample(Arg(2, 3, 2), Arg(2, 3, 2), 2, 0.5)])  # fmt: skip
+singular(
+    "nn.functional.cosine_similarity",
+    "a zero vector",
+    Sample(Arg(values=[0.0, 0.0]), Arg(values=[1.0, 0.0]), dim=0),
+    "divided by eps, as the function is written",
+)
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
@@ -361,6 +381,9 @@ declare("nn.functional.normalize", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 1.0, 0)
                                     Sample(Arg(4), dim=0),
                                     Sample(Arg(values=[[0.0, 0.0], [3.0, 4.0]]),
         smooth=False, twice=False)], complex=True)  # fmt: skip
+singular(
+    "nn.functional.normalize", "0", Sample(Arg(values=[0.0, 0.0]), dim=0), "divided by eps, as the function is written"
+)
 
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
@@ -425,6 +448,12 @@ declare("cdist", [*[Sample(Arg(3, 4, make=away), Arg(2, 4), p) for p in (0.5, 1.
                   Sample(Arg(2, 3, 4), Arg(2, 4)),
                   Sample(Arg(3, 4), Arg(2, 4), 2.0, MODES[1]), Sample(Arg(2, 3, 4), Arg(2, 4), 2.0, MODES[1]),
                   Sample(Arg(values=[[1.0, 2.0]]), Arg(values=[[1.0, 2.0], [0.0, 0.0]]), smooth=False)])  # fmt: skip
+singular(
+    "cdist",
+    "equal points",
+    Sample(Arg(values=[[1.0, 2.0]]), Arg(values=[[1.0, 2.0]])),
+    "of the subgradients the smallest",
+)
 
 
 def _pulls(xp: Any, g: Any, out: Any) -> Any:

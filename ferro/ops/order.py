@@ -14,7 +14,7 @@ from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, without_gradient, wrap
 from ferro.core.op import Op
-from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.core.worlds import world
 from ferro.ops.extrema import INDEXED, need_elements, pair_into, picked
 from ferro.ops.reductions import need_real, renamed, spread
@@ -186,6 +186,7 @@ MEDIAN_ALL = Op(
 
 MEDIAN = Op("median_dim", lambda xp, x, /, dim, keepdim: xp.median_dim(x, dim, keepdim), **INDEXED,
             x=picked)  # fmt: skip
+singular("median", "ties", Sample(Arg(values=[1.0, 1.0, 2.0])), "equal elements share the gradient evenly")
 
 NANMEDIAN_ALL = Op(
     "nanmedian",

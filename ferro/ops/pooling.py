@@ -10,7 +10,7 @@ from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
 from ferro.core.op import LINEAR, Op
-from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.ops.convolution import ints
 from ferro.ops.random import rand
 
@@ -98,6 +98,9 @@ MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: 
               outputs=("out", "indices"), nondiff=("indices",), weight=4.0,
               x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(
                   g, indices, spatial(x_shape, kernel)))  # fmt: skip
+singular(
+    "nn.functional.max_pool2d", "ties", Sample(Arg(values=[[[1.0, 1.0], [1.0, 0.0]]]), 2), "the first of the largest"
+)
 
 
 def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,

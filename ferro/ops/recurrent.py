@@ -72,7 +72,9 @@ def layers(mode: str, x: Tensor, batch_sizes: Sequence[int] | None, states: tupl
             if row and dropout > 0:
                 x = _dropout(x, dropout)
             outs: list = []
-        found, state = _direction(mode, x, batch_sizes, tuple([s[row] for s in states]), own, biased, row % directions == 1)
+        found, state = _direction(
+            mode, x, batch_sizes, tuple([s[row] for s in states]), own, biased, row % directions == 1
+        )
         outs.append(found)
         last.append(state)
         if row % directions == directions - 1:
@@ -145,7 +147,9 @@ def _run(name: str, mode: str, arguments: tuple) -> tuple:
             raise RuntimeError(
                 f"{name}: expected {label} of shape ({directions}, {batch}, hidden size), got {list(state._data.shape)}"
             )
-    out, last = layers(mode, x, sizes, states, weights, bool(biased), float(dropout) if train else 0.0, bool(bidirectional))
+    out, last = layers(
+        mode, x, sizes, states, weights, bool(biased), float(dropout) if train else 0.0, bool(bidirectional)
+    )
     return (out.transpose(0, 1) if batch_first else out, *last)
 
 
@@ -157,13 +161,17 @@ def rnn_tanh(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any,
     Of packed sequences the arguments are (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train,
     bidirectional).
     """
-    return _run("rnn_tanh", "RNN_TANH", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
+    return _run(
+        "rnn_tanh", "RNN_TANH", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    )
 
 
 def rnn_relu(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
              bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
     """`rnn_tanh` with relu for tanh."""
-    return _run("rnn_relu", "RNN_RELU", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
+    return _run(
+        "rnn_relu", "RNN_RELU", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+    )
 
 
 def gru(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,

@@ -10,7 +10,7 @@ from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim
 from ferro.core.base import without_gradient, wrap
 from ferro.core.op import LINEAR, Op
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.worlds import world
 
 if TYPE_CHECKING:
@@ -185,6 +185,15 @@ PROD = Op("prod", lambda xp, x, /, dim, keepdim: xp.prod(x, dim, keepdim), x=_pr
                    Sample(Arg(values=[2.0, 0.0, 3.0])), Sample(Arg(values=[0.0, 4.0, 0.0, 5.0])), Sample(Arg(), 0),
                    Sample(Arg(values=[[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), 1), Sample(Arg(2, 3))],
           complex=True)  # fmt: skip
+singular(
+    "prod", "one zero", Sample(Arg(values=[2.0, 0.0, 3.0]), 0), "a polynomial: products of the others, without division"
+)
+singular(
+    "prod",
+    "two zeros",
+    Sample(Arg(values=[2.0, 0.0, 0.0]), 0),
+    "a polynomial: the first derivative is 0, the second is not",
+)
 
 
 # -- variance ----------------------------------------------------------------------------------------------------------
@@ -277,6 +286,19 @@ VAR = Op("var", lambda xp, x, /, dim, correction, keepdim: xp.var(x, dim, correc
 
 STD = Op("std", lambda xp, x, /, dim, correction, keepdim: xp.std(x, dim, correction, keepdim), x=_std_x,
          samples=[*_MOMENTS, Sample(Arg(values=[3.0, 3.0]), smooth=False)], complex=True)  # fmt: skip
+singular(
+    "std",
+    "a constant sample",
+    Sample(Arg(values=[2.0, 2.0]), 0),
+    "the square root at 0: of the subgradients the smallest",
+)
+singular("std", "one element (unbiased)", Sample(Arg(values=[2.0]), 0), "0/0: there is no estimate from one element")
+singular(
+    "std",
+    "one element (correction 0)",
+    Sample(Arg(values=[2.0]), 0, correction=0),
+    "the square root at 0: of the subgradients the smallest",
+)
 
 VAR_MEAN = Op("var_mean", lambda xp, x, /, dim, correction, keepdim: xp.var_mean(x, dim, correction, keepdim),
               outputs=("var", "mean"), x=_var_mean_x, samples=_MOMENTS, complex=True)  # fmt: skip
@@ -318,6 +340,12 @@ LOGSUMEXP = Op("logsumexp", lambda xp, x, /, dim, keepdim: xp.logsumexp(x, dim, 
                         Sample(Arg(3, 4, low=500, high=900), -1, complex=False),
                         Sample(Arg(values=[-INF, 0.0, 1.0]), 0, smooth=False, complex=False)],
                complex=True)  # fmt: skip
+singular(
+    "logsumexp",
+    "all -inf",
+    Sample(Arg(values=[-INF, -INF]), 0),
+    "the softmax weights are 0/0: no weight, so that masked rows do not poison what they come from",
+)
 
 
 # -- logic and counting ------------------------------------------------------------------------------------------------

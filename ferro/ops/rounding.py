@@ -12,7 +12,7 @@ from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
 from ferro.ops.arithmetic import no_zero_division, rounded_quotient, some_tensor
@@ -42,6 +42,7 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 ABS = Op("abs", lambda xp, x: xp.abs(x), kind=ELEMENTWISE, real=True, x=lambda xp, g, x: g * xp.sgn(x),
          samples=points(-2, 2, *EDGES, smooth=False), complex=True)  # fmt: skip
+singular("abs", "0", Sample(Arg(values=[0.0])), "of the subgradients the smallest")
 
 
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -207,6 +208,12 @@ FMOD = Op("fmod", lambda xp, x, y: xp.fmod(x, y), kind=ELEMENTWISE,
           x=lambda xp, g: g,
           y=lambda xp, g, x, y: -(g * xp.trunc(x / y)),
           samples=MODULI)  # fmt: skip
+singular(
+    "fmod",
+    "a multiple of the divisor",
+    Sample(Arg(values=[4.0]), Arg(values=[2.0])),
+    "the slopes of the piece on the right, as everywhere",
+)
 
 
 def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:

@@ -10,7 +10,7 @@ from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.inplace import in_place
 from ferro.core.op import LINEAR, Op
-from ferro.core.samples import Arg, Sample, declare, permuted
+from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.ops.extrema import INDEXED, pair_into
 from ferro.ops.reductions import need_real, renamed, sum, summable
 
@@ -135,6 +135,7 @@ def cumprod_others(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
 CUMPROD = Op("cumprod", lambda xp, x, /, dim: xp.cumprod(x, dim),
              x=lambda xp, g, x, out, dim: xp.cumprod_others(g, x, out, dim),
              samples=[*_SCANNED, *_ZEROS], complex=True)  # fmt: skip
+singular("cumprod", "two zeros", Sample(Arg(values=[2.0, 0.0, 0.0]), 0), "a polynomial, without division")
 
 
 def logcumsumexp(input: Tensor, dim: Any = None, *, out: Tensor | None = None, **names: Any) -> Tensor:

@@ -13,7 +13,7 @@ from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.random import numpy_generator
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.activations import floating
 
 if TYPE_CHECKING:
@@ -61,6 +61,12 @@ def softmax(
 SOFTMAX = Op("softmax", lambda xp, x, /, dim: xp.softmax(x, dim), x=lambda xp, g, out, dim: xp.softmax_vjp(g, out, dim),
              weight=3.0, samples=_SAMPLES)  # fmt: skip
 declare("nn.functional.softmax", _SAMPLES)
+singular(
+    "softmax",
+    "all -inf",
+    Sample(Arg(values=[float("-inf"), float("-inf")]), 0),
+    "0/0, as in PyTorch: a row in which everything is masked has no probabilities",
+)
 
 
 def softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:

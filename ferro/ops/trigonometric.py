@@ -10,7 +10,7 @@ from ferro.core.apply import apply, binary, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
-from ferro.core.samples import Arg, Sample
+from ferro.core.samples import Arg, Sample, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
 from ferro.ops.exponential import real_operands
@@ -78,6 +78,7 @@ ACOS = Op("acos", lambda xp, x: xp.acos(x), floats=True, kind=ELEMENTWISE,
           x=lambda xp, g, x: -(g * xp.rsqrt(1 - x * x).conj()), weight=4.0,
           samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
                    Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
+singular("acos", "1", Sample(Arg(values=[1.0])), "the limit from the left: the slope is infinite")
 
 
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -177,10 +178,11 @@ ATAN2 = Op("atan2", lambda xp, x, y: xp.atan2(x, y), floats=True, kind=ELEMENTWI
            y=lambda xp, g, x, y: -(g * (x * _atan2_scale(xp, x, y))),
            samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()),
                     Sample(Arg(values=[0.0, 0.0, 1.0]), Arg(values=[0.0, -1.0, 0.0]), smooth=False)])  # fmt: skip
+singular("atan2", "the origin", Sample(Arg(values=[0.0]), Arg(values=[0.0])), "the angle is not continuous there")
 
 
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """√(x² + y²) without overflow.  d = (x dx + y dy) / √(x² + y²): nan at (0, 0)."""
+    """√(x² + y²) without overflow.  d = (x dx + y dy) / √(x² + y²), 0 at (0, 0)."""
     x, y = promote(need_tensor("hypot", "input", input), need_tensor("hypot", "other", other))
     if x._data.dtype not in dtypes.INEXACT or x._data.dtype.kind == "c":
         raise NotImplementedError(
@@ -190,28 +192,29 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("hypot", out, result)
 
 
+def _share(x: Any, out: Any) -> Any:
+    """x / out, and 0 with all its derivatives at the origin."""
+    away = out != 0
+    return x * away / (out + ~away)
+
+
 HYPOT = Op("hypot", lambda xp, x, y: xp.hypot(x, y), kind=ELEMENTWISE, weight=2.0,
-           x=lambda xp, g, x, out: g * (x / out),
-           y=lambda xp, g, y, out: g * (y / out),
-           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()),
-                    Sample(Arg(values=[0.0, 0.0]), Arg(values=[0.0, -1.0]), smooth=False)])  # fmt: skip
+           x=lambda xp, g, x, out: g * _share(x, out),
+           y=lambda xp, g, y, out: g * _share(y, out),
+           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()), Sample(Arg(values=[0.0]), Arg(values=[-1.0]))])  # fmt: skip
+singular("hypot", "the origin", Sample(Arg(values=[0.0]), Arg(values=[0.0])), "of the subgradients the smallest")
 
 
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sin(πx) / (πx), and 1 at 0.  d = (cos(πx) - sinc x) dx / x, 0 at 0."""
+    """sin(πx) / (πx), and 1 at 0.  d = -π j₁(πx) dx, j₁ being the spherical Bessel function (NIST 10.49.3)."""
     result = unary(SINC, input)
     return result if out is None else into("sinc", out, result)
 
 
-def _sinc_x(xp: Any, g: Any, x: Any) -> Any:
-    scaled, square = x * math.pi, x * x * math.pi
-    slope = (scaled * xp.cos(scaled) - xp.sin(scaled)) / square
-    return xp.where(square == 0, 0.0, g * slope.conj())
-
-
-# At 0 itself the formula is right for the first derivative only, as in PyTorch.
-SINC = Op("sinc", lambda xp, x: xp.sinc(x), floats=True, kind=ELEMENTWISE, x=_sinc_x, weight=8.0,
-          samples=[*points(0.2, 2.0), Sample(Arg(values=[0.0]), twice=False)], complex=True)  # fmt: skip
+SINC = Op("sinc", lambda xp, x: xp.sinc(x), floats=True, kind=ELEMENTWISE, weight=8.0,
+          x=lambda xp, g, x: g * (xp.spherical_j_of_order(x * math.pi, 1) * -math.pi).conj(),
+          samples=points(0.2, 2.0), complex=True)  # fmt: skip
+singular("sinc", "0", Sample(Arg(values=[0.0])), "smooth: the formula divides by nothing")
 
 
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -81,6 +81,11 @@ def error(call: Callable[[], Any], *words: str) -> str:
     return f"no error, but {account(result)}"
 
 
+def outcome(call: Callable, *args: Any, **kwargs: Any) -> str:
+    """The type of what ``call(*args, **kwargs)`` raises, or its result."""
+    return error(lambda: call(*args, **kwargs)).split(":", maxsplit=1)[0]
+
+
 def leaf(T: Any, *values: float) -> Any:
     """A leaf of float64 that requires grad."""
     return T.tensor(list(values), dtype=T.float64, requires_grad=True)

@@ -94,7 +94,9 @@ def test_numbers_of_roots_and_seeds(T: Any) -> Any:
         error(lambda: T.autograd.backward([y, y], [one]), "got 2 tensors and 1 gradients"),
         error(lambda: T.autograd.backward([y], [3.0]), "gradients can be either Tensors", "None"),
         error(lambda: T.autograd.backward([], [])),
-        error(lambda: T.autograd.grad([], [x]), ),
+        error(
+            lambda: T.autograd.grad([], [x]),
+        ),
         x.grad,
     ]
 
@@ -130,7 +132,9 @@ def test_the_old_name_grad_variables(T: Any) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         T.autograd.backward(x * 2, grad_variables=T.full((1,), 3.0, dtype=T.float64))
-    both_given = error(lambda: T.autograd.backward(x * 2, T.ones(1), grad_variables=T.ones(1)), "grad_tensors", "grad_variables")
+    both_given = error(
+        lambda: T.autograd.backward(x * 2, T.ones(1), grad_variables=T.ones(1)), "grad_tensors", "grad_variables"
+    )
     return x.grad, [w.category.__name__ for w in caught], both_given
 
 
@@ -198,7 +202,9 @@ def test_unused_materialized_and_allowed(T: Any) -> Any:
         T.autograd.grad((x * 2).sum(), [x, y], allow_unused=True),
         T.autograd.grad((x * 2).sum(), [x, y], materialize_grads=True),
         T.autograd.grad((x * 2).sum(), [x, y], materialize_grads=True, create_graph=True)[1].requires_grad,
-        error(lambda: T.autograd.grad(x.sum(), [x], allow_unused=False, materialize_grads=True), "materialize_grads=True"),
+        error(
+            lambda: T.autograd.grad(x.sum(), [x], allow_unused=False, materialize_grads=True), "materialize_grads=True"
+        ),
     ]
 
 
@@ -262,7 +268,11 @@ def test_batched_zeros_have_the_batch_dimension() -> None:  # (in PyTorch they h
 def test_batched_seeds_that_make_no_sense() -> None:
     x = leaf(ferro, 2.0, 3.0)
     grad = ferro.autograd.grad
-    raises(lambda: grad([x * 2, x * 3], x, [ferro.eye(2), ferro.ones(3, 2)], is_grads_batched=True), RuntimeError, "one batch size")
+    raises(
+        lambda: grad([x * 2, x * 3], x, [ferro.eye(2), ferro.ones(3, 2)], is_grads_batched=True),
+        RuntimeError,
+        "one batch size",
+    )
     raises(lambda: grad((x * 2).sum(), x, is_grads_batched=True), RuntimeError, "no grad_outputs")
 
 
@@ -391,8 +401,9 @@ def test_a_grad_never_shares_memory_with_the_seed(T: Any) -> Any:
     seed = T.ones(2, dtype=T.float64)
     x.backward(seed)
     x.grad.mul_(10)
-    (g,) = T.autograd.grad(x, x, seed)
-    return seed, x.grad
+    (g,) = T.autograd.grad(x * 1, x, seed)
+    g.mul_(100)
+    return seed, x.grad, g
 
 
 @both
@@ -430,7 +441,13 @@ def test_grads_of_non_leaves(T: Any) -> Any:
         warnings.simplefilter("always")
         kept = y.grad
         x.detach().grad, x.grad
-    return missing, [w.category.__name__ for w in caught], ["non-leaf" in str(w.message) for w in caught], kept, len(silent)
+    return (
+        missing,
+        [w.category.__name__ for w in caught],
+        ["non-leaf" in str(w.message) for w in caught],
+        kept,
+        len(silent),
+    )
 
 
 @both
@@ -597,7 +614,9 @@ def test_setting_requires_grad(T: Any) -> Any:
         error(lambda: i.requires_grad_(), "floating point"),
         error(lambda: y.requires_grad_(False), "leaf variables"),
         x.requires_grad_() is x,
-        y.is_leaf, x.is_leaf, i.is_leaf,
+        y.is_leaf,
+        x.is_leaf,
+        i.is_leaf,
         error(setting(x, 1)).split(":")[0],
     ]
 
@@ -646,7 +665,11 @@ def test_detach_in_place(T: Any) -> Any:
     kept.backward()
     view = (x * 1)[0]
     return [
-        result is y, y.requires_grad, y.is_leaf, z.requires_grad, x.grad,
+        result is y,
+        y.requires_grad,
+        y.is_leaf,
+        z.requires_grad,
+        x.grad,
         error(lambda: view.detach_(), "Can't detach views in-place"),
         x.detach_().requires_grad,
     ]
@@ -670,7 +693,11 @@ def test_detach_shares_memory_and_version(T: Any) -> Any:
     d = y.detach()
     d.add_(1)
     return [
-        y._version, d._version, d.requires_grad, d._is_view(), d.is_leaf,
+        y._version,
+        d._version,
+        d.requires_grad,
+        d._is_view(),
+        d.is_leaf,
         error(lambda: z.backward(), "modified by an inplace operation"),
     ]
 
@@ -688,8 +715,15 @@ def test_deepcopy(T: Any) -> Any:
     a, b = copy.deepcopy([shared, shared[1:]])
     b.add_(10)
     return [
-        c, c.grad, x.grad, c.requires_grad, pair[0] is pair[1], pair[2] is pair[0].grad,
-        copy.deepcopy(f).stride(), copy.deepcopy(T.ones(2)).requires_grad, a,
+        c,
+        c.grad,
+        x.grad,
+        c.requires_grad,
+        pair[0] is pair[1],
+        pair[2] is pair[0].grad,
+        copy.deepcopy(f).stride(),
+        copy.deepcopy(T.ones(2)).requires_grad,
+        a,
         error(lambda: copy.deepcopy(x * 2), "graph leaves", "deepcopy"),
         copy.copy(x).requires_grad,
     ]
@@ -705,4 +739,153 @@ def test_pickling(T: Any) -> Any:
     transposed = pickle.loads(pickle.dumps(T.arange(6.0).reshape(2, 3).t()))
     with T.no_grad():
         computed = x * 2
-    return y, y.requires_grad, y.grad is None, a is b, transposed, transposed.stride(), pickle.loads(pickle.dumps(computed))
+    return (
+        y,
+        y.requires_grad,
+        y.grad is None,
+        a is b,
+        transposed,
+        transposed.stride(),
+        pickle.loads(pickle.dumps(computed)),
+    )
+
+
+@both
+def test_backward_with_inputs_and_create_graph(T: Any) -> Any:
+    x = leaf(T, 3.0)
+    y = x * x
+    seen = []
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.requires_grad))
+    (y * y).backward(inputs=[x], create_graph=True)
+    g = x.grad
+    x.grad = None
+    return g, g.requires_grad, seen, T.autograd.grad(g, x)
+
+
+@both
+def test_the_gradient_by_a_root_itself_frees_nothing(T: Any) -> Any:
+    x = leaf(T, 3.0)
+    y = x * x
+    return T.autograd.grad(y, y), T.autograd.grad([y, y * 2], [y, x])
+
+
+@both
+def test_none_among_the_seeds(T: Any) -> Any:
+    x = leaf(T, 3.0)
+    y, z = x.sum(), x * x
+    return T.autograd.grad([y, z], x, [None, T.full((1,), 2.0, dtype=T.float64)])
+
+
+@both
+def test_a_root_without_grad_among_others(T: Any) -> Any:
+    x = leaf(T, 3.0)
+    return error(lambda: T.autograd.grad([x.sum(), T.ones(())], x)).split(":")[0]
+
+
+@both
+def test_a_grad_of_another_shape_than_the_data(T: Any) -> Any:
+    x = leaf(T, 1.0, 2.0)
+    x.sum().backward()
+    x.data = T.ones(3, dtype=T.float64)
+    return error(lambda: x.sum().backward()).split(":")[0]
+
+
+@both
+def test_the_dtype_of_grad_after_the_data_changed_theirs(T: Any) -> Any:
+    x = leaf(T, 1.0, 2.0)
+    x.data = T.ones(2)
+    (x * 2).sum().backward()
+    return x.grad
+
+
+@both
+def test_a_cast_of_a_leaf_gives_a_grad_of_the_dtype_of_the_leaf(T: Any) -> Any:
+    x = leaf(T, 1.0, 2.0)
+    y = x.float()
+    y.sum().backward()
+    return x.grad
+
+
+@both
+def test_a_grad_set_to_zero_is_filled_again(T: Any) -> Any:
+    x = leaf(T, 1.0, 2.0)
+    (x * 2).sum().backward()
+    x.grad.zero_()
+    g = x.grad
+    (x * 3).sum().backward()
+    return x.grad, g is x.grad
+
+
+@both
+def test_a_grad_that_was_assigned_is_added_to_in_place(T: Any) -> Any:
+    x = leaf(T, 1.0, 2.0)
+    h = T.ones(2, dtype=T.float64)
+    x.grad = h
+    (x * 3).sum().backward()
+    return h, x.grad is h
+
+
+@both
+def test_a_grad_that_is_expanded_is_refused(T: Any) -> Any:
+    x = leaf(T, 1.0, 2.0)
+    x.grad = T.ones(1, dtype=T.float64).expand(2)
+    return error(lambda: (x * 3).sum().backward()).split(":")[0]
+
+
+@both
+def test_a_grad_that_requires_grad_is_added_to(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    x.grad = leaf(T, 5.0)
+    (x * 3).backward()
+    return x.grad, x.grad.requires_grad
+
+
+@both
+def test_leaves_that_are_not_reached_have_no_grad(T: Any) -> Any:
+    x, y = leaf(T, 1.0), leaf(T, 2.0)
+    (x * 2 + y.detach()).backward()
+    return x.grad, y.grad
+
+
+@both
+def test_a_leaf_made_of_a_result_under_no_grad(T: Any) -> Any:
+    with T.no_grad():
+        x = leaf(T, 1.0)
+        y = x * 2
+        y.requires_grad_()
+    (y * 3).backward()
+    return x.grad, y.grad, y.is_leaf
+
+
+@both
+def test_attributes_of_leaves_and_results(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    y = x * 2
+    return (
+        x.output_nr,
+        y.output_nr,
+        x.is_leaf,
+        y.is_leaf,
+        x.grad_fn,
+        x._version,
+        x.retains_grad,
+        y.retains_grad,
+        x.requires_grad,
+    )
+
+
+@both
+def test_history_cannot_be_assigned(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    y = x * 2
+
+    def f():
+        y.grad_fn = None
+
+    def h():
+        y.grad_fn = 3
+
+    def k():
+        x.is_leaf = False
+
+    return [error(f).split(":")[0], error(h).split(":")[0], error(k).split(":")[0]]

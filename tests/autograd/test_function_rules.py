@@ -30,7 +30,16 @@ def test_saving_inputs_outputs_intermediates_and_none(T: Any) -> Any:
 
     def backward(ctx: Any, g: Any) -> Any:
         x, nothing, middle, out, w = ctx.saved_tensors
-        seen.append([nothing is None, x.requires_grad, middle.requires_grad, out.requires_grad, out.grad_fn is None, len(ctx.saved_tensors)])
+        seen.append(
+            [
+                nothing is None,
+                x.requires_grad,
+                middle.requires_grad,
+                out.requires_grad,
+                out.grad_fn is None,
+                len(ctx.saved_tensors),
+            ]
+        )
         seen.append([out.tolist(), x.is_leaf])
         return g * 2 * w, g * middle
 
@@ -116,7 +125,13 @@ def test_attributes_of_ctx_survive_backward(T: Any) -> Any:
     x = leaf(T, 2.0)
     y = identity(T, forward, lambda ctx, g: (g * ctx.k, None)).apply(x, 3.0)
     y.backward()
-    return x.grad, y.grad_fn.k, y.grad_fn.saved_elsewhere, error(lambda: y.grad_fn.missing).split(":")[0], hasattr(y.grad_fn, "missing")
+    return (
+        x.grad,
+        y.grad_fn.k,
+        y.grad_fn.saved_elsewhere,
+        error(lambda: y.grad_fn.missing).split(":")[0],
+        hasattr(y.grad_fn, "missing"),
+    )
 
 
 @both
@@ -262,8 +277,12 @@ def test_outputs_of_other_types(T: Any) -> Any:
     G = identity(T, lambda ctx, x: [x * 2])
     H = identity(T, lambda ctx, x: None, lambda ctx: None)
     return [
-        type(out).__name__, out[1:], x.grad,
-        error(lambda: type(G.apply(x)).__name__), error(lambda: H.apply(x)), error(lambda: identity(T, lambda ctx, x: 5).apply(x)),
+        type(out).__name__,
+        out[1:],
+        x.grad,
+        error(lambda: type(G.apply(x)).__name__),
+        error(lambda: H.apply(x)),
+        error(lambda: identity(T, lambda ctx, x: 5).apply(x)),
     ]
 
 
@@ -339,7 +358,17 @@ def test_an_input_returned_as_is(T: Any) -> Any:
     c = T.ones(1)
     with T.no_grad():
         d = F.apply(c)
-    return [y is x, x.grad, b is a, b.grad_fn is a.grad_fn, y._is_view(), x.is_leaf, b._version == a._version, F.apply(c) is c, d is c]
+    return [
+        y is x,
+        x.grad,
+        b is a,
+        b.grad_fn is a.grad_fn,
+        y._is_view(),
+        x.is_leaf,
+        b._version == a._version,
+        F.apply(c) is c,
+        d is c,
+    ]
 
 
 @both
@@ -409,7 +438,11 @@ def test_mark_dirty_gives_the_input_a_new_history(T: Any) -> Any:
 def test_mark_dirty_of_a_leaf(T: Any) -> Any:
     x = leaf(T, 1.0)
     plain = T.ones(1)
-    return error(lambda: doubling(T).apply(x), "leaf Variable that requires grad"), doubling(T).apply(plain) is plain, plain
+    return (
+        error(lambda: doubling(T).apply(x), "leaf Variable that requires grad"),
+        doubling(T).apply(plain) is plain,
+        plain,
+    )
 
 
 @both
@@ -596,9 +629,11 @@ def test_instances_and_direct_calls(T: Any) -> Any:
     x = T.ones(1)
     y = F.apply(leaf(T, 1.0))
     return [
-        F.backward(None, x), F.forward(None, x),
+        F.backward(None, x),
+        F.forward(None, x),
         error(lambda: y.grad_fn.apply(x)).split(":")[0],
-        isinstance(F, type), issubclass(F, T.autograd.Function),
+        isinstance(F, type),
+        issubclass(F, T.autograd.Function),
     ]
 
 
@@ -625,7 +660,16 @@ def test_setup_context(T: Any) -> Any:
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            seen.append([type(inputs).__name__, len(inputs), type(output).__name__, output[1], T.is_grad_enabled(), output[0].requires_grad])
+            seen.append(
+                [
+                    type(inputs).__name__,
+                    len(inputs),
+                    type(output).__name__,
+                    output[1],
+                    T.is_grad_enabled(),
+                    output[0].requires_grad,
+                ]
+            )
             x, ctx.n = inputs
             ctx.save_for_backward(x)
             ctx.set_materialize_grads(False)
@@ -880,4 +924,25 @@ def test_marking_and_saving_after_the_fact(T: Any) -> Any:
     x = leaf(T, 1.0)
     y = identity(T, forward, lambda ctx, g: g * len(ctx.saved_tensors) + g).apply(x)
     y.backward()
+    return x.grad
+
+
+@both
+def test_backward_inside_a_backward(T: Any) -> Any:
+    class F(T.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            with T.enable_grad():
+                y = x.detach().requires_grad_()
+                (y * y).backward(g)
+            return y.grad
+
+    x = leaf(T, 2.0)
+    F.apply(F.apply(x)).backward()
     return x.grad

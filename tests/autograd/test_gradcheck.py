@@ -14,7 +14,9 @@ from tests.autograd.both import both, error, leaf, raises
 
 def function(T: Any, forward: Any, backward: Any, **more: Any) -> Any:
     """A custom Function as a plain function."""
-    body = {"forward": staticmethod(forward), "backward": staticmethod(backward)} | {k: staticmethod(v) for k, v in more.items()}
+    body = {"forward": staticmethod(forward), "backward": staticmethod(backward)} | {
+        k: staticmethod(v) for k, v in more.items()
+    }
     return type("Own", (T.autograd.Function,), body).apply
 
 
@@ -41,6 +43,11 @@ def second(T: Any, f: Any, inputs: Any, *words: str, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return error(lambda: T.autograd.gradgradcheck(f, inputs, **options), *words)
+
+
+def refused(f: Any, x: Any, *words: str, **options: Any) -> None:
+    """Asserts that ferro's gradcheck refuses with these words."""
+    raises(lambda: ferro.autograd.gradcheck(f, x, **options), ferro.autograd.GradcheckError, *words)
 
 
 def cleaf(T: Any) -> Any:
@@ -92,17 +99,36 @@ def test_wrong_derivatives_are_found(T: Any, fast: bool) -> Any:
     half = function(T, lambda ctx, x: (x * 2, x * 3), lambda ctx, a, b: a * 2)
     jvp = square(T, 2.0, jvp=lambda ctx, t: t * 2.1 * ctx.saved_tensors[0])
     return [
-        check(T, wrong, x, "Jacobian mismatch for output 0 with respect to input 0", "numerical", "analytical", fast_mode=fast),
+        check(
+            T,
+            wrong,
+            x,
+            "Jacobian mismatch for output 0 with respect to input 0",
+            "numerical",
+            "analytical",
+            fast_mode=fast,
+        ),
         check(T, lambda x, y: (x, wrong(y)), (x, y), "mismatch for output 1 with respect to input 1", fast_mode=fast),
         check(T, half, x, "mismatch for output 1 with respect to input 0", fast_mode=fast),
         check(T, wrong, x, raise_exception=False, fast_mode=fast),
         check(T, wrong, x, atol=10.0, fast_mode=fast),
         check(T, wrong, x, rtol=0.1, fast_mode=fast),
-        check(T, lambda z: wrong(z.conj()), z, "mismatch for output 0 with respect to input 0", "complex", fast_mode=fast),
+        check(
+            T, lambda z: wrong(z.conj()), z, "mismatch for output 0 with respect to input 0", "complex", fast_mode=fast
+        ),
         check(T, lambda x: x.detach() * x, x, "mismatch", fast_mode=fast),
         check(T, jvp, x, fast_mode=fast),
         check(T, jvp, x, "computed with forward mode", "mismatch", check_forward_ad=True, fast_mode=fast),
-        check(T, jvp, x, "computed with forward mode", "mismatch", check_forward_ad=True, check_backward_ad=False, fast_mode=fast),
+        check(
+            T,
+            jvp,
+            x,
+            "computed with forward mode",
+            "mismatch",
+            check_forward_ad=True,
+            check_backward_ad=False,
+            fast_mode=fast,
+        ),
         second(T, lambda x: x.detach() * x, x, "mismatch", fast_mode=fast).split(":")[0],
         second(T, square(T, 2.1), x, fast_mode=fast),
         second(T, lambda x: x * x.detach() * 2, x, raise_exception=False, fast_mode=fast),
@@ -148,9 +174,8 @@ def test_outputs_whose_shape_or_dtype_depends_on_the_values(fast: bool) -> None:
     def dtype(x: Any) -> Any:
         return x.float() if bool((x > 1).any()) else x * 1
 
-    for f, words in ((shape, "from [0], "), (dtype, "to [2], ferro.float32")):
-        x = leaf(ferro, 1.0, 1.0)
-        raises(lambda: ferro.autograd.gradcheck(f, x, fast_mode=fast), ferro.autograd.GradcheckError, "same shape and dtype", words)  # noqa: B023
+    refused(shape, leaf(ferro, 1.0, 1.0), "same shape and dtype", "from [0], ", fast_mode=fast)
+    refused(dtype, leaf(ferro, 1.0, 1.0), "same shape and dtype", "to [2], ferro.float32", fast_mode=fast)
 
 
 @of_both
@@ -206,7 +231,7 @@ def test_a_careless_backward_is_named_whatever_it_raises(fast: bool) -> None:  #
     for careless in (lambda ctx, g: g * 2, lambda ctx, g: g.clone() * 2):
         f = function(ferro, forward, careless)
         x = leaf(ferro, 0.5, -1.5)
-        raises(lambda: ferro.autograd.gradcheck(f, x, fast_mode=fast), ferro.autograd.GradcheckError, "undefined output grads", "outputs [0]")  # noqa: B023
+        refused(f, x, "undefined output grads", "outputs [0]", fast_mode=fast)
         assert ferro.autograd.gradcheck(f, x, fast_mode=fast, check_undefined_grad=False)
 
 
@@ -232,9 +257,9 @@ def test_a_backward_that_ignores_its_cotangent(T: Any) -> Any:
 @of_both
 def test_dtypes_of_gradients(T: Any, fast: bool) -> Any:
     x = leaf(T, 0.5, -1.5)
-    return check(T, lambda x: x.float().double(), x, fast_mode=fast, check_grad_dtypes=True, eps=1e-2, atol=1e-2), check(
-        T, lambda x: x * T.ones(2), x, fast_mode=fast, check_grad_dtypes=True
-    )
+    return check(
+        T, lambda x: x.float().double(), x, fast_mode=fast, check_grad_dtypes=True, eps=1e-2, atol=1e-2
+    ), check(T, lambda x: x * T.ones(2), x, fast_mode=fast, check_grad_dtypes=True)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own decompositions
@@ -250,7 +275,9 @@ def test_batched_gradients(T: Any, fast: bool) -> Any:
 @of_both
 def test_masked_is_accepted(T: Any, fast: bool) -> Any:
     x = leaf(T, 0.5, -1.5)
-    return check(T, lambda x: x * x, x, masked=True, fast_mode=fast), second(T, lambda x: x**3, x, masked=True, fast_mode=fast)
+    return check(T, lambda x: x * x, x, masked=True, fast_mode=fast), second(
+        T, lambda x: x**3, x, masked=True, fast_mode=fast
+    )
 
 
 @both
@@ -296,7 +323,9 @@ def test_inputs_that_are_not_leaves_or_not_contiguous(T: Any) -> Any:
 @both
 def test_broadcasting(T: Any) -> Any:
     x, y = T.rand(3, 1, dtype=T.float64, requires_grad=True), T.rand(4, dtype=T.float64, requires_grad=True)
-    return check(T, lambda x, y: x * y.exp(), (x, y), check_forward_ad=True), second(T, lambda x, y: x * y.exp(), (x, y))
+    return check(T, lambda x, y: x * y.exp(), (x, y), check_forward_ad=True), second(
+        T, lambda x, y: x * y.exp(), (x, y)
+    )
 
 
 # -- where ferro says more ---------------------------------------------------------------------------------------------

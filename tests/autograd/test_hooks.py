@@ -6,7 +6,7 @@ from typing import Any
 
 import ferro
 from ferro.autograd import graph
-from tests.autograd.both import both, error, leaf, raises
+from tests.autograd.both import both, error, leaf, outcome, raises
 
 # -- tensor hooks ------------------------------------------------------------------------------------------------------
 
@@ -88,17 +88,17 @@ def test_hooks_must_return_tensors_of_the_same_shape_and_none_keeps(T: Any) -> A
         y.sum().backward()
         return x.grad
 
-    out = []
-    for on_leaf in (False, True):
-        out += [
+    def several(on_leaf: bool) -> Any:
+        return [
             run(lambda g: None, on_leaf),
-            error(lambda: run(lambda g: 3.0, on_leaf)).split(":")[0],
+            outcome(run, lambda g: 3.0, on_leaf),
             error(lambda: run(lambda g: g.sum(), on_leaf), "changed the size of value"),
             error(lambda: run(lambda g: g.float(), on_leaf), "changed the type of value"),
-            error(lambda: run(lambda g: (g,), on_leaf)).split(":")[0],
+            outcome(run, lambda g: (g,), on_leaf),
             run(lambda g: g[:1].expand(2) * 4, on_leaf),
         ]
-    return out
+
+    return several(False), several(True)
 
 
 @both
@@ -523,7 +523,9 @@ def test_multi_grad_hook_any(T: Any) -> Any:
     y.backward()
     handle.remove()
     (w * 2).backward()
-    return seen, error(lambda: T.autograd.graph.register_multi_grad_hook([x], print, mode="some"), "mode", "any").split(":")[0]
+    return seen, error(lambda: T.autograd.graph.register_multi_grad_hook([x], print, mode="some"), "mode", "any").split(
+        ":"
+    )[0]
 
 
 @both
@@ -787,3 +789,191 @@ def test_reentrant_backward_a_hundred_deep(T: Any) -> Any:
 
     Deep.apply(x, 100).backward()
     return len(depth), x.grad
+
+
+@both
+def test_hooks_registered_during_backward_run_in_it(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    y = x * 2
+    z = y * 3
+    seen = []
+    z.register_hook(lambda g: y.register_hook(lambda h: seen.append(("late", h.tolist()))) and None)
+    z.register_hook(lambda g: x.register_hook(lambda h: seen.append(("leaf", h.tolist()))) and None)
+    z.backward()
+    return seen
+
+
+@both
+def test_hooks_removed_during_backward_do_not_run_in_it(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    y = x * 2
+    z = y * 3
+    seen = []
+    h1 = y.register_hook(lambda h: seen.append("y"))
+    h2 = x.register_hook(lambda h: seen.append("x"))
+
+    def remove(g: Any) -> None:
+        h1.remove()
+        h2.remove()
+
+    z.register_hook(remove)
+    z.backward()
+    return seen, x.grad
+
+
+@both
+def test_a_hook_registered_by_a_hook_of_the_same_tensor(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    seen = []
+
+    def hook(g):
+        seen.append("a")
+        x.register_hook(lambda g: seen.append("b"))
+
+    x.register_hook(hook)
+    x.backward()
+    return seen
+
+
+@both
+def test_hooks_of_the_end_of_the_tape_run_where_grad_is_accumulated(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    y = x * 2
+    seen = []
+    end = y.grad_fn.next_functions[0][0]
+    end.register_prehook(lambda gs: seen.append("pre"))
+    end.register_hook(lambda a, b: seen.append("post"))
+    T.autograd.grad(y, x, retain_graph=True)
+    first = list(seen)
+    y.backward(inputs=[x])
+    return first, seen, x.grad
+
+
+@both
+def test_a_prehook_of_the_end_of_the_tape_replaces(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    y = x * 2
+    end = y.grad_fn.next_functions[0][0]
+    end.register_prehook(lambda gs: (gs[0] * 10,))
+    y.backward()
+    return x.grad
+
+
+@both
+def test_the_order_of_all_hooks_of_a_leaf(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    y = x * 2
+    seen = []
+    end = y.grad_fn.next_functions[0][0]
+    end.register_hook(lambda a, b: seen.append("node post"))
+    x.register_post_accumulate_grad_hook(lambda t: seen.append("post acc"))
+    end.register_prehook(lambda gs: seen.append("node pre"))
+    x.register_hook(lambda g: seen.append("tensor"))
+    y.backward()
+    return seen
+
+
+@both
+def test_the_order_of_all_hooks_of_a_result(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    y = x * 2
+    seen = []
+    y.grad_fn.register_hook(lambda a, b: seen.append("node post"))
+    y.grad_fn.register_prehook(lambda gs: seen.append("node pre"))
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append("tensor"))
+    (y * 1).backward()
+    return seen
+
+
+@both
+def test_a_hook_may_cut_the_recorded_graph(T: Any) -> Any:
+    x = leaf(T, 3.0)
+    y = x * x
+    y.register_hook(lambda g: g.detach() * 2)
+    (g,) = T.autograd.grad(y, x, create_graph=True)
+    return g, g.requires_grad, T.autograd.grad(g, x)
+
+
+@both
+def test_what_a_hook_returns_is_not_recorded_without_create_graph(T: Any) -> Any:
+    x, w = leaf(T, 3.0), leaf(T, 2.0)
+    y = x * x
+    y.register_hook(lambda g: g * w)
+    y.backward()
+    return x.grad, x.grad.requires_grad, w.grad
+
+
+@both
+def test_retain_grad_under_no_grad_and_again(T: Any) -> Any:
+    x = leaf(T, 3.0)
+    y = x * x
+    with T.no_grad():
+        y.retain_grad()
+        v = y.view(1)
+    y.backward(retain_graph=True)
+    y.grad = None
+    y.backward()
+    return y.grad, y.retains_grad, v.requires_grad
+
+
+@both
+def test_retained_gradient_of_a_view_of_a_changed_base(T: Any) -> Any:
+    x = leaf(T, 3.0, 4.0)
+    y = x * x
+    v = y[1:]
+    v.retain_grad()
+    y.mul_(2)
+    v.sum().backward()
+    return v.grad, x.grad
+
+
+@both
+def test_a_retained_gradient_that_is_an_input_of_backward(T: Any) -> Any:
+    x = leaf(T, 3.0)
+    y = x * 2
+    y.retain_grad()
+    (y * y).backward(inputs=[y], retain_graph=True)
+    (y * y).backward(inputs=[x, y])
+    return y.grad, x.grad
+
+
+@both
+def test_grad_of_the_same_leaf_inside_a_hook(T: Any) -> Any:
+    x = leaf(T, 2.0)
+    y = x * x
+    z = y * y
+    seen = []
+
+    def hook(g):
+        with T.enable_grad():
+            seen.append(T.autograd.grad(x * x * x, x))
+
+    z.register_hook(hook)
+    z.backward()
+    return seen, x.grad
+
+
+@both
+def test_backward_of_the_running_graph_inside_a_hook(T: Any) -> Any:
+    x = leaf(T, 2.0)
+    y = x * x
+    z = y * 3
+    done = []
+
+    def hook(g):
+        if not done:
+            done.append(1)
+            y.backward(g * 0 + 1, retain_graph=True)
+
+    z.register_hook(hook)
+    z.backward()
+    return x.grad
+
+
+@both
+def test_handles_have_numbers(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    h = x.register_hook(lambda g: None)
+    h2 = x.register_hook(lambda g: None)
+    return isinstance(h.id, int), h.id != h2.id, hasattr(h, "remove")

@@ -43,8 +43,14 @@ def test_the_end_of_the_tape(T: Any) -> Any:
     z = x * 3
     (end, number), _ = y.grad_fn.next_functions
     return [
-        type(end).__name__, number, end.variable is x, end.next_functions, end is z.grad_fn.next_functions[0][0],
-        end._sequence_nr() == 2**64 - 1, x.grad_fn is None, isinstance(end, T.autograd.graph.Node),
+        type(end).__name__,
+        number,
+        end.variable is x,
+        end.next_functions,
+        end is z.grad_fn.next_functions[0][0],
+        end._sequence_nr() == 2**64 - 1,
+        x.grad_fn is None,
+        isinstance(end, T.autograd.graph.Node),
     ]
 
 
@@ -63,8 +69,14 @@ def test_is_instance_of_node(T: Any) -> Any:
     Node = T.autograd.graph.Node
     y = Own.apply(x)
     return [
-        isinstance((x * 2).grad_fn, Node), isinstance(y.grad_fn, Node), isinstance(x, Node), isinstance(3, Node),
-        issubclass(type(y.grad_fn), Node), y.grad_fn, y.grad_fn.name(), y.grad_fn.next_functions[0][1],
+        isinstance((x * 2).grad_fn, Node),
+        isinstance(y.grad_fn, Node),
+        isinstance(x, Node),
+        isinstance(3, Node),
+        issubclass(type(y.grad_fn), Node),
+        y.grad_fn,
+        y.grad_fn.name(),
+        y.grad_fn.next_functions[0][1],
     ]
 
 
@@ -75,7 +87,14 @@ def test_grad_fn_is_one_object_for_one_tensor(T: Any) -> Any:
     a, b = x.unbind(0)
     before = y.grad_fn
     y.add_(1)
-    return y.grad_fn is y.grad_fn, a.grad_fn is b.grad_fn, a.output_nr, b.output_nr, before is y.grad_fn, y.grad_fn.next_functions[0][0] is before
+    return (
+        y.grad_fn is y.grad_fn,
+        a.grad_fn is b.grad_fn,
+        a.output_nr,
+        b.output_nr,
+        before is y.grad_fn,
+        y.grad_fn.next_functions[0][0] is before,
+    )
 
 
 @both
@@ -125,14 +144,23 @@ def test_saved_inputs_and_results(T: Any) -> Any:
     s = T.softmax(x, 0)
     n = x.tanh()
     return [
-        y.grad_fn._saved_self is x, y.grad_fn._saved_other is w,
-        e.grad_fn._saved_result, e.grad_fn._saved_result is e, e.grad_fn._saved_result.grad_fn is e.grad_fn,
+        y.grad_fn._saved_self is x,
+        y.grad_fn._saved_other is w,
+        e.grad_fn._saved_result,
+        e.grad_fn._saved_result is e,
+        e.grad_fn._saved_result.grad_fn is e.grad_fn,
         q.grad_fn._saved_other,
-        p.grad_fn._saved_self, p.grad_fn._saved_exponent,
-        t.grad_fn._saved_self, t.grad_fn._saved_exponent, t.grad_fn._saved_result,
-        m.grad_fn._saved_self, m.grad_fn._saved_mat2,
-        s.grad_fn._saved_result, n.grad_fn._saved_result,
-        (x * 3).grad_fn._saved_other.item() == 3, x.sin().grad_fn._saved_self is x,
+        p.grad_fn._saved_self,
+        p.grad_fn._saved_exponent,
+        t.grad_fn._saved_self,
+        t.grad_fn._saved_exponent,
+        t.grad_fn._saved_result,
+        m.grad_fn._saved_self,
+        m.grad_fn._saved_mat2,
+        s.grad_fn._saved_result,
+        n.grad_fn._saved_result,
+        (x * 3).grad_fn._saved_other.item() == 3,
+        x.sin().grad_fn._saved_self is x,
     ]
 
 
@@ -186,8 +214,10 @@ def test_saved_values_after_an_inplace_change(T: Any) -> Any:
 def test_saved_parameters(T: Any) -> Any:
     x = T.ones(2, 3, requires_grad=True)
     return [
-        x.sum(1).grad_fn._saved_dim, x.sum(1).grad_fn._saved_keepdim,
-        x.transpose(0, 1).grad_fn._saved_dim0, x.transpose(0, 1).grad_fn._saved_dim1,
+        x.sum(1).grad_fn._saved_dim,
+        x.sum(1).grad_fn._saved_keepdim,
+        x.transpose(0, 1).grad_fn._saved_dim0,
+        x.transpose(0, 1).grad_fn._saved_dim1,
         list(x.sum(1).grad_fn._saved_self_sym_sizes),
         T.softmax(x, 1).grad_fn._saved_dim,
         float(x.clamp(min=0.5).grad_fn._saved_min),
@@ -231,7 +261,9 @@ def test_what_hooks_on_a_saved_tensor_refuse(T: Any) -> Any:
         error(lambda: raw.register_hooks(same, same), "hooks have already been set"),
         error(lambda: y.grad_fn._raw_saved_other.register_hooks(same, 3)).split(":")[0],
         error(lambda: (x * w).grad_fn._raw_saved_other.register_hooks(breaks, same), "pack"),
-        error(lambda: (x * w).grad_fn._raw_saved_other.register_hooks(lambda t: t.detach().add_(1), same), "modif", "in"),
+        error(
+            lambda: (x * w).grad_fn._raw_saved_other.register_hooks(lambda t: t.detach().add_(1), same), "modif", "in"
+        ),
     ]
 
 
@@ -323,3 +355,10 @@ def test_a_chain_of_nodes_dies_with_its_tensor(T: Any) -> Any:
         return held in (True, False), watch() is None
     finally:
         gc.enable()
+
+
+@both
+def test_the_name_of_a_write_through_a_view(T: Any) -> Any:
+    y = leaf(T, 1.0, 2.0) * 2
+    y[:1].mul_(3)
+    return y.grad_fn, y.grad_fn.next_functions[0][0], len(y.grad_fn.next_functions)

@@ -362,7 +362,9 @@ SPACE = [
     one("Upsample size", lambda nn: nn.Upsample(7), 2, 3, 5),
     one("UpsamplingNearest2d", lambda nn: nn.UpsamplingNearest2d(scale_factor=2), 1, 2, 3, 4),
     one("UpsamplingBilinear2d", lambda nn: nn.UpsamplingBilinear2d((5, 3)), 1, 2, 3, 4),
-    one("FractionalMaxPool2d", lambda nn: nn.FractionalMaxPool2d(2, (3, 3), _random_samples=samples(nn, 2)), 1, 2, 6, 6),
+    one(
+        "FractionalMaxPool2d", lambda nn: nn.FractionalMaxPool2d(2, (3, 3), _random_samples=samples(nn, 2)), 1, 2, 6, 6
+    ),
     one("FractionalMaxPool3d", lambda nn: nn.FractionalMaxPool3d(2, 3, _random_samples=samples(nn, 3)), 1, 2, 6, 6, 6),
 ]
 

@@ -231,14 +231,21 @@ def test_the_grid_of_the_identity_gives_the_image_back(shape: tuple, align: bool
 
 def test_a_linear_image_is_sampled_exactly_and_its_slope_is_the_derivative() -> None:
     y, x = np.mgrid[0:6.0, 0:7.0]
-    image = ferro.tensor((2 * x - 3 * y)[None, None])
     grid = ferro.tensor(np.array([[[[0.2, -0.1], [-0.3, 0.35]]]]), requires_grad=True)
-    for mode in ("bilinear", "bicubic"):
-        out = sample(image, grid, mode, align_corners=True)
-        places = (grid.detach().numpy()[0] + 1) / 2 * [6, 5]
-        np.testing.assert_allclose(out.detach().numpy()[0, 0], 2 * places[..., 0] - 3 * places[..., 1], rtol=1e-12)
-        (g,) = ferro.autograd.grad(out.sum(), grid)
-        np.testing.assert_allclose(g.numpy(), np.broadcast_to([2 * 3, -3 * 2.5], g.shape), rtol=1e-10)
+    out = sample(ferro.tensor((2 * x - 3 * y)[None, None]), grid, align_corners=True)
+    places = (grid.detach().numpy()[0, 0] + 1) / 2 * [6, 5]
+    np.testing.assert_allclose(out.detach().numpy()[0, 0, 0], places @ [2, -3], rtol=1e-12)
+    (g,) = ferro.autograd.grad(out.sum(), grid)
+    np.testing.assert_allclose(g.numpy(), np.broadcast_to([2 * 3, -3 * 2.5], g.shape), rtol=1e-10)
+
+
+def test_bicubic_samples_are_sums_with_the_kernel_of_keys(rng: np.random.Generator) -> None:
+    x, places = rng.standard_normal((8, 9)), rng.uniform(2, 5, (4, 2))
+    grid = ferro.tensor((places / [8, 7] * 2 - 1)[None, None])
+    got = sample(ferro.tensor(x[None, None]), grid, "bicubic", align_corners=True).numpy()[0, 0, 0]
+    for (px, py), value in zip(places, got, strict=True):
+        rows, columns = [keys(py - i, -0.75) for i in range(8)], [keys(px - j, -0.75) for j in range(9)]
+        np.testing.assert_allclose(value, np.array(rows) @ x @ np.array(columns), rtol=1e-11)
 
 
 def slope(v: float, padding: str, align: bool) -> float:
@@ -390,6 +397,7 @@ def test_the_sizes_of_the_parts_of_a_cross_entropy() -> None:
     assert LinearCrossEntropyOptions(chunking_method="aspect_ratio").rows(4096, 64, 1024) == 256
     assert LinearCrossEntropyOptions(chunking_method=None).rows(10, 3, 5) == 10
     assert LinearCrossEntropyOptions(batch_chunk_size=64).rows(10, 3, 5) == 10
+    wrong: Any
     for wrong in ({"batch_chunk_size": 0}, {"chunking_method": "aspect_ratio:0"}, {"acc_policy": "best"}):
         with pytest.raises(ValueError, match=r"invalid|must be"):
             LinearCrossEntropyOptions(**wrong)

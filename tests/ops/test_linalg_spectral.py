@@ -290,6 +290,18 @@ def test_exponentials_and_their_derivatives_against_many_digits(a: list) -> None
         assert found == pytest.approx(terms.sum(), rel=1e-9, abs=1e-11 * abs(terms).max())
 
 
+def test_exponentials_of_the_smallest_and_the_largest_matrices() -> None:
+    assert L.matrix_exp(fixed([[0.0, 1e-310], [2e-310, 0.0]])).tolist() == [[1, 1e-310], [2e-310, 1]]
+    np.testing.assert_allclose(
+        L.matrix_exp(fixed(np.full((2, 2), -1e5))).tolist(), [[0.5, -0.5], [-0.5, 0.5]], atol=1e-9
+    )
+    assert L.matrix_exp(fixed([[1e300, 0.0], [0.0, -1e300]]))[0, 0].item() == float("inf")
+    mixed = np.random.default_rng(0).standard_normal((7, 3, 3)) * np.logspace(-9, 2, 7)[:, None, None]
+    np.testing.assert_allclose(
+        L.matrix_exp(fixed(mixed)).tolist(), np.stack([exponential(a) for a in mixed]), rtol=1e-10
+    )
+
+
 @DTYPES
 def test_exponentials_to_second_order(dtype: Any) -> None:
     checks(L.matrix_exp, random(2, 2, 2, dtype=dtype))

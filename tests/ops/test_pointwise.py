@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -72,9 +73,9 @@ def test_xlogy_is_zero_where_the_factor_is() -> None:
     assert ferro.special.xlog1py(ferro.tensor([0.0]), -1.0).tolist() == [0]
 
 
-def test_atan2_has_no_slope_at_the_origin_and_hypot_is_nan_there() -> None:
+def test_atan2_and_hypot_have_no_slope_at_the_origin() -> None:
     assert gradients(ferro.atan2, [0.0], [0.0]) == [[0], [0]]
-    assert np.isnan(gradients(ferro.hypot, [0.0], [0.0])).all()
+    assert gradients(ferro.hypot, [0.0], [0.0]) == [[0], [0]]
 
 
 def test_what_where_does_not_choose_gets_zero_even_from_an_infinite_cotangent() -> None:
@@ -430,3 +431,45 @@ def test_bessel_functions_that_pytorch_cannot_differentiate(function: Any, rng: 
 def test_polynomials_that_pytorch_cannot_differentiate(function: Any, rng: np.random.Generator) -> None:
     x = ferro.from_numpy(rng.uniform(-0.9, 0.9, 4)).requires_grad_()
     assert ferro.autograd.gradgradcheck(lambda t: function(t, 5), (x,))
+
+
+DERIVATIVES_AT_ZERO = {  # the value and three derivatives at 0, by their series
+    "sinc": (1.0, 0.0, -math.pi**2 / 3, 0.0),
+    "special.spherical_bessel_j0": (1.0, 0.0, -1 / 3, 0.0),
+    "special.bessel_j0": (1.0, 0.0, -0.5, 0.0),
+    "special.bessel_j1": (0.0, 0.5, 0.0, -0.375),
+    "special.i1": (0.0, 0.5, 0.0, 0.375),
+}
+
+
+@pytest.mark.parametrize("path", DERIVATIVES_AT_ZERO)
+def test_smooth_functions_have_all_derivatives_at_zero(path: str) -> None:
+    function: Any = ferro
+    for part in path.split("."):
+        function = getattr(function, part)
+    x = ferro.zeros(1, dtype=ferro.float64, requires_grad=True)
+    y = function(x)
+    for i, want in enumerate(DERIVATIVES_AT_ZERO[path]):
+        if i:
+            (y,) = ferro.autograd.grad(y.sum(), x, create_graph=True)
+        assert y.item() == pytest.approx(want, abs=1e-12)
+
+
+@pytest.mark.parametrize("at", [1e-8, 1e-5, 1e-3, 0.1, 3.3])
+def test_the_slope_of_sinc_keeps_its_digits_near_zero(at: float) -> None:
+    import mpmath
+
+    x = ferro.tensor([at], dtype=ferro.float64, requires_grad=True)
+    (slope,) = ferro.autograd.grad(ferro.sinc(x).sum(), x)
+    with mpmath.workdps(40):
+        want = float(mpmath.diff(lambda t: mpmath.sinc(mpmath.pi * t), mpmath.mpf(at)))
+    assert slope.item() == pytest.approx(want, rel=1e-13)
+
+
+def test_hypot_has_the_smallest_subgradient_at_the_origin() -> None:
+    x = ferro.zeros(1, dtype=ferro.float64, requires_grad=True)
+    y = ferro.zeros(1, dtype=ferro.float64, requires_grad=True)
+    first = ferro.autograd.grad(ferro.hypot(x, y).sum(), (x, y), create_graph=True)
+    assert [g.item() for g in first] == [0.0, 0.0]
+    second = ferro.autograd.grad(first[0].sum() + first[1].sum(), (x, y))
+    assert [g.item() for g in second] == [0.0, 0.0]

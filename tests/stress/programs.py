@@ -114,13 +114,19 @@ class Maker:
         for _ in range(int(rng.integers(4, 12 if self.large else 22))):
             getattr(self, kinds[int(rng.choice(len(kinds), p=weights / weights.sum()))])()
         if any(step.call == "retain_grad" and self.memory[step.args[0]] in self.changed for step in self.steps):
-            ending = {"second": "twice"}  # there PyTorch leads a second backward through views that were written through
+            ending = {
+                "second": "twice"
+            }  # there PyTorch leads a second backward through views that were written through
         elif any(step.call == "hook.replace" for step in self.steps):
-            ending = {"second": "twice"}  # there it leads gradients of zero through a mask, to hooks that make something of them
+            ending = {
+                "second": "twice"
+            }  # there it leads gradients of zero through a mask, to hooks that make something of them
         else:
             ending = {}
         if any(step.call == "hook.node" for step in self.steps):
-            ending["inputs"] = "backward"  # PyTorch runs the node of an input itself, for nothing but the hooks after it
+            ending["inputs"] = (
+                "backward"  # PyTorch runs the node of an input itself, for nothing but the hooks after it
+            )
         names = [n for n in self.shape if n not in self.quiet]
         late = names[len(leaves) :] or names
         roots = [str(n) for n in rng.choice(late, size=min(len(late), int(rng.integers(1, 4))), replace=False)]
@@ -139,6 +145,9 @@ class Maker:
             ]
         # PyTorch 2.13 does not count a lone root among the tensors that a multi-grad hook waits for
         ends = {self.memory[n] for n in roots}
+        # and where an output of several is changed, the gradient that it retains may end that of another output
+        several = {n for s in self.steps if len(s.out) > 1 for n in s.out if self.memory[n] in self.changed}
+        self.steps = [s for s in self.steps if s.call != "retain_grad" or s.args[0] not in several]
         steps = [s for s in self.steps if s.call != "hook.all" or not ends & {self.memory[n] for n in s.args[0]}]
         return Program(self.seed, leaves, steps, roots, ending, inputs, frozenset(self.quiet))
 
@@ -366,7 +375,7 @@ class Maker:
         if self.breaking and self.rng.random() < 0.4:
             kind = "break"
         if kind == "post":
-            a = list(self.shape)[0]  # the first leaf requires grad
+            a = next(iter(self.shape))  # the first leaf requires grad
         if kind not in ("all", "any"):
             self.step(f"hook.{kind}", a)
             return
@@ -581,7 +590,9 @@ def _hook(kind: str, on: Any, number: int, lib: Any, make: Callable, kept: dict)
 
     if kind in ("all", "any"):
         return graph.register_multi_grad_hook(on, lambda gs: keep(*(gs if kind == "all" else [gs])), mode=kind)
-    node = on.grad_fn  # PyTorch 2.13 crashes in register_hook on a view whose base was changed unless it is asked for first
+    node = (
+        on.grad_fn
+    )  # PyTorch 2.13 crashes in register_hook on a view whose base was changed unless it is asked for first
     if kind == "post":
         return on.register_post_accumulate_grad_hook(lambda t: keep(None if t.grad is None else t.grad.detach() * 1))
     if kind == "node":

@@ -2,7 +2,7 @@
 
 | fault | the user sees | afterwards |
 |---|---|---|
-| exception in a formula, a custom backward, a hook of any kind, unpack, a recomputation | that exception, with a note that names the node | the engine works |
+| exception in a formula, a custom backward, a hook, unpack, a recomputation | that exception, noting the node | the engine works |
 | KeyboardInterrupt, SystemExit, GeneratorExit there | that exception | likewise |
 | StopIteration, RecursionError there | that exception, not taken for the end of something | likewise |
 | MemoryError in a kernel | that exception, with a note that names the node | likewise |
@@ -283,7 +283,11 @@ KINDS = [ValueError, MemoryError, KeyboardInterrupt, SystemExit, StopIteration, 
 def test_what_user_code_raises_reaches_the_caller(where: Callable, kind: type, threads: int) -> None:
     loss, dying = branches(where(lambda: kind("fault")))
     notes = caught(kind, lambda: ferro.autograd.backward(loss, num_threads=threads))
-    if issubclass(kind, Exception) and where not in (in_leaf_hook, in_post_accumulate_hook, in_callback):  # these belong to no node
+    if issubclass(kind, Exception) and where not in (
+        in_leaf_hook,
+        in_post_accumulate_hook,
+        in_callback,
+    ):  # these belong to no node
         assert any("raised while running backward of" in note for note in notes)
     works(threads)
     loss = None

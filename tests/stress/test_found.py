@@ -137,3 +137,34 @@ def test_a_refused_write_writes_nothing() -> None:
 def test_a_custom_function_must_not_change_a_view_of_a_leaf() -> None:
     with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
         Doubled.apply(leaf(1.0, 2.0)[:1])
+
+
+def test_an_output_without_gradient_may_be_hooked_where_others_are_captured() -> None:
+    class Pair(ferro.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.sin(), x * 2
+
+        @staticmethod
+        def backward(ctx: Any, a: Any, b: Any) -> Any:
+            return a + b * 2
+
+    x = leaf(1.0, 2.0)
+    a, b = Pair.apply(x)
+    seen: list = []
+    b.register_hook(seen.append)
+    Nothing.apply(a).backward(ferro.ones(2, dtype=ferro.float64), inputs=[x])
+    assert seen == [None]
+    assert x.grad.tolist() == [0.0, 0.0]  # a function is given zeros unless it asked for None
+
+
+def test_what_was_changed_does_not_matter_where_the_formula_that_saved_it_does_not_run() -> None:
+    x = leaf(1.0, 2.0)
+    y = x.clone()
+    y.sin_()
+    z = y * y
+    y.cos_()
+    (g,) = ferro.autograd.grad(z.exp().sum(), z)
+    assert ferro.equal(g, z.exp())
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        ferro.autograd.grad(z.exp().sum(), x)

@@ -69,6 +69,7 @@ def training_steps(make: Callable) -> Callable:
         net = model()
         optimizer = make(net.parameters())
         for _ in range(3):
+
             def closure() -> Any:
                 optimizer.zero_grad()
                 loss = nn.functional.cross_entropy(net(ferro.ones(5, 4)), ferro.zeros(5, dtype=ferro.int64))
@@ -229,7 +230,7 @@ def packed() -> None:
         with context:
             y = Cube.apply(x.exp() * x).sum()
         y.backward(retain_graph=True)
-        (g,) = ferro.autograd.grad(y, x, create_graph=True)
+        ferro.autograd.grad(y, x, create_graph=True)
         with context:
             x.exp()
 
@@ -301,7 +302,10 @@ def func_api() -> None:
 
 def observed() -> None:
     x = leaf(3)
-    with ferro.autograd.profiler.profile(record_shapes=True, with_stack=True) as prof, ferro.autograd.profiler.record_function("mine"):
+    with (
+        ferro.autograd.profiler.profile(record_shapes=True, with_stack=True) as prof,
+        ferro.autograd.profiler.record_function("mine"),
+    ):
         (x.exp() * x).sum().backward()
     prof.table()
     with warnings.catch_warnings():
@@ -434,7 +438,9 @@ def test_a_graph_dies_with_its_loss_and_its_saved_values_with_backward(retain: b
 
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_graph_lives_no_longer_than_the_exception_that_left_backward(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_lives_no_longer_than_the_exception_that_left_backward(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
     x = leaf(4)
     loss, refs = watched(x)
@@ -490,47 +496,58 @@ class Same(ferro.autograd.Function):
         return g
 
 
-def chain(x: Any, kind: str, depth: int = DEPTH) -> Any:
-    """A chain of nodes that are tied to each other in one way or another."""
-    if kind == "edges":  # nodes that save nothing
-        for _ in range(depth):
-            x = -x
-    elif kind == "saved":  # nodes that save tensors
-        for _ in range(depth):
-            x = x.sin()
-    elif kind == "picks":
-        for _ in range(depth // 4):
-            x = (-x).chunk(1)[0]
-    elif kind == "writes":  # a base, changed again and again
-        x = x.clone()
-        for _ in range(depth // 4):
-            x[:1].mul_(1.0)
-    elif kind == "packed":
-        with saved_tensors_hooks(lambda t: t, lambda t: t):
-            for _ in range(depth // 4):
-                x = x.sin()
-    elif kind == "functions":
-        for _ in range(depth // 10):
-            x = Same.apply(x)
-    elif kind == "hooks":  # hooks that hold the tensor before
-        for _ in range(depth // 4):
-            before, x = x, x.sin()
-            x.register_hook(lambda g, before=before: None)
-    elif kind == "metadata":
-        for _ in range(depth // 4):
-            before, x = x, -x
-            x.grad_fn.metadata["before"] = before
-    elif kind == "checkpoints":
-        for _ in range(depth // 50):
-            x = checkpoint(lambda x: x.sin(), x, use_reentrant=False)
+def hooked(x: Any) -> Any:
+    """A node with a hook that holds the tensor before."""
+    y = x.sin()
+    y.register_hook(lambda g, before=x: None)
+    return y
+
+
+def noted(x: Any) -> Any:
+    """A node whose metadata hold the tensor before."""
+    y = -x
+    y.grad_fn.metadata["before"] = x
+    return y
+
+
+def written(x: Any) -> Any:
+    """The same base, changed once more through a view."""
+    x[:1].mul_(1.0)
     return x
 
 
-CHAINS = ["edges", "saved", "picks", "writes", "packed", "functions", "hooks", "metadata", "checkpoints"]
+def behind_hooks(x: Any) -> Any:
+    """A node whose saved values are in the hands of hooks."""
+    with saved_tensors_hooks(lambda t: t, lambda t: t):
+        return x.sin()
+
+
+# one link of a chain, and how many links (a fraction of DEPTH where one takes long)
+LINKS: dict[str, tuple[Callable, int]] = {
+    "edges": (lambda x: -x, 1),
+    "saved": (lambda x: x.sin(), 1),
+    "picks": (lambda x: (-x).chunk(1)[0], 4),
+    "writes": (written, 4),
+    "packed": (behind_hooks, 8),
+    "functions": (Same.apply, 8),
+    "hooks": (hooked, 4),
+    "metadata": (noted, 4),
+    "checkpoints": (lambda x: checkpoint(lambda x: x.sin(), x, use_reentrant=False), 50),
+}
+
+
+def chain(x: Any, kind: str, depth: int = DEPTH) -> Any:
+    """A chain of nodes that are tied to each other in one way or another."""
+    link, fraction = LINKS[kind]
+    if kind == "writes":
+        x = x.clone()
+    for _ in range(depth // fraction):
+        x = link(x)
+    return x
 
 
 @pytest.mark.usefixtures("no_collector")
-@pytest.mark.parametrize("kind", CHAINS)
+@pytest.mark.parametrize("kind", LINKS)
 @pytest.mark.parametrize("way", ["del", "backward", "exception", "kept graph", "recorded backward"])
 def test_a_deep_graph_is_freed_without_recursion(way: str, kind: str) -> None:
     x = leaf(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import warnings
@@ -20,7 +21,7 @@ from ferro.core.op import OPS, Op
 from ferro.utils.checkpoint import checkpoint
 from tests.stress.test_threads import in_threads
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(260)
 
 
 def leaf(*values: float) -> Any:
@@ -156,7 +157,9 @@ def test_a_constant_is_read_only_before_another_thread_can_see_it() -> None:
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
-def test_two_threads_that_first_use_a_view_of_a_changed_base_get_the_same_new_history(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_threads_that_first_use_a_view_of_a_changed_base_get_the_same_new_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     x = leaf(1.0, 1.0, 1.0)
     b = x.clone()
     v = b[:2]
@@ -195,7 +198,9 @@ def packed_by_checkpoint(function: Callable, x: Any) -> Any:
 
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("pack", [packed_by_hooks, packed_by_checkpoint])
-def test_a_node_with_packed_values_runs_in_two_threads_at_once(pack: Callable, keep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_with_packed_values_runs_in_two_threads_at_once(
+    pack: Callable, keep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = leaf(0.5, 1.5)
     loss = pack(lambda x: (x * 1).sin(), x).sum()
     sine = loss.grad_fn.next_functions[0][0]
@@ -211,15 +216,15 @@ def test_a_node_with_packed_values_runs_in_two_threads_at_once(pack: Callable, k
         try:
             return ferro.autograd.grad(loss, x, retain_graph=keep)[0].tolist()
         except RuntimeError as e:
-            assert "second time" in str(e)
-            return []
+            return [str(e)]
 
     found = in_threads(work, 2)
     if keep:
         assert found == [np.cos([0.5, 1.5]).tolist()] * 2
         assert [type(v) for v in sine.saved] == [Packed]  # nothing unpacked stays on the node
     else:
-        assert found[0] or found[1]
+        assert any(f == np.cos([0.5, 1.5]).tolist() for f in found)
+        assert all(len(f) == 2 or "second time" in f[0] for f in found)
         assert not isinstance(sine.saved, tuple)  # and what was freed stays freed
 
 
@@ -269,9 +274,13 @@ def test_a_multi_grad_hook_runs_once_in_each_of_the_backwards_that_run_at_once(m
     a, b = leaf(1.0), leaf(2.0)
     p, q = a * 1, b * 1
     seen: list = []
-    register_multi_grad_hook([p, q], lambda g: seen.append([t.item() for t in g] if mode == "all" else g.item()), mode=mode)
+    register_multi_grad_hook(
+        [p, q], lambda g: seen.append([t.item() for t in g] if mode == "all" else g.item()), mode=mode
+    )
     loss = (p * q).sum()
-    in_threads(lambda i: [ferro.autograd.grad(loss * (i + 1.0), [a, b], retain_graph=True) for _ in range(40)] and None, 4)
+    in_threads(
+        lambda i: [ferro.autograd.grad(loss * (i + 1.0), [a, b], retain_graph=True) for _ in range(40)] and None, 4
+    )
     # never the gradients of one backward beside those of another; q is younger than p, so its gradient comes first
     each = [[2.0 * i, 1.0 * i] if mode == "all" else 1.0 * i for i in (1, 2, 3, 4)]
     assert sorted(seen) == [g for g in each for _ in range(40)]
@@ -361,11 +370,15 @@ def test_a_hook_that_uses_a_gradient_up_misses_none_of_another_thread() -> None:
         t.grad = None
 
     x.register_post_accumulate_grad_hook(use)
-    in_threads(lambda i: [ferro.autograd.backward(x.sum(), inputs=[x] if i % 2 else None) for _ in range(100)] and None, 4)
+    in_threads(
+        lambda i: [ferro.autograd.backward(x.sum(), inputs=[x] if i % 2 else None) for _ in range(100)] and None, 4
+    )
     assert total.tolist() == [400.0] * 4
 
 
-def test_a_backward_begun_in_the_turn_of_a_leaf_does_not_wait_for_threads_that_wait_for_the_leaf(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backward_begun_in_the_turn_of_a_leaf_does_not_wait_for_threads_that_wait_for_the_leaf(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
     x, calls = leaf(1.0, 2.0), []
 
@@ -383,7 +396,9 @@ def test_a_backward_begun_in_the_turn_of_a_leaf_does_not_wait_for_threads_that_w
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_callbacks_can_be_queued_from_whichever_thread_runs_a_hook(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callbacks_can_be_queued_from_whichever_thread_runs_a_hook(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
     x, called, caller = leaf(1.0, 2.0), [], threading.get_ident()
     on_worker, right = threading.Event(), cpu.cos
@@ -406,3 +421,43 @@ def test_callbacks_can_be_queued_from_whichever_thread_runs_a_hook(threads: int,
     monkeypatch.setattr(cpu, "cos", cos)  # the derivative of sin
     ferro.autograd.backward(total, num_threads=threads)
     assert called == [(caller, True)] * 12  # all in the thread that called, and when everything has ended
+
+
+FIRST_USE = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+import ferro
+from ferro.nn import functional as F
+x = ferro.linspace(-1, 1, 8 * 3 * 40 * 40).reshape(8, 3, 40, 40)
+w = ferro.linspace(-1, 1, 5 * 3 * 3 * 3).reshape(5, 3, 3, 3)
+calls = [
+    lambda x: F.conv2d(x, w, padding=1).sum(), lambda x: F.max_pool2d(x, 2).sum(), lambda x: x.softmax(1).square().sum(),
+    lambda x: F.layer_norm(x, (40, 40)).square().sum(), lambda x: x.cumsum(2).sum(), lambda x: F.gelu(x).sum(),
+    lambda x: F.cross_entropy(x[:, :, 0, 0], ferro.tensor([0, 1, 2, 0, 1, 2, 0, 1])), lambda x: ferro.einsum("abcd,abed->ace", x, x).sum(),
+    lambda x: x.sort(3).values[..., 0].sum(), lambda x: x.erf().sum(), lambda x: F.batch_norm(x, None, None, training=True).square().sum(),
+    lambda x: F.avg_pool2d(x, 2).square().sum(), lambda x: x.logsumexp((1, 2)).sum(), lambda x: x.var(0).sum(),
+]
+start, found = threading.Barrier(8), [None] * 8
+def work(i):
+    start.wait(timeout=60)
+    got = {}
+    for k in range(len(calls)):
+        number = (k + 2 * i) % len(calls)
+        leaf = x.clone().requires_grad_()
+        calls[number](leaf).backward()
+        got[number] = leaf.grad.numpy().tobytes()
+    found[i] = got
+threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join(timeout=200)
+assert all(f is not None and f == found[0] for f in found), [f is None for f in found]
+assert "numba" in sys.modules
+print("same")
+"""
+
+
+@pytest.mark.slow
+def test_what_is_imported_and_compiled_at_first_use_may_be_first_used_by_eight_threads_at_once() -> None:
+    run = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, timeout=250, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout == "same\n"

@@ -137,19 +137,35 @@ def features(program: Program, mine: Outcome) -> set[str]:
     """What a program has, as far as it took part."""
     calls = [(step, step.call) for step in program.steps]
     done = [(step, call) for i, (step, call) in enumerate(calls) if i not in mine.errors]
-    found = {call for _, call in done if call.startswith(("hook.", "fn.", "lib.")) or call in ("expand", "retain_grad", "detach")}
+    found = {
+        call
+        for _, call in done
+        if call.startswith(("hook.", "fn.", "lib.")) or call in ("expand", "retain_grad", "detach")
+    }
     used = [a for step, _ in done for a in step.args if isinstance(a, str)]
     found |= {"fan-out"} if any(used.count(n) > 2 for n in set(used)) else set()
     found |= {"view"} if any(call in VIEWS - {"contiguous"} for _, call in done) else set()
     found |= {"in-place"} if any(call.endswith("_") for _, call in done) else set()
     views = {out for step, call in done if call in VIEWS for out in step.out}
-    found |= {"in-place on a view"} if any(call.endswith("_") and step.args[0] in views for step, call in done) else set()
+    found |= (
+        {"in-place on a view"} if any(call.endswith("_") and step.args[0] in views for step, call in done) else set()
+    )
     found |= {"no_grad"} if any(step.no_grad for step, _ in done) else set()
-    found |= {"a hook is told None"} if any(g is None and n.startswith("hook ") for n, g in mine.grads.items()) else set()
-    found |= {"an input without gradient"} if any(g is None and n in program.inputs for n, g in mine.grads.items()) else set()
+    found |= (
+        {"a hook is told None"} if any(g is None and n.startswith("hook ") for n, g in mine.grads.items()) else set()
+    )
+    found |= (
+        {"an input without gradient"}
+        if any(g is None and n in program.inputs for n, g in mine.grads.items())
+        else set()
+    )
     found |= {"backward raises what a formula or hook raised"} if any(
         isinstance(mine.errors.get(e), Broken) for e in ENDINGS) else set()  # fmt: skip
-    found |= {"a saved value was changed"} if any("modified by an inplace" in str(e) for e in mine.errors.values()) else set()
+    found |= (
+        {"a saved value was changed"}
+        if any("modified by an inplace" in str(e) for e in mine.errors.values())
+        else set()
+    )
     return found | {f"ends with {program.ending}"}
 
 
@@ -161,8 +177,16 @@ def test_the_programs_of_ci_have_all_that_they_should() -> None:
     often = ["fan-out", "view", "in-place", "in-place on a view", "expand", "no_grad", "detach", "retain_grad", "hook.keep", "hook.replace",
              "hook.scale", "hook.node", "hook.before", "hook.post", "hook.all", "fn.Pair", "fn.Lazy", "fn.Second", "fn.Double", "lib.cat",
              "lib.where", *[f"ends with {e}" for e in ENDINGS], "an input without gradient", "a hook is told None"]  # fmt: skip
-    seldom = ["hook.any", "hook.break", "fn.Breaks", "backward raises what a formula or hook raised", "a saved value was changed"]
-    few = {name: counts[name] for name in often if counts[name] < 10} | {name: counts[name] for name in seldom if counts[name] < 3}
+    seldom = [
+        "hook.any",
+        "hook.break",
+        "fn.Breaks",
+        "backward raises what a formula or hook raised",
+        "a saved value was changed",
+    ]
+    few = {name: counts[name] for name in often if counts[name] < 10} | {
+        name: counts[name] for name in seldom if counts[name] < 3
+    }
     assert not few, counts
 
 

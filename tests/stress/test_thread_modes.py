@@ -297,7 +297,9 @@ def test_workers_of_backward_see_the_modes_of_the_calling_thread(name: str, monk
         monkeypatch.setattr(cpu, "cos", cos)  # the derivative of sin
         ferro.autograd.backward(total, num_threads=3)
     assert len(seen) == 12
-    assert {s[1:] for s in seen} == {(False, False, 0, int(name == "hooks"), int(name == "observer"), name == "anomaly", False)}
+    assert {s[1:] for s in seen} == {
+        (False, False, 0, int(name == "hooks"), int(name == "observer"), name == "anomaly", False)
+    }
 
 
 @pytest.mark.usefixtures("workers_must_help")
@@ -352,5 +354,8 @@ def test_anomaly_mode_explains_from_whichever_thread_an_error_comes(monkeypatch:
         x = ferro.zeros(4, requires_grad=True)
         with ferro.autograd.detect_anomaly():
             total = sum(((x - i).square().sum() for i in range(6)), start=(x.sqrt() * 0).sum())  # 0 * inf
-            with pytest.warns(UserWarning, match=r"test_thread_modes"), pytest.raises(RuntimeError, match="SqrtBackward0.*nan"):
+            with (
+                pytest.warns(UserWarning, match=r"test_thread_modes"),
+                pytest.raises(RuntimeError, match=r"SqrtBackward0.*nan"),
+            ):
                 ferro.autograd.backward(total, num_threads=threads)

@@ -110,7 +110,9 @@ def eager(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
 
 @pytest.mark.parametrize("iterations", MANY)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_separate_graphs_give_the_numbers_of_one_thread(threads: int, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_separate_graphs_give_the_numbers_of_one_thread(
+    threads: int, iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     eager(monkeypatch, threads)
     alone = [training(i, iterations, 1) for i in range(N)]
     assert in_threads(lambda i: training(i, iterations, threads)) == alone
@@ -118,7 +120,9 @@ def test_separate_graphs_give_the_numbers_of_one_thread(threads: int, iterations
 
 @pytest.mark.parametrize("iterations", MANY)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_shared_graph_runs_in_all_threads_at_once(threads: int, iterations: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shared_graph_runs_in_all_threads_at_once(
+    threads: int, iterations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     eager(monkeypatch, threads)
     rng = np.random.default_rng(0)
     w = ferro.from_numpy(rng.standard_normal((5, 8))).requires_grad_()

@@ -103,7 +103,12 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         cutoffs = list(cutoffs)
         if not cutoffs:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
-        if cutoffs != sorted(set(cutoffs)) or cutoffs[0] <= 0 or cutoffs[-1] >= n_classes or any(int(c) != c for c in cutoffs):
+        if (
+            cutoffs != sorted(set(cutoffs))
+            or cutoffs[0] <= 0
+            or cutoffs[-1] >= n_classes
+            or any(int(c) != c for c in cutoffs)
+        ):
             raise ValueError(
                 "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each "
                 f"value is between 1 and n_classes-1, got {cutoffs} for {n_classes} classes"
@@ -167,10 +172,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     def log_prob(self, input: Tensor) -> Tensor:
         """The log probabilities of all classes, (N, n_classes)."""
         head = F.log_softmax(self.head(input), dim=1)
-        parts = [head[:, : self.shortlist_size]]
-        for i in range(self.n_clusters):
-            parts.append(F.log_softmax(self.tail[i](input), dim=1) + head[:, self.shortlist_size + i].unsqueeze(1))
-        return cat(parts, dim=1)
+        clusters = head[:, self.shortlist_size :].split(1, dim=1)
+        rare = [F.log_softmax(tail(input), dim=1) + own for tail, own in zip(self.tail, clusters, strict=True)]
+        return cat([head[:, : self.shortlist_size], *rare], dim=1)
 
     def predict(self, input: Tensor) -> Tensor:
         """The class with the highest probability: of the frequent ones where no cluster has a higher one."""
