@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-SUBMODULES = ("nn", "nn.functional", "optim")
+SUBMODULES = ("autograd", "linalg", "nn", "nn.functional", "optim")
 
 
 def engines(names: Iterable[str] = ("ferro", "torch")) -> dict[str, ModuleType]:
@@ -35,7 +35,7 @@ def engines(names: Iterable[str] = ("ferro", "torch")) -> dict[str, ModuleType]:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per call: the least and the median of `blocks` measured ones."""
+    """Seconds per call, or whatever a row measures: the least and the median of `blocks` measured ones."""
 
     best: float
     median: float
@@ -105,14 +105,18 @@ class Row:
             return None
         return getattr(self.timings["ferro"], of) / getattr(self.timings["torch"], of)
 
-    def record(self) -> dict[str, Any]:
-        """The row as JSON keeps it: microseconds per operation."""
+    def record(self, unit: str = "us") -> dict[str, Any]:
+        """The row as JSON keeps it: microseconds (or what the unit says) per operation."""
+        scale = UNITS[unit] / self.per
         times = {
-            engine: {"min_us": t.best * 1e6 / self.per, "median_us": t.median * 1e6 / self.per, "blocks": t.blocks}
+            engine: {f"min_{unit}": t.best * scale, f"median_{unit}": t.median * scale, "blocks": t.blocks}
             for engine, t in self.timings.items()
         }
         ratios = {"ratio_of_minima": self.ratio("best"), "ratio_of_medians": self.ratio("median")}
         return {"name": self.name, **times, **ratios, "note": self.note}
+
+
+UNITS = {"us": 1e6, "s": 1.0, "MB": 1.0}  # what a measured number is multiplied by before it is shown
 
 
 class Table:
@@ -132,7 +136,7 @@ class Table:
         cells = ""
         for engine in ("ferro", "torch"):
             timing = row.timings.get(engine)
-            cells += f"{timing.best * 1e6 / row.per:12.2f}" if timing else f"{'-':>12}"
+            cells += f"{timing.best * UNITS[self.unit] / row.per:12.2f}" if timing else f"{'-':>12}"
         for of in ("best", "median"):
             ratio = row.ratio(of)
             cells += f"{ratio:9.2f}" if ratio is not None else f"{'-':>9}"
@@ -140,15 +144,20 @@ class Table:
 
     def close(self) -> None:
         """Print the geometric means of the ratios."""
-        means = []
-        for of in ("best", "median"):
-            ratios = [r for r in (row.ratio(of) for row in self.rows) if r is not None]
-            means.append(f"{statistics.geometric_mean(ratios):9.2f}" if ratios else f"{'-':>9}")
-        print(f"{'geometric mean of the ratios':{self.width}}{'':24}{''.join(means)}", flush=True)
+        print_means("geometric mean of the ratios", self.rows, self.width)
 
     def records(self) -> list[dict[str, Any]]:
         """All rows as JSON keeps them."""
-        return [row.record() for row in self.rows]
+        return [row.record(self.unit) for row in self.rows]
+
+
+def print_means(label: str, rows: Sequence[Row], width: int) -> None:
+    """Print the geometric means of some rows' ratios, below the columns of their table."""
+    means = []
+    for of in ("best", "median"):
+        ratios = [r for r in (row.ratio(of) for row in rows) if r is not None]
+        means.append(f"{statistics.geometric_mean(ratios):9.2f}" if ratios else f"{'-':>9}")
+    print(f"{label:{width}}{'':24}{''.join(means)}", flush=True)
 
 
 def machine() -> dict[str, Any]:

@@ -80,6 +80,92 @@ def char_gpt(lib: ModuleType, vocabulary: int = 64, context: int = 64, width: in
     return CharGPT()
 
 
+def resnet8(lib: ModuleType, classes: int = 10) -> Any:
+    """Three residual blocks of 16, 32 and 64 channels on 32x32 images."""
+    nn = lib.nn
+
+    class Block(nn.Module):
+        def __init__(self, before, after, stride):
+            super().__init__()
+            self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+            self.conv2 = nn.Conv2d(after, after, 3, padding=1, bias=False)
+            self.norm1, self.norm2 = nn.BatchNorm2d(after), nn.BatchNorm2d(after)
+            self.shortcut = nn.Conv2d(before, after, 1, stride=stride, bias=False) if stride > 1 else nn.Identity()
+
+        def forward(self, x):
+            y = nn.functional.relu(self.norm1(self.conv1(x)))
+            return nn.functional.relu(self.norm2(self.conv2(y)) + self.shortcut(x))
+
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1, bias=False),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        Block(16, 16, 1),
+        Block(16, 32, 2),
+        Block(32, 64, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, classes),
+    )
+
+
+def vae(lib: ModuleType, pixels: int = 784, hidden: int = 256, latent: int = 16) -> Any:
+    """A variational autoencoder of four linear layers; its noise is an input, so that engines can be compared."""
+    nn = lib.nn
+
+    class VAE(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode, self.code = nn.Linear(pixels, hidden), nn.Linear(hidden, 2 * latent)
+            self.decode, self.pixels = nn.Linear(latent, hidden), nn.Linear(hidden, pixels)
+
+        def forward(self, x, noise):
+            mean, logvar = self.code(lib.relu(self.encode(x))).chunk(2, dim=1)
+            code = mean + lib.exp(0.5 * logvar) * noise
+            return self.pixels(lib.relu(self.decode(code))), mean, logvar
+
+    return VAE()
+
+
+def _vae_loss(lib: ModuleType, model: Any, x: Any, noise: Any) -> Any:
+    """The negative evidence lower bound per image."""
+    logits, mean, logvar = model(x, noise)
+    missed = lib.nn.functional.binary_cross_entropy_with_logits(logits, x, reduction="sum")
+    divergence = -0.5 * (1 + logvar - mean**2 - logvar.exp()).sum()
+    return (missed + divergence) / x.shape[0]
+
+
+def tanh_network(lib: ModuleType, inputs: int, outputs: int, width: int = 32) -> Any:
+    """Two hidden layers of tanh: smooth, for what differentiates the network by its inputs."""
+    nn = lib.nn
+    return nn.Sequential(
+        nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, outputs)
+    )
+
+
+def _burgers_loss(lib: ModuleType, model: Any, points: Any, values: Any) -> Any:
+    """A physics-informed network: the residual of Burgers' equation u_t + u u_x = 0.01 u_xx, and given values."""
+    t, x = points[:, :1].requires_grad_(), points[:, 1:].requires_grad_()
+    u = model(lib.cat((t, x), dim=1))
+    ones = lib.ones_like(u)
+    u_t, u_x = lib.autograd.grad(u, (t, x), ones, create_graph=True)
+    (u_xx,) = lib.autograd.grad(u_x, x, ones, create_graph=True)
+    residual = u_t + u * u_x - 0.01 * u_xx
+    return (residual**2).mean() + ((u - values) ** 2).mean()
+
+
+def _ode_loss(lib: ModuleType, model: Any, start: Any, end: Any) -> Any:
+    """A neural ordinary differential equation: 20 steps of the classical Runge-Kutta method from start to end."""
+    y, h = start, 0.05
+    for _ in range(20):
+        k1 = model(y)
+        k2 = model(y + 0.5 * h * k1)
+        k3 = model(y + 0.5 * h * k2)
+        k4 = model(y + h * k3)
+        y = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    return ((y - end) ** 2).mean()
+
+
 def lstm(lib: ModuleType, features: int = 16, hidden: int = 64) -> Any:
     """An LSTM cell written out, run along 32 steps: many small operations, each depending on the one before."""
     nn = lib.nn
@@ -131,13 +217,28 @@ def character_batch() -> Iterator[Batch]:
         yield batch
 
 
+def random_pair(shape: tuple[int, ...], targets: tuple[int, ...], image: bool = False) -> Iterator[Batch]:
+    """One pair of arrays of random numbers, the same for ever; images lie between 0 and 1."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0 if image else -1, 1, shape).astype(np.float32)
+    batch = x, rng.normal(size=targets).astype(np.float32)
+    while True:
+        yield batch
+
+
+def _classify(lib: ModuleType, model: Any, x: Any, target: Any) -> Any:
+    """The loss of a classifier."""
+    return lib.nn.functional.cross_entropy(model(x), target)
+
+
 @dataclass(frozen=True)
 class Workload:
-    """A model, its batches and its optimiser."""
+    """A model, its batches, its optimiser and its loss."""
 
     model: Callable[[ModuleType], Any]
     batches: Callable[[], Iterator[Batch]]
     optimizer: Callable[[ModuleType, Any], Any]
+    loss: Callable[[ModuleType, Any, Any, Any], Any] = _classify
 
 
 def _adam(lib: ModuleType, parameters: Any) -> Any:
@@ -158,6 +259,16 @@ WORKLOADS = {
     "LeNet 64x1x28x28, SGD": Workload(lenet, lambda: random_batch((64, 1, 28, 28), (64,)), _sgd),
     "char-GPT 2x64, 16x64 characters, AdamW": Workload(char_gpt, character_batch, _adamw),
     "LSTM 32 steps of 32x64, Adam": Workload(lstm, lambda: random_batch((32, 32, 16), (32,)), _adam),
+    "ResNet-8 32x3x32x32, SGD": Workload(resnet8, lambda: random_batch((32, 3, 32, 32), (32,)), _sgd),
+    "VAE 784-256-16, 128 images, Adam": Workload(
+        vae, lambda: random_pair((128, 784), (128, 16), image=True), _adam, _vae_loss
+    ),
+    "PINN of Burgers' equation, 256 points, Adam": Workload(
+        lambda lib: tanh_network(lib, 2, 1), lambda: random_pair((256, 2), (256, 1)), _adam, _burgers_loss
+    ),
+    "neural ODE, 20 Runge-Kutta steps of 32x2, Adam": Workload(
+        lambda lib: tanh_network(lib, 2, 2), lambda: random_pair((32, 2), (32, 2)), _adam, _ode_loss
+    ),
 }
 
 
@@ -176,16 +287,16 @@ class Trainer:
         self.model.load_state_dict({name: lib.from_numpy(array.copy()) for name, array in state.items()})
         self.model.to(getattr(lib, dtype))
         self.optimizer = workload.optimizer(lib, self.model.parameters())
+        self.loss = workload.loss
 
     def load(self, batch: Batch) -> tuple[Any, Any]:
         """The arrays of a batch as tensors, numbers in the precision of the run."""
-        x, target = batch
-        x = x.astype(self.dtype) if x.dtype.kind == "f" else x
+        x, target = (a.astype(self.dtype) if a.dtype.kind == "f" else a for a in batch)
         return self.lib.from_numpy(x), self.lib.from_numpy(target)
 
     def step(self, x: Any, target: Any) -> Any:
         """Forward, backward, update; returns the loss."""
-        loss = self.lib.nn.functional.cross_entropy(self.model(x), target)
+        loss = self.loss(self.lib, self.model, x, target)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()

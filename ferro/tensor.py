@@ -227,7 +227,10 @@ class Tensor(
         if history(self) is not None:
             return True
         m: Meta | None = self._meta
-        return m is not None and m.view is not None and root(m.view)._node is not None and self._data.dtype in dtypes.INEXACT
+        if m is None or m.view is None or self._data.dtype not in dtypes.INEXACT:
+            return False
+        base = root(m.view)
+        return base._node is not None and base._counter is self._counter  # else the base has moved to other memory
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:

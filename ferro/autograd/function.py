@@ -15,7 +15,7 @@ from ferro.core.apply import apply as apply_op
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, view_of, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
 from ferro.core.engine import current_run
-from ferro.core.forward import note_saved, set_tangent, tangents_of
+from ferro.core.forward import note_saved, plain, set_tangent, tangents_of, without
 from ferro.core.node import Freed, FreedError, MultiNode, Pick, next_sequence, node_meta
 from ferro.core.op import Op
 from ferro.core.provenance import caller
@@ -434,11 +434,15 @@ def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
         for i, a in enumerate(args):
             if tangents[i] is None and isinstance(a, TensorBase) and a._data.dtype in INEXACT:
                 tangents[i] = wrap(np.zeros(a._data.shape, a._data.dtype))
-    if ctx.saved is None:
-        ctx._to_save = ctx._to_save or ctx._for_forward
-    elif ctx._for_forward and not ctx.saved:
-        ctx.saved = tuple([_Saved(t, ctx, None) for t in ctx._for_forward])
-    found = cls.jvp(ctx, *tangents)
+    saved = ctx.saved
+    if ctx._for_forward:  # what saved_tensors gives in jvp: without the tangents of this level, lest outputs hold themselves
+        ctx.saved = None
+        ctx._to_save = tuple([plain(t) if _contains(outs, t) else without(t, level) for t in ctx._for_forward])
+    try:
+        found = cls.jvp(ctx, *tangents)
+    finally:
+        ctx.saved = saved
+        ctx._to_save = ctx._for_forward = ()
     found = found if isinstance(found, tuple) else (found,)
     if len(found) != len(outs):
         raise RuntimeError(f"{cls.__name__}.jvp returned {len(found)} tangents for {len(outs)} outputs")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from contextlib import ContextDecorator
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from ferro.autograd._mutation import Keeper

@@ -123,7 +123,7 @@ def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:
 
 def meta_of(t: TensorBase) -> Meta:
     """The tensor's rare belongings, made at first use."""
-    m = t._meta
+    m: Any = t._meta
     if m is None or type(m) is Lost:  # (a mark is shared by many tensors)
         before, fresh = m, new(Meta)
         if before is not None:
@@ -131,7 +131,7 @@ def meta_of(t: TensorBase) -> Meta:
         m = t._meta  # see Note [Made once] in node.py
         if m is before:
             m = t._meta = fresh
-    return m  # type: ignore[return-value]
+    return m
 
 
 def version_of(t: TensorBase) -> Version:

@@ -81,20 +81,35 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
             op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers)
         )
     level = max(levels)
+    if op.view:
+        version_of(xs[0])  # which the view shares, whatever stands for its base below
     primals = tuple([without(x, level) for x in xs])
     tangents = [c.get(level) for c in carried]
     result = worlds.apply(op, primals if len(levels) > 1 else xs, params) if len(levels) > 1 else _special(
         op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers))  # fmt: skip
     outs = result if op.multi else (result,)
+    if op.view and primals[0] is not xs[0]:
+        for o in outs:
+            if o._meta is not None and o._meta.view is not None and o._meta.view.base is primals[0]:
+                o._meta.view.base = xs[0]
     if op.view and xs[0]._meta.view is not None and xs[0]._meta.view.dual is not None:
         _view_of_dual(xs[0], outs)
-    plain = tuple([without(o, level) for o in outs])
-    found = derivative(op, primals, tangents, params, plain)
+    found = derivative(op, primals, tangents, params, tuple([plain(o) for o in outs]))
     for out, t in zip(outs, found, strict=True):
         if t is not None and out._data.dtype in INEXACT:
             set_tangent(out, level, t)
             note_saved(out)
     return result
+
+
+def plain(out: Any) -> Any:
+    """Another tensor of the same content, for the tangent of `out` to be computed from: what saves it must not hold the tangent."""
+    t = wrap(out._data, out._node)
+    t._counter = version_of(out)
+    if out._meta is not None:
+        meta_of(t).tangents = out._meta.tangents
+        meta_of(t).view = out._meta.view
+    return t
 
 
 def _view_of_dual(x: Any, outs: tuple) -> None:

@@ -48,8 +48,10 @@ def change(self: Any, name: str, compute: Callable) -> Any:
     """Replaces the content of `self` by ``compute(self)`` and records it; returns `self`."""
     node = check(self, name)
     alias = wrap(self._data, None if node is LEAF else node)
-    if self._meta is not None and _mode.current().level:
-        meta_of(alias).tangents = dict(worlds.tangents_of(self)) or None
+    if _mode.current().level:
+        alias._data = self._data.copy()  # tangents are computed from, and save, other tensors with the same content
+        if self._meta is not None:
+            meta_of(alias).tangents = dict(worlds.tangents_of(self)) or None
     out = compute(alias)
     data = self._data
     if out._data.shape != data.shape:

@@ -7,6 +7,7 @@ object is made first, and then one more look and the store follow each other wit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -133,18 +134,10 @@ class Node:
 
         return metadata(self)
 
-    def __getattr__(self, name: str) -> Any:
-        """``_saved_<name>`` and ``_raw_saved_<name>``: what the node keeps for its formulas."""
-        if name.startswith(("_saved_", "_raw_saved_")):
-            from ferro.core.saved import attribute
-
-            return attribute(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     def __dir__(self) -> list:
         from ferro.core.saved import attributes
 
-        return [*object.__dir__(self), *attributes(self)]
+        return [n for n in object.__dir__(self) if not n.startswith(("_saved_", "_raw_saved_"))] + attributes(self)
 
     def _register_hook_dict(self, index: int) -> dict:
         """The tensor hooks of output `index`."""
@@ -152,6 +145,33 @@ class Node:
         if meta.pre is None:
             meta.pre = {}
         return meta.pre.setdefault(index, {})
+
+
+class _Kept:
+    """``node._saved_<name>`` or ``node._raw_saved_<name>``: what the node keeps for its formulas."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, node: Any, owner: Any = None) -> Any:
+        if node is None:
+            return self
+        from ferro.core.saved import attribute
+
+        return attribute(node, self.name)
+
+
+def expose(names: Iterable[str]) -> None:
+    """Makes saved values with these names attributes of nodes.  (A `__getattr__` would slow down every other attribute.)"""
+    for name in names:
+        for attribute in (f"_saved_{name}", f"_raw_saved_{name}"):
+            if attribute not in Node.__dict__:
+                setattr(Node, attribute, _Kept(attribute))
+
+
+# PyTorch's names, which differ from those of the formulas (see saved.py)
+expose(["self", "other", "self_sym_sizes", "other_sym_sizes", "input", "weight", "mat2", "exponent", "tensor1", "tensor2", "min", "max",
+        "result", *[f"result{i}" for i in range(8)]])  # fmt: skip
 
 
 def node_meta(node: Node) -> NodeMeta:

@@ -11,6 +11,7 @@ from typing import Any
 from ferro import cpu
 from ferro.core import samples as _samples
 from ferro.core.base import saved_arrays, saved_tensors
+from ferro.core.node import expose
 
 OPS: dict[str, Op] = {}
 ELEMENTWISE, LINEAR, MULTILINEAR, GENERAL = "elementwise", "linear", "multilinear", "general"
@@ -201,6 +202,7 @@ class Plan:
         shapes = [n for n in wanted if n not in flat]
         values = [n for n in wanted if n in flat]
         self.names = (*values, *shapes)
+        expose(self.names)
         positions = [flat.index(n) for n in values]
         self.pick: Any = _getter(positions) if wanted else None
         # what the short forms of apply save without `pick`: the value at position 0 or 1, or (10) those at 1 and 0

@@ -147,5 +147,6 @@ class SavedTensor:
         check_registration(node, value, pack_hook, unpack_hook)
         _value(node, i)  # raises if it has been changed in place
         packed = _packed(value, pack_hook, unpack_hook)
-        node.saved = (*node.saved[:i], packed, *node.saved[i + 1 :])
+        saved: Any = node.saved
+        node.saved = (*saved[:i], packed, *saved[i + 1 :])
         node_meta(node).packed = True

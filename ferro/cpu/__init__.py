@@ -13,8 +13,8 @@ from ferro.cpu.grids import *
 from ferro.cpu.indexing import *
 from ferro.cpu.interpolation import *
 from ferro.cpu.joining import *
-from ferro.cpu.linalg_solve import *
 from ferro.cpu.linalg_exponential import *
+from ferro.cpu.linalg_solve import *
 from ferro.cpu.linalg_spectral import *
 from ferro.cpu.losses import *
 from ferro.cpu.normalisation import *

@@ -41,7 +41,7 @@ def ctc_fwd(y: Any, labels: Any, steps: Any, lengths: Any) -> tuple[Any, Any]:
     else:
         rows, _ = _recursion(_emissions(y, labels, lengths), _no_directions(y), labels, None)
         alpha = np.stack(rows, 1) if rows else np.full((len(labels), 0, labels.shape[1]), -np.inf)
-    return (-_total(alpha, steps, lengths)).astype(y.dtype), alpha
+    return (0.0 - _total(alpha, steps, lengths)).astype(y.dtype), alpha
 
 
 @_quiet

@@ -142,4 +142,6 @@ def _approximant(powers: list, m: int) -> Any:
     v[..., i, i] += b[0]
     u = matmul(x, odd)
     with blas_single():
-        return np.linalg.solve(v - u, v + u)
+        out = 2 * np.linalg.solve(v - u, u)
+    out[..., i, i] += 1  # (V - U)⁻¹ (V + U) as I + 2 (V - U)⁻¹ U, which keeps the digits of small results
+    return out

@@ -17,5 +17,5 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def copy(x: Any) -> Any:
-    """A fresh copy with the same order of dimensions in memory."""
-    return np.array(x, order="K", copy=True)
+    """A fresh copy with the same order of dimensions in memory, which for an expanded array is the usual one."""
+    return x.copy("C" if 0 in x.strides else "K")

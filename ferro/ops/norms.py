@@ -94,8 +94,8 @@ def _vector_norm_x(xp: Any, g: Any, x: Any, out: Any, ord: float, dim: tuple, ke
         return g * xp.sgn(x)
     if math.isinf(ord):
         return g * xp.sgn(x) * xp.tie_weights(xp.abs(x), out, dim, True)
-    # 0^(ord - 1) may be infinite: powers are taken of ones instead of zeros, which sgn(x) and the mask then remove;
-    # and of the quotient, which neither over- nor underflows where it matters
+    # 0^(ord - 1) may be infinite: powers are taken of ones instead of zeros, which sgn(x) and the mask then remove
+    # (one power of the quotient: two, of |x| and of the norm, round more)
     zero = out == 0
     out = xp.where(zero, 1.0, out)
     size = xp.where(x == 0, out, xp.abs(x))
@@ -130,7 +130,10 @@ singular(
     "the largest share the gradient evenly",
 )
 singular(
-    "linalg.vector_norm", "0 among others, p = 0.5", Sample(Arg(values=[0.0, 1.0]), 0.5), "0 in place of an infinite slope"
+    "linalg.vector_norm",
+    "0 among others, p = 0.5",
+    Sample(Arg(values=[0.0, 1.0]), 0.5),
+    "0 in place of an infinite slope",
 )
 
 
@@ -488,7 +491,7 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
         raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
     i, j = np.triu_indices(a.shape[0], 1)
     rows = worlds.functional.index_select
-    return vector_norm(rows(input, 0, wrap(i)) - rows(input, 0, wrap(j)), p, 1)
+    return vector_norm(rows(input, 0, wrap(i)) - rows(input, 0, wrap(j)), p if a.shape[1] else 2.0, 1)
 
 
 declare("pdist", [*[Sample(Arg(4, 3, make=away), p) for p in (0.5, 1, 2, 3)], Sample(Arg(2, 5)), Sample(Arg(1, 3)),

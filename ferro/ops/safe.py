@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core import worlds
 from ferro.core.apply import promote
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
@@ -78,13 +79,13 @@ def safe_where(condition: Tensor, function: Callable, input: Any, otherwise: Any
 def _elements(function: Callable, inputs: tuple, mask: Any) -> Any:
     """The function of the elements of its inputs where the mask is true."""
     picked = [masked_select(x, mask) for x in inputs]
-    result: Any = function(*picked)
+    result = function(*picked)
     shape = picked[0]._data.shape
     if not isinstance(result, TensorBase) or result._data.shape not in (shape, ()):
         got = f"shape {list(result._data.shape)}" if isinstance(result, TensorBase) else type(result).__name__
         raise RuntimeError(f"safe_where: the function must be elementwise: for {shape[0]} elements it must return a tensor of "
                            f"shape {list(shape)}, got {got}")  # fmt: skip
-    return expand(result, shape)
+    return worlds.functional.expand(result, shape)
 
 
 def _root(x: Any) -> Any:

@@ -38,7 +38,9 @@ def _move(self: Any, data: Any, name: str) -> None:
 
 def _plain(self: Any, name: str) -> None:
     if history(self) is not None:
-        raise RuntimeError(f"cannot resize variables that require grad ({name}); detach() the tensor, or take a view of it")
+        raise RuntimeError(
+            f"cannot resize variables that require grad ({name}); detach() the tensor, or take a view of it"
+        )
     if is_inference(self) and not is_inference_mode_enabled():
         check(self, name, writes=False)
 
@@ -46,7 +48,9 @@ def _plain(self: Any, name: str) -> None:
 def _rewritten(self: Any, name: str, others: tuple) -> None:
     for t in (self, *others):
         if history(t) is not None:
-            raise RuntimeError(f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead.")
+            raise RuntimeError(
+                f"Can't call {name}() on Variable that requires grad. Use var.detach().{name}() instead."
+            )
     check(self, name)
 
 
@@ -94,7 +98,9 @@ class StorageMethods:
             if history(self) is LEAF:
                 check(self, "set_", writes=False)
             if history(self) is not None or (source is not None and history(source) is not None):
-                raise RuntimeError("set_: the derivative of set_ is not implemented: detach() the tensors, or call it under no_grad()")
+                raise RuntimeError(
+                    "set_: the derivative of set_ is not implemented: detach() the tensors, or call it under no_grad()"
+                )
         elif is_inference(self):
             check(self, "set_", writes=False)
         if size is not None:

@@ -40,7 +40,9 @@ def swap_tensors(t1: Any, t2: Any) -> None:
         t1.__class__ = type(t2)
         t2.__class__ = kind
     except TypeError:
-        raise RuntimeError(f"Cannot swap a {type(t1).__name__} with a {type(t2).__name__}: objects of these classes are built differently") from None
+        raise RuntimeError(
+            f"Cannot swap a {type(t1).__name__} with a {type(t2).__name__}: objects of these classes are built differently"
+        ) from None
     for slot in ("_data", "_node", "_counter", "_meta"):
         first, second = getattr(t1, slot), getattr(t2, slot)
         setattr(t1, slot, second)

@@ -147,3 +147,10 @@ def test_renorm_changes_only_long_slices() -> None:
     z = ferro.tensor([[3.0, 4.0]])
     z.renorm_(2, 0, 5.0)
     assert z.tolist() == [[3, 4]]
+
+
+def test_rows_without_elements_have_the_distance_zero_for_every_p() -> None:
+    x = ferro.zeros(4, 0, requires_grad=True)
+    for p in (0.0, 1.0, 2.0, 3.0, float("inf")):
+        assert ferro.cdist(x, ferro.zeros(3, 0), p).tolist() == [[0.0] * 3] * 4
+        assert ferro.pdist(x, p).tolist() == [0.0] * 6

@@ -417,11 +417,7 @@ def indexing(draw: Any) -> Call:
     same = draw(tensors(shape, dtype=dtype))
     makers: dict[str, Any] = {
         "gather": lambda: (d, draw(whole(part, 0, n))),
-        "scatter": lambda: (
-            d,
-            draw(whole(part, 0, 1)) if n == 1 else _distinct(draw, part, d, n),
-            draw(tensors(part, dtype=dtype)),
-        ),
+        "scatter": lambda: (d, _distinct(draw, part, d, n), draw(tensors(part, dtype=dtype))),
         "scatter_add": lambda: (d, draw(whole(part, 0, n)), draw(tensors(part, dtype=dtype))),
         "index_select": lambda: (d, draw(whole((count,), 0, n))),
         "index_add": lambda: (d, draw(whole((count,), 0, n)), draw(tensors(replaced, dtype=dtype))),
@@ -558,7 +554,7 @@ def norm(draw: Any) -> Call:
             return call(name, one, p)
         name = "cdist"
         return call(name, one, draw(tensors((m, d), dtype=str(one.array.dtype), coarse=False)), p)
-    y = draw(tensors(shape, dtype=dtype, coarse=False))
+    y = draw(tensors(shape, 2.5, 4.5, dtype=dtype, coarse=False))  # (derivatives at equal points are another test's)
     if name == "dist":
         return call(name, x, y, p)
     if name == "nn.functional.pairwise_distance":
@@ -583,7 +579,9 @@ def normalising(draw: Any) -> Call:
         inner = shape[draw(st.integers(0, len(shape) - 1)) :]
         weights = [draw(tensors(inner, dtype=dtype)) for _ in range(1 if "rms" in name else 2)]
         return call(name, x, inner, *weights, eps=0.1)
-    channels = shape[1] if len(shape) > 1 else 1
+    if name == "nn.functional.batch_norm":
+        x = draw(tensors(draw(shapes(least=2, smallest=1)), dtype=dtype, coarse=False))
+    channels = x.array.shape[1] if x.array.ndim > 1 else 1
     weights = [draw(tensors((channels,), dtype=dtype)) for _ in range(2)]
     if name == "group_norm":  # (that of nn.functional refuses single elements in PyTorch)
         return call(name, x, draw(st.sampled_from([1, 2])), *weights, eps=0.1)
@@ -622,7 +620,8 @@ def loss(draw: Any) -> Call:
 
 def _classes(draw: Any, name: str, dtype: str, reduction: str) -> Call:
     """A loss of class scores."""
-    n, c = draw(st.integers(0, 3)), draw(st.integers(1, 4))
+    # (of no row PyTorch's multi_margin_loss returns what was in memory)
+    n, c = draw(st.integers(int(name == "multi_margin_loss"), 3)), draw(st.integers(1, 4))
     rest = () if name == "multi_margin_loss" else draw(shapes(most=2, smallest=1))
     x = draw(tensors((n, c, *rest), dtype=dtype, coarse=False))
     target = draw(whole((n, *rest), 0, c))
@@ -645,7 +644,7 @@ FAMILIES = {"pointwise": pointwise(), "reductions": reduction(), "scans": scan()
 EXAMPLES = {"pointwise": 300, "shape": 150, "indexing": 120, "products": 120, "norms": 120, "losses": 120}
 
 
-@pytest.mark.parametrize("many", [1, pytest.param(30, marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.parametrize("many", [1, pytest.param(20, marks=pytest.mark.slow)], ids=["few", "many"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_any_call_agrees_with_torch(family: str, many: int, torch: Any) -> None:
     @settings(max_examples=EXAMPLES.get(family, 80) * many, suppress_health_check=list(HealthCheck))

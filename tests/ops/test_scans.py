@@ -144,3 +144,17 @@ def test_a_dimension_is_needed_and_checked() -> None:
         with pytest.raises(IndexError, match=r"range of \[-1, 0\], but got 1"):
             getattr(x, name)(1)
     assert x.cumsum(axis=0).tolist() == [1, 2, 3]
+
+
+def test_the_area_under_nothing_is_a_constant(torch: Any) -> None:
+    for T in (ferro, torch):
+        x = T.zeros(0, 2, requires_grad=True)
+        assert (T.trapezoid(x, dim=0).tolist(), T.trapezoid(x, dim=0).requires_grad) == ([0.0, 0.0], False)
+        assert T.cumulative_trapezoid(x, dim=0).requires_grad
+
+
+def test_no_difference_is_a_copy_whatever_the_dimension(torch: Any) -> None:
+    for T in (ferro, torch):
+        x = T.ones(3)
+        y = T.diff(x, n=0, dim=5)
+        assert (y.tolist(), y is x) == ([1.0, 1.0, 1.0], False)

@@ -380,3 +380,10 @@ def test_wrong_calls_raise_what_pytorch_raises(number: int) -> None:
         call(torch)
     with pytest.raises(type(want.value)):
         call(ferro)
+
+
+def test_a_copy_of_an_expanded_tensor_is_contiguous_and_others_keep_their_order() -> None:
+    assert ferro.ones(12).expand(2, 12).clone().stride() == (12, 1)
+    assert ferro.ones(3, 1).expand(3, 4).t().clone().stride() == (3, 1)
+    assert ferro.ones(3, 4).t().clone().stride() == (1, 4)
+    assert ferro.ones(()).clone().stride() == ()

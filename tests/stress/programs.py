@@ -500,7 +500,7 @@ def without_hooks(program: Program, errors: Any) -> Program:
     return program._replace(steps=steps, inputs=leaves, ending=ending)
 
 
-def run(program: Program, lib: Any, twin: Any = None, **threads: int) -> Outcome:
+def run(program: Program, lib: Any, twin: Any = None, **threads: int | None) -> Outcome:
     """Runs a program.  An error in a step is noted and what depends on it left out.  `twin`: see the module of that name."""
     found = Outcome()
 

@@ -122,7 +122,7 @@ def branches(fault: Callable, width: int = 6) -> tuple[Any, list]:
     return total.sum(), dying
 
 
-def caught(kind: type, call: Callable) -> list[str]:
+def caught(kind: type[BaseException], call: Callable) -> list[str]:
     """Runs `call`, which must raise exactly `kind`; the notes of the exception (which itself is let go of)."""
     try:
         call()
