@@ -1,10 +1,12 @@
 """The kinds of rows that bench/rows.py declares: how each is made ready in an engine, what is timed, what is compared."""
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -104,11 +106,12 @@ class Running:
         return out
 
     def numbers(self) -> list[np.ndarray]:
-        """The result and all gradients."""
+        """The result and all gradients (an empty array for an input without influence)."""
         if self.case.forward_only:
             return [np.array(self.forward().numpy())]
         out = self.both()
-        return [out.detach().numpy(), *(leaf.grad.numpy() for leaf in self.leaves)]
+        gradients = [np.empty(0) if leaf.grad is None else leaf.grad.numpy() for leaf in self.leaves]
+        return [out.detach().numpy(), *gradients]
 
 
 def module(make: Callable[[Any], Any]) -> Callable[[ModuleType], Any]:
@@ -194,15 +197,17 @@ class Child:
     unit: str = "MB"
     rtol: float = 2e-4
     runs: int = 3
-    environment: dict[str, str] = field(default_factory=dict)
+    cold: bool = False  # with an empty cache of compiled kernels
 
     def measure(self, engine: str, threads: int) -> tuple[Timing, list[np.ndarray]]:
         """The least and the median of some processes."""
         figures, numbers = [], []
         script = Path(__file__).with_name("child.py")
+        command = [sys.executable, str(script), self.what, engine, str(threads), self.workload]
         for _ in range(self.runs):
-            command = [sys.executable, str(script), self.what, engine, str(threads), self.workload]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own script
+            with tempfile.TemporaryDirectory() as empty:
+                environment = {**os.environ, "NUMBA_CACHE_DIR": empty} if self.cold else None
+                done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603
             figure, numbers = json.loads(done.stdout.splitlines()[-1])
             figures.append(figure)
         figures.sort()

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ferro.examples.digits import load_digits, network
-
 
 def mlp(lib: ModuleType) -> Any:
     """Three linear layers on 8x8 images."""
@@ -21,6 +19,8 @@ def mlp(lib: ModuleType) -> Any:
 
 def digits_cnn(lib: ModuleType) -> Any:
     """The network of ferro.examples.digits without its dropout, whose random numbers differ between the engines."""
+    from ferro.examples.digits import network  # here, so that bench/child.py can time torch without ferro
+
     return lib.nn.Sequential(*(layer for layer in network(lib.nn) if not isinstance(layer, lib.nn.Dropout)))
 
 
@@ -192,6 +192,8 @@ Batch = tuple[np.ndarray, np.ndarray]
 
 def digit_batches(size: int = 64) -> Iterator[Batch]:
     """Batches of the training images of ferro.examples.digits, reshuffled for ever by a fixed seed."""
+    from ferro.examples.digits import load_digits
+
     images, labels = load_digits()[0]
     rng = np.random.default_rng(0)
     while True:

@@ -318,7 +318,7 @@ declare("masked.norm", [Sample(Arg(2, 3), p, 1, mask=_bools(_M23)) for p in (2, 
         + [Sample(Arg(2, 3), mask=_bools([True, False, True]))])  # fmt: skip
 declare("masked.normalize", [Sample(Arg(2, 3), p, 1, mask=_bools(_M23)) for p in (2, 1, 3.5)], complex=True)
 declare("masked.logsumexp", [*_reduced(complex=False)])
-declare("masked.logaddexp", [Sample(Arg(2, 3), Arg(2, 3), input_mask=_bools(_M23), other_mask=_bools([True, True, False])),
+declare("masked.logaddexp", [Sample(Arg(2, 3), Arg(2, 3), input_mask=_bools(_M23), other_mask=_bools([False, True, True])),
                              Sample(Arg(2, 3), Arg(3), input_mask=_bools([[True], [True]])),
                              Sample(Arg(3), Arg(3))])  # fmt: skip
 declare("masked.softmax", _ALONG)

@@ -133,7 +133,7 @@ POINTWISE = {
     "atanh": lambda T, x: x.atanh(),
     "acosh": lambda T, x: x.acosh(),
     "tan": lambda T, x: x.tan(),
-    "sinc": lambda T, x: x.sinc(),
+    "sinc": lambda T, x: T.where(x.isinf(), 0.0, x).sinc(),
     "xlogy": lambda T, x: T.xlogy(x, 2.0),
     "xlogx": lambda T, x: T.special.entr(x),
     "logit": lambda T, x: x.abs().logit(),
@@ -175,7 +175,7 @@ BINARY = {
     "fmin": lambda T, x, y: T.fmin(x, y),
     "max of two": lambda T, x, y: T.max(x, y),
     "atan2": lambda T, x, y: T.atan2(x, y),
-    "hypot": lambda T, x, y: T.hypot(x, y),
+    "hypot": lambda T, x, y: T.hypot(x + 1, y),
     "pow": lambda T, x, y: T.pow(x, y),
     "div": lambda T, x, y: x / y,
     "fmod": lambda T, x, y: T.fmod(x, y),
@@ -210,6 +210,15 @@ def test_functions_of_two_at_ties(name: str) -> None:
         return [np.zeros(7) if g is None else g.numpy() for g in (gx, gy)]
 
     np.testing.assert_allclose(program(ferro), program(torch), rtol=1e-9, atol=1e-12)
+
+
+def test_where_torch_has_nan_and_there_is_a_subgradient_or_limit() -> None:
+    x, y = leaf(ferro, 0.0, 3.0), leaf(ferro, 0.0, 4.0)
+    ferro.hypot(x, y).sum().backward()
+    assert (x.grad.tolist(), y.grad.tolist()) == ([0.0, 0.6], [0.0, 0.8])
+    z = leaf(ferro, INF, -INF, 0.0)
+    z.sinc().sum().backward()
+    assert z.grad.tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("p", [0, 0.5, 1, 1.5, 2, 3, INF, -INF, -1])
