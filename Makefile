@@ -44,7 +44,7 @@ docs: install-test
 	$(PY) docs/tables.py
 
 bench: install-test
-	@set -e; for script in per_op kernels models; do echo "bench/$$script.py"; $(PY) bench/$$script.py; done
+	$(PY) bench/run.py
 
 lint: install-lint
 	$(PY) -m ruff check .

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bench.harness import Job, Timing
-from bench.workloads import WORKLOADS, Trainer, Workload, initial_state
+from bench.workloads import Trainer, Workload, initial_state
 
 FORWARD, BOTH = "forward", "forward + backward"
 
@@ -236,7 +236,3 @@ def disagreement(case: Any, ready: dict[str, Any]) -> str:
     if len(ready) < 2:
         return ""
     return difference(case.rtol, ready["ferro"].numbers(), ready["torch"].numbers())
-
-
-__all__ = ["BOTH", "FORWARD", "WORKLOADS", "AnyCase", "Case", "Child", "Ready", "Running", "Training", "Update",
-           "difference", "disagreement", "module"]  # fmt: skip

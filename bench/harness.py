@@ -169,13 +169,12 @@ def machine() -> dict[str, Any]:
             line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
         ]
         model = names[0] if names else model
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     return {
         "processor": model,
         "processors": os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),
-        "load_at_start": load,
+        "load": load(),
     }
 
 
@@ -185,6 +184,11 @@ def memory() -> dict[str, float]:
     statm = Path("/proc/self/statm")
     if statm.exists():
         figures["rss_mb"] = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    status = Path("/proc/self/status")
+    if status.exists():  # (the peak that getrusage knows is inherited from the process that started this one)
+        peaks = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+        if peaks:
+            return {**figures, "peak_rss_mb": int(peaks[0]) * 1024 / 1e6}
     try:
         import resource  # not on Windows
     except ImportError:
@@ -217,6 +221,11 @@ def begin(args: argparse.Namespace, names: Sequence[str] = ("ferro", "torch")) -
     where = f"{args.threads} of {facts['processors']} processors: {facts['processor']}"
     print(f"{versions}; Python {facts['python']}; {where}")
     return libraries
+
+
+def load() -> float | None:
+    """How many processes have wanted to run, on average over the last minute (None where it is not known)."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def save(args: argparse.Namespace, libraries: Mapping[str, ModuleType], results: Mapping[str, Any]) -> None:

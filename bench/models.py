@@ -1,9 +1,10 @@
-"""What a training step of whole models costs, ferro beside torch, and how closely their training curves agree.
+"""What a training step of whole models costs (the rows "training" of bench/run.py), and how closely curves agree.
 
 python bench/models.py                  time steps, then compare 50 steps of the MLP and the digits CNN
 python bench/models.py --curves-only    only compare the curves
 """
 
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,29 +14,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import harness
-from bench.harness import Row, Table
-from bench.workloads import WORKLOADS, Trainer, Workload, initial_state, loss_curve
+from bench import harness, run
+from bench.workloads import WORKLOADS, Workload, initial_state, loss_curve
 
 CURVES = ("MLP 64-128-128-10, digits, SGD", "digits CNN, batch norm, Adam")
-
-
-def time_steps(libraries: dict[str, ModuleType], args: Any) -> Table:
-    """Time zero_grad, forward, loss, backward and update from the same weights on one batch."""
-    table = Table("A step of training")
-    for name, workload in WORKLOADS.items():
-        if args.only not in name:
-            continue
-        state = initial_state(workload, libraries["ferro"])
-        jobs = {}
-        for engine, lib in libraries.items():
-            trainer = Trainer(workload, lib, state)
-            batch = trainer.load(next(workload.batches()))
-            jobs[engine] = lambda trainer=trainer, batch=batch: trainer.step(*batch)
-        table.add(Row(name, harness.interleave(jobs, 3 * args.seconds, block_seconds=0.05)))
-    if table.rows:
-        table.close()
-    return table
 
 
 def agreement(workload: Workload, libraries: dict[str, ModuleType], steps: int) -> dict[str, list[float]]:
@@ -82,7 +64,9 @@ def main(argv: list[str] | None = None) -> None:
     libraries = harness.begin(args)
     results: dict[str, Any] = {}
     if not args.curves_only:
-        results["steps"] = time_steps(libraries, args).records()
+        args.rows = re.escape(args.only)
+        found = run.measure(libraries, args, ("training",))
+        results["steps"] = [record for tables in found.values() for table in tables for record in table.records()]
     if "torch" in libraries:
         results["curves"] = compare_curves(libraries, args.steps)
     harness.save(args, libraries, results)

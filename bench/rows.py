@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from bench.cases import WORKLOADS, AnyCase, Case, Child, Training, Update, module
+from bench.cases import AnyCase, Case, Child, Training, Update, module
+from bench.workloads import CYCLE, WORKLOADS, mixed
 
 REPEAT = 20
 
@@ -21,7 +22,16 @@ def _overhead() -> list[AnyCase]:
     def lstm_cell(lib, cell, h, x):
         return cell(x, (h, h))[0]
 
+    def long(cycles: int, **more: Any) -> Case:
+        name = f"mixed chain of {CYCLE * cycles} operations"
+        shapes = ((4, 4),) * 3
+        return Case(name, lambda lib, x, w, b: mixed(lib, x, w, b, cycles), shapes, -0.5, 0.5, per=CYCLE * cycles,
+                    rtol=1e-2, **more)  # fmt: skip
+
     return [
+        long(5),
+        long(50),
+        long(50, backward_only=True),
         chain("x + y", lambda lib, x, y: x + y),
         chain("x - y", lambda lib, x, y: x - y),
         chain("x * y", lambda lib, x, y: x * y * 0.5, per=2),
@@ -57,9 +67,9 @@ def _overhead() -> list[AnyCase]:
         chain("flatten", lambda lib, x, y: x.flatten().view(4, 4), per=2),
         chain("cat of halves", lambda lib, x, y: lib.cat((x[2:], x[:2])), per=3),
         chain("stack of 2 rows", lambda lib, x, y: lib.stack((x[0], y[0], x[1], y[1])), per=5),
-        chain("chunk 4", lambda lib, x, y: lib.cat(x.chunk(4, dim=1), dim=1), per=5),
-        chain("split 2", lambda lib, x, y: lib.cat(x.split(2)), per=3),
-        chain("unbind", lambda lib, x, y: lib.stack(x.unbind(0)), per=5),
+        chain("chunk 4", lambda lib, x, y: lib.cat(x.chunk(4, dim=1), dim=1), per=2),
+        chain("split 2", lambda lib, x, y: lib.cat(x.split(2)), per=2),
+        chain("unbind", lambda lib, x, y: lib.stack(x.unbind(0)), per=2),
         chain("nn.Linear", lambda lib, layer, x, y: layer(x), state=module(lambda nn: nn.Linear(4, 4))),
         chain("nn.ReLU", lambda lib, layer, x, y: layer(x), state=module(lambda nn: nn.ReLU())),
         chain("nn.LayerNorm", lambda lib, layer, x, y: layer(x), state=module(lambda nn: nn.LayerNorm(4))),
@@ -182,9 +192,7 @@ def _reductions() -> list[AnyCase]:
     cases: list[AnyCase] = [Case(f"{name} 1000x1000", f, ((1000, 1000),), rtol=1e-4) for name, f in table.items()]
     cases += [Case(f"{name} 64x10", table[f"{name} dim=-1"], ((64, 10),)) for name in ("softmax", "log_softmax")]
     cases.append(Case("softmax 64x100000", table["softmax dim=-1"], ((64, 100_000),)))
-    cases.append(
-        Case("argmax dim=-1 1000x1000", lambda lib, x: x.argmax(dim=-1), ((1000, 1000),), forward_only=True)
-    )
+    cases.append(Case("argmax dim=-1 1000x1000", lambda lib, x: x.argmax(dim=-1), ((1000, 1000),), forward_only=True))
     return cases
 
 
@@ -257,6 +265,7 @@ def _spd(lib, x):
 
 def _linalg() -> list[AnyCase]:
     """Products and factorisations; what takes a definite matrix makes it first from its input."""
+
     def matmul(lib, x, y):
         return x @ y
 
@@ -302,7 +311,8 @@ def _indexing() -> list[AnyCase]:
         Case("roll 1000x1000", lambda lib, x: x.roll(3, 1), square),
         Case("tril 1000x1000", lambda lib, x: x.tril(), square),
         Case("pad 1000x1000", lambda lib, x: lib.nn.functional.pad(x, (1, 1, 1, 1)), square),
-        Case("sort dim=-1 1000x1000", lambda lib, x: x.sort(dim=-1).values, square),
+        # (stable, for the gradients of equal numbers depend on their order)
+        Case("sort dim=-1 1000x1000", lambda lib, x: x.sort(dim=-1, stable=True).values, square),
         Case("topk 10 1000x1000", lambda lib, x: x.topk(10, dim=-1).values, square),
     ]  # fmt: skip
 

@@ -6,6 +6,7 @@ python bench/run.py --threads 1 --json out.json
 """
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -53,6 +54,8 @@ def measure(
     wanted = re.compile(args.rows)
     found: dict[str, list[Table]] = {}
     for group in groups:
+        for library in libraries.values():  # tensors of 16 numbers are no work for two
+            library.set_num_threads(1 if group == "overhead" else args.threads)
         tables: dict[str, Table] = {}
         for case in GROUPS[group]():
             unit = case.unit if isinstance(case, Child) else "us"
@@ -65,8 +68,14 @@ def measure(
     return found
 
 
-def summary(found: dict[str, list[Table]]) -> list[str]:
+def summary(found: dict[str, list[Table]], threads: int, load: float | None) -> list[str]:
     """Print the mean of each group, of all rows, and what is slower than torch; returns the rows whose numbers differ."""
+    processors = os.cpu_count() or 1
+    now = harness.load()
+    if threads > 1 and load is not None and now is not None and max(load, now) > processors:
+        print(f"\nNOT A QUIET MACHINE: load {load:.1f} before, {now:.1f} after, on {processors} processors. An engine whose threads "
+              "wait for each other (torch's OpenMP) then loses far more than it would alone: ratios of rows on several "
+              "threads flatter the other. Compare with --threads 1.")  # fmt: skip
     rows = {group: [row for table in tables for row in table.rows] for group, tables in found.items()}
     everything = [row for group in rows.values() for row in group]
     print(f"\nGeometric means of ferro over torch, {len(everything)} rows")
@@ -89,9 +98,10 @@ def main(argv: list[str] | None = None, groups: Sequence[str] = tuple(GROUPS)) -
     args = parser.parse_args(argv)
     args.rows = args.rows or re.escape(args.only)
     names = [name for name in ("ferro", "torch") if name in args.engines.split(",")]
+    load = harness.load()
     libraries = harness.begin(args, names)
     found = measure(libraries, args, groups)
-    differing = summary(found)
+    differing = summary(found, args.threads, load)
     harness.save(args, libraries, {g: [r for t in tables for r in t.records()] for g, tables in found.items()})
     return 1 if differing else 0
 

@@ -8,6 +8,35 @@ from typing import Any
 
 import numpy as np
 
+CYCLE = 20
+
+
+def mixed(lib: ModuleType, x: Any, w: Any, b: Any, cycles: int = 5) -> Any:
+    """A chain of 20 operations per cycle, of the kinds that models are made of; every value stays within ±8."""
+    tanh, sigmoid, exp, sin, cos, relu, sqrt = lib.tanh, lib.sigmoid, lib.exp, lib.sin, lib.cos, lib.relu, lib.sqrt
+    for _ in range(cycles):
+        y = x @ w  # 1: the rows of w have norm 1
+        y = y + b
+        y = tanh(y)
+        z = y * x  # 4
+        z = sigmoid(z)
+        z = z - y
+        e = exp(z)  # 7: within (e⁻¹, e²)
+        z = y / e
+        z = sin(z)
+        z = -z  # 10
+        r = relu(z)
+        z = z * 0.5
+        z = z + r  # 13
+        z = z.t()
+        q = z**2
+        q = q + 1.0  # 16
+        q = sqrt(q)
+        z = z / q
+        z = cos(z)
+        x = z - y  # 20
+    return x
+
 
 def mlp(lib: ModuleType) -> Any:
     """Three linear layers on 8x8 images."""

@@ -68,7 +68,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         if key is t or (t._meta is not None and t._meta.retains):
             continue  # a leaf, or a tensor that retains its gradient: added on the way
         if found.get(key) is not None:
-            engine.accumulate(t, found[key], isinstance(found[key], TensorBase), False)
+            engine.accumulate(t, found[key], isinstance(found[key], TensorBase), False, caller())
 
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -157,7 +157,9 @@ def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, 
 
 
 def _sequence(given: Any) -> list:
-    if isinstance(given, (TensorBase, GradientEdge)):
+    if isinstance(given, TensorBase):
+        return [given]
+    if isinstance(given, GradientEdge):
         given = [given]
     return [_stand(t) if isinstance(t, GradientEdge) else t for t in given]
 

@@ -107,16 +107,17 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
             node.saved = pick((x, out, *params))
             if plan.shapes:
                 node.saved += (a.shape,)
-        try:
-            frame = _getframe(2)
-        except ValueError:  # the operation itself is the bottom of the stack
-            frame = _getframe(1)
-        code = frame.f_code
-        if code.co_filename not in OUTSIDE:
-            frame = outermost(frame)
+        if plan.keeps:
+            try:
+                frame = _getframe(2)
+            except ValueError:  # the operation itself is the bottom of the stack
+                frame = _getframe(1)
             code = frame.f_code
-        node.code = code
-        node.offset = frame.f_lasti
+            if code.co_filename not in OUTSIDE:
+                frame = outermost(frame)
+                code = frame.f_code
+            node.code = code
+            node.offset = frame.f_lasti
     node.seq = next_sequence()
     node.meta = None
     if x._counter is not None and x._counter.n and plan.saves_inputs:
@@ -175,8 +176,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
             t._node = None
             if lost is not None:
                 t._meta = lost
-            elif ((m := x._meta) is not None and (type(m) is Lost or m.lost is not None)) or (m := y._meta) is not None:
-                t._meta = m.lost
+            elif ((m := x._meta) is not None and (type(m) is Lost or (m := m.lost) is not None)) or (m := y._meta) is not None:
+                t._meta = m if type(m) is Lost else m.lost
             return t
         plan: Any = op.table[2] or op.plan(2)
         edges: tuple = (y if ny is LEAF else ny,)

@@ -182,11 +182,12 @@ def watch(t: TensorBase, v: Version) -> None:
 
 def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
     """Counts an in-place change by the operation `culprit`, called at `place` of the user's program (default: here)."""
-    v = version_of(t)
+    v = t._counter or version_of(t)
     v.n += 1
     v.culprit = culprit
     v.place = place or caller()
-    v.through = ()
+    if v.through:
+        v.through = ()
     meta = t._meta
     if meta is not None:
         if meta.view is not None:

@@ -49,7 +49,7 @@ class Run:
         self.into_grad = False
         self.deps: dict = {}
         self.starts: list = []
-        self.freed = Freed(caller())
+        self.freed = Freed(caller(3))
         self.needed: Any = None
         self.grads: dict = {}
         mode = _mode.current()
@@ -78,25 +78,14 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
     run.into_grad = into_grad
     starts = run.starts = [position(r) for r in roots]
     ready: list = []
-    discover(run, [s.node if type(s) is Pick else s for s in starts])
-    for start, seed in zip(starts, seeds, strict=True):
-        g = seed if record else seed._data
-        if type(start) is Pick:
-            buffer = run.grads.get(start.node)
-            if buffer is None:
-                buffer = run.grads[start.node] = [None] * len(start.node.outputs)
-            buffer[start.index] = add(buffer[start.index], g)
-        else:
-            run.grads[start] = add(run.grads.get(start), g)
-        del g
     lone: list = []
-    for node in dict.fromkeys([s.node if type(s) is Pick else s for s in starts]):
-        if run.deps.setdefault(node, 0):
-            continue
-        if isinstance(node, TensorBase) or (run.needed is not None and node not in run.needed):
-            lone.append(node)
-        else:
-            heappush(ready, (-node.seq, node, run.grads.pop(node)))
+    if len(starts) == 1 and type(starts[0]) is Node and capture is None:
+        node = starts[0]
+        discover(run, starts)
+        run.deps[node] = 0
+        ready.append((-node.seq, node, seeds[0] if record else seeds[0]._data))
+    else:
+        lone = _begin(run, starts, seeds, ready)
     del seeds
     previous = _mode.MODE.get()
     if previous is None or previous.silent:
@@ -121,6 +110,30 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
         _state.run = outer
         _mode.leave(previous)
     return run.captured
+
+
+def _begin(run: Run, starts: list, seeds: list, ready: list) -> list:
+    """Adds up the seeds of roots, and queues those that nothing leads to; returns the roots that are not to be run."""
+    discover(run, [s.node if type(s) is Pick else s for s in starts])
+    for start, seed in zip(starts, seeds, strict=True):
+        g = seed if run.record else seed._data
+        if type(start) is Pick:
+            buffer = run.grads.get(start.node)
+            if buffer is None:
+                buffer = run.grads[start.node] = [None] * len(start.node.outputs)
+            buffer[start.index] = add(buffer[start.index], g)
+        else:
+            run.grads[start] = add(run.grads.get(start), g)
+        del g
+    lone = []
+    for node in dict.fromkeys([s.node if type(s) is Pick else s for s in starts]):
+        if run.deps.setdefault(node, 0):
+            continue
+        if isinstance(node, TensorBase) or (run.needed is not None and node not in run.needed):
+            lone.append(node)
+        else:
+            heappush(ready, (-node.seq, node, run.grads.pop(node)))
+    return lone
 
 
 class _State(threading.local):
@@ -490,7 +503,7 @@ def _run_tensor_hooks(run: Run, node: Any, g: Any) -> Any:
         keeper = (meta.retained or {}).get(i)
         keeper = keeper() if keeper is not None else None
         if keeper is not None and values[i] is not None:
-            accumulate(keeper, values[i], run.record, False)
+            accumulate(keeper, values[i], run.record, False, run.freed.place)
     return _repicked(values, multi)
 
 
@@ -593,9 +606,9 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     if gx is not None and leaf._node is not None:  # (None: requires_grad was switched off since)
         if meta is not None and meta.post:
             with run.lock:
-                deliver(leaf, gx, run.record, owned and (end is None or not end.post))
+                deliver(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
         else:
-            accumulate(leaf, gx, run.record, owned and (end is None or not end.post))
+            accumulate(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
     elif gx is None and meta is not None and meta.post:
         with run.lock:
             for hook in tuple(meta.post.values()):
@@ -608,7 +621,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
                     hook_result(run, result, 0, "a hook of AccumulateGrad")
 
 
-def deliver(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
+def deliver(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
     """Adds a gradient to ``leaf.grad`` and calls the post-accumulate hooks, in one turn of the leaf.
 
     A hook may use the gradient up (step, then set it to None); what another thread adds meanwhile would be lost.
@@ -621,7 +634,7 @@ def deliver(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
         if turn is None:
             turn = meta.turn = fresh
     with turn:
-        accumulate(leaf, gx, record, owned)
+        accumulate(leaf, gx, record, owned, place)
         _state.turns += 1
         try:
             for hook in tuple((meta.post or {}).values()):
@@ -630,8 +643,8 @@ def deliver(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
             _state.turns -= 1
 
 
-def accumulate(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
-    """Adds a gradient to ``leaf.grad``: in place, except in a recorded backward."""
+def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
+    """Adds a gradient to ``leaf.grad``: in place, except in a recorded backward (called at `place`)."""
     with _leaf_locks[(id(leaf) >> 6) & 63]:
         meta = meta_of(leaf)
         grad = meta.grad
@@ -643,15 +656,13 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool) -> None:
                 gx = _laid_out(gx, like)
             meta.grad = wrap(gx)
         else:
-            if grad._data.shape != gx.shape:
-                raise RuntimeError(
-                    f"the .grad of shape {list(grad._data.shape)} cannot take a gradient of shape {list(gx.shape)}"
-                )
-            if 0 in grad._data.strides:
-                _refuse_overlap(grad._data)
-            np.add(grad._data, gx, out=grad._data, casting="unsafe")
-            run = _state.run
-            bump(grad, "backward", None if run is None else run.freed.place)
+            total = grad._data
+            if total.shape != gx.shape:
+                raise RuntimeError(f"the .grad of shape {list(total.shape)} cannot take a gradient of shape {list(gx.shape)}")
+            if 0 in total.strides:
+                _refuse_overlap(total)
+            np.add(total, gx, out=total, casting="unsafe")
+            bump(grad, "backward", place)
 
 
 def _refuse_overlap(grad: Any) -> None:

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from ferro import cpu
+from ferro.cpu import blocks
 from ferro.core import samples as _samples
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
@@ -245,6 +246,8 @@ def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...],
     where = [names.index(n) if n != "needs" else -1 for n in wanted]
     if not wanted:
         return lambda xp, g, node: formula(xp, g)
+    if not recorded and op.kind == ELEMENTWISE and len(getattr(formula, "__code__", _bind.__code__).co_code) > 50:
+        return _bind_blocks(formula, list(zip(kinds, where, strict=True)), needs)
     if not recorded and all(k in ("plain", "array") for k in kinds) and len(wanted) <= 3:
         if len(wanted) == 1:
             i = where[0]
@@ -265,6 +268,26 @@ def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...],
     if recorded:
         return lambda xp, g, node: formula(xp, g, *saved_tensors(node, entries, needs))
     return lambda xp, g, node: formula(xp, g, *saved_arrays(node, entries, needs))
+
+
+def _bind_blocks(formula: Any, entries: list, needs: tuple[bool, ...]) -> Callable:
+    """`_bind` for an elementwise formula of several steps, which takes large arrays block by block."""
+    if len(entries) == 1 and entries[0][0] in ("tensor", "plain", "array"):
+        ((kind, i),) = entries
+
+        def one(xp: Any, g: Any, node: Any) -> Any:
+            t = node.saved[i]
+            if kind == "tensor":
+                t = saved_arrays(node, entries, needs)[0] if t is None or t._counter is not None else t._data
+            return formula(xp, g, t) if g.size < blocks.LARGE else blocks.by_blocks(formula, xp, g, t)
+
+        return one
+
+    def several(xp: Any, g: Any, node: Any) -> Any:
+        values = saved_arrays(node, entries, needs)
+        return formula(xp, g, *values) if g.size < blocks.LARGE else blocks.by_blocks(formula, xp, g, *values)
+
+    return several
 
 
 def _kind(op: Op, name: str) -> str:

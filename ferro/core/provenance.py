@@ -42,9 +42,11 @@ def outermost(frame: FrameType) -> FrameType:
     return frame
 
 
-def caller() -> Place:
-    """The place in the user's program that led here."""
-    frame = outermost(sys._getframe(1))
+def caller(depth: int = 1) -> Place:
+    """The place in the user's program that led here (`depth`: how many frames above are known to be the library's)."""
+    frame = sys._getframe(depth)
+    if frame.f_code.co_filename not in OUTSIDE:
+        frame = outermost(frame)
     return frame.f_code, frame.f_lasti
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.activations import gelu, gelu_vjp, mish, mish_vjp, silu, silu_vjp, softplus, softplus_vjp
-from ferro.cpu.pointwise import where, widened
+from ferro.cpu.blocks import fused, with_kernel
+from ferro.cpu.pointwise import where
 
 __all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid",
            "mish", "mish_vjp", "prelu", "relu", "relu_vjp", "silu", "silu_vjp", "softplus", "softplus_vjp",
@@ -31,17 +32,19 @@ def relu(x: Any) -> Any:
     return np.maximum(x, _zero(x.dtype))
 
 
+@with_kernel("relu_vjp")
 def relu_vjp(g: Any, out: Any) -> Any:
     """g where out > 0 (or nan), else 0."""
     return where(out <= _zero(out.dtype), _zero(g.dtype), g)
 
 
+@fused
 def threshold(x: Any, threshold: float, value: float) -> Any:
     """x where x > threshold (or nan), else value."""
     return where(x <= threshold, np.asarray(value, x.dtype), x)
 
 
-@widened
+@with_kernel("leaky_relu")
 def leaky_relu(x: Any, slope: float) -> Any:
     """x where x > 0, else slope x."""
     if 0 <= slope <= 1:
@@ -49,7 +52,7 @@ def leaky_relu(x: Any, slope: float) -> Any:
     return where(x > 0, x, x * slope)
 
 
-@widened
+@with_kernel("elu")
 def elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     """scale x where x > 0, else scale alpha (exp(input_scale x) - 1)."""
     out = np.expm1(np.minimum(x, 0) * input_scale) * (alpha * scale)  # 0 where x > 0
@@ -57,12 +60,13 @@ def elu(x: Any, alpha: float, scale: float, input_scale: float) -> Any:
     return out
 
 
+@with_kernel("hardtanh")
 def hardtanh(x: Any, low: float, high: float) -> Any:
     """x clamped to [low, high]."""
     return np.minimum(np.maximum(x, np.asarray(low, x.dtype)), np.asarray(high, x.dtype))
 
 
-@widened
+@with_kernel("hardswish")
 def hardswish(x: Any) -> Any:
     """x min(max(x + 3, 0), 6) / 6."""
     return _gate(x) * x
@@ -76,30 +80,31 @@ def _gate(x: Any) -> Any:
     return t
 
 
-@widened
+@with_kernel("hardsigmoid")
 def hardsigmoid(x: Any) -> Any:
     """min(max(x + 3, 0), 6) / 6."""
     return _gate(x)
 
 
-@widened
+@with_kernel("softshrink")
 def softshrink(x: Any, lambd: float) -> Any:
     """x moved towards 0 by lambd."""
     return x - np.minimum(np.maximum(x, -lambd), lambd)
 
 
+@with_kernel("hardshrink")
 def hardshrink(x: Any, lambd: float) -> Any:
     """x where |x| > lambd (or nan), else 0."""
     return where(np.abs(x) <= lambd, _zero(x.dtype), x)
 
 
-@widened
+@with_kernel("logsigmoid")
 def logsigmoid(x: Any) -> Any:
     """log(1 / (1 + e^-x)), without overflow."""
     return np.minimum(x, 0) - np.log1p(np.exp(-np.abs(x)))
 
 
-@widened
+@fused
 def prelu(x: Any, weight: Any) -> Any:
     """x where x > 0, else weight x; weight already broadcasts against x."""
     return where(x > 0, x, weight * x)

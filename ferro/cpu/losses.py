@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels import get
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, split
 from ferro.cpu.kernels.loss import cross_entropy_fwd
 from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
 from ferro.cpu.pointwise import HALF
 
-__all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp", "nll_pick", "nll_spread"]
+__all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp", "difference_loss", "difference_slope",
+           "nll_pick", "nll_spread"]  # fmt: skip
 
 
 def _classes(target: Any, classes: int, ignore_index: int) -> tuple:
@@ -193,3 +195,43 @@ def cross_entropy_share(
     if valid is not None:
         share *= np.expand_dims(valid, 1)
     return share / np.asarray(_total(target, w), dtype) if reduction == "mean" else share
+
+
+# -- losses of differences: of large arrays only, the formulas for others stand with the operations ------------------------
+
+SQUARE, ABSOLUTE, HUBER = 0, 1, 2
+
+
+def _flat_pair(x: Any, y: Any) -> tuple:
+    return contiguous(x).reshape(-1), contiguous(y).reshape(-1)
+
+
+def difference_loss(kind: int, x: Any, y: Any, parameter: float, factor: float, reduction: str) -> Any:
+    """(x - y)^2, |x - y| or Huber's loss of x - y, times a factor, reduced; blocks are added in float64."""
+    a, b = _flat_pair(x, y)
+    if reduction == "none":
+        out = np.empty(x.shape, x.dtype)
+        flat, each = out.reshape(-1), get("loss_each")
+        split(a.size, GRAIN, lambda i, j: each(a[i:j], b[i:j], parameter, factor, flat[i:j]))
+        return out
+    parts, run = {}, get("loss_sum")
+
+    def part(i: int, j: int) -> None:
+        parts[i] = run(kind, a[i:j], b[i:j], parameter)
+
+    split(a.size, 2 * GRAIN, part)
+    total = sum(parts[i] for i in sorted(parts)) * factor
+    return np.asarray(total / a.size if reduction == "mean" else total, x.dtype)
+
+
+def difference_slope(kind: int, g: Any, x: Any, y: Any, parameter: float, factor: float) -> Any:
+    """g times the slope of `difference_loss` by x; g is a number (0-d) where the loss was reduced."""
+    a, b = _flat_pair(x, y)
+    out = np.empty(x.shape, x.dtype)
+    flat, run = out.reshape(-1), get("loss_vjp")
+    if not g.ndim:
+        factor *= float(g)
+    split(a.size, GRAIN, lambda i, j: run(a[i:j], b[i:j], kind, parameter, factor, flat[i:j]))
+    if g.ndim:
+        out *= g
+    return out

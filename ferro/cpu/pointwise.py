@@ -1,25 +1,24 @@
 """Pointwise functions of NumPy arrays: arithmetic, exponentials, circles, comparisons, rounding, complex parts.
 
 Note [16 bits].  ufuncs compute float16 and bfloat16 arrays in float32 inside and round once.  Functions of several
-steps are `widened`, so that they too round once.  A Python float would make a bfloat16 array float32: `typed` first.
+steps are `fused`, so that they too round once.  A Python float would make a bfloat16 array float32: `typed` first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from ferro.cpu.blocks import HALF, LARGE, by_blocks, elementwise, float32, fused
+from ferro.cpu.kernels import get
 from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels.common import SMALL, split
 from ferro.cpu.select import select
 
-HALF = frozenset((np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)))
 NEED_WIDENING = "V"  # the kind of bfloat16
-float32 = np.dtype(np.float32)
 
 
 def split_over_threads(function: Callable, x: Any, grain: int) -> Any:
@@ -32,14 +31,14 @@ def split_over_threads(function: Callable, x: Any, grain: int) -> Any:
     return out
 
 
-LARGE = 1 << 18  # elements from which the two halves of a transcendental are worth a hand-over to another thread
+HALVES = 1 << 18  # elements from which the two halves of a transcendental are worth a hand-over to another thread
 
 
 def _threaded(ufunc: Any) -> Callable:
     """A transcendental ufunc, spread over the threads for large arrays."""
 
     def function(x: Any) -> Any:
-        return ufunc(x) if x.size < LARGE else split_over_threads(ufunc, x, LARGE // 2)
+        return ufunc(x) if x.size < HALVES else split_over_threads(ufunc, x, HALVES // 2)
 
     function.__name__ = function.__qualname__ = ufunc.__name__
     return function
@@ -51,27 +50,12 @@ exp, exp2, expm1, log, log2, log10, log1p = map(
 sin, cos, tan, sinh, cosh, tanh = map(_threaded, (np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh))
 asin, acos, atan = map(_threaded, (np.arcsin, np.arccos, np.arctan))
 asinh, acosh, atanh = map(_threaded, (np.arcsinh, np.arccosh, np.arctanh))
-sqrt, atan2, hypot = np.sqrt, np.arctan2, np.hypot
+sqrt, atan2 = np.sqrt, np.arctan2
 reciprocal, abs, isnan, isfinite = np.reciprocal, np.abs, np.isnan, np.isfinite
 logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
 maximum, minimum, fmax, fmin = np.maximum, np.minimum, np.fmax, np.fmin
 floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysign, np.nextafter
 conj, zeros_like = np.conj, np.zeros_like
-div_floor, fmod, remainder = np.floor_divide, np.fmod, np.remainder
-
-
-def widened(function: Callable) -> Callable:
-    """The function with 16-bit floating arguments computed in float32 and its result rounded back once."""
-
-    @wraps(function)
-    def wide(x: Any, *rest: Any) -> Any:
-        if x.dtype in HALF:
-            return function(
-                x.astype(float32), *[r.astype(float32) if getattr(r, "dtype", None) in HALF else r for r in rest]
-            ).astype(x.dtype)
-        return function(x, *rest)
-
-    return wide
 
 
 def typed(value: Any, like: Any) -> Any:
@@ -98,6 +82,7 @@ def _zero(dtype: Any) -> Any:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
+@fused
 def div_trunc(x: Any, y: Any) -> Any:
     """x / y rounded towards zero."""
     if x.dtype.kind not in "iu":
@@ -106,14 +91,47 @@ def div_trunc(x: Any, y: Any) -> Any:
     return down + ((down * y != x) & ((x < 0) != (y < 0)))
 
 
-@widened
+def _quotient(name: str, ufunc: Any) -> Callable:
+    """A ufunc of quotients; of large float32 arrays by a kernel, where quotients are below 2²⁴."""
+
+    def block(x: Any, y: Any) -> Any:
+        if x.ndim != 1 or not (x.flags.c_contiguous and y.flags.c_contiguous):
+            return ufunc(x, y)
+        out = np.empty_like(x)
+        return out if get(name)(x, y if y.ndim else np.full(x.shape, y), out) else ufunc(x, y)
+
+    def function(x: Any, y: Any) -> Any:
+        if x.size >= LARGE and x.dtype is float32 and y.dtype is float32:
+            return by_blocks(block, x, y)
+        return ufunc(x, y)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+fmod, remainder = _quotient("fmod", np.fmod), _quotient("remainder", np.remainder)
+div_floor = _quotient("floor_divide", np.floor_divide)
+
+
+def hypot(x: Any, y: Any) -> Any:
+    """√(x² + y²) without overflow."""
+    return elementwise("hypot" if x.dtype is float32 else "", np.hypot, x, y) if x.size >= LARGE else np.hypot(x, y)
+
+
 def lerp(x: Any, y: Any, w: Any) -> Any:
     """x + w (y - x), from the nearer end."""
+    return elementwise("lerp", _lerp, x, y, float(w)) if isinstance(w, np.floating) else _lerp(x, y, w)
+
+
+@fused
+def _lerp(x: Any, y: Any, w: Any) -> Any:
     way = y - x
+    if not isinstance(w, np.ndarray):
+        return x + w * way if np.abs(w) < 0.5 else y - way * (1 - w)
     return np.where(np.abs(w) < 0.5, x + w * way, y - way * (1 - w))
 
 
-@widened
+@fused
 def rsqrt(x: Any) -> Any:
     """1 / √x."""
     return np.reciprocal(np.sqrt(x))
@@ -138,7 +156,7 @@ def sigmoid_vjp(g: Any, out: Any) -> Any:
     return g * (out - out * out).conj()
 
 
-@widened
+@fused
 def logit(x: Any, eps: float | None) -> Any:
     """ln(x / (1 - x)), x clamped to [eps, 1 - eps] first if eps is given."""
     if eps is not None:
@@ -147,7 +165,7 @@ def logit(x: Any, eps: float | None) -> Any:
 
 
 # What one or two products do better than a power.
-POWERS: dict[float, Callable] = {3: lambda x: x * x * x, -2: lambda x: np.reciprocal(x * x), -0.5: rsqrt}
+POWERS: dict[float, Callable] = {3: fused(lambda x: x * x * x, "cube"), -2: fused(lambda x: np.reciprocal(x * x)), -0.5: rsqrt}
 
 
 def power(x: Any, y: Any) -> Any:
@@ -169,7 +187,7 @@ def power(x: Any, y: Any) -> Any:
 def logaddexp(x: Any, y: Any) -> Any:
     """ln(eˣ + eʸ)."""
     if x.dtype.kind != "c":
-        return np.logaddexp(x, y)
+        return elementwise("logaddexp", np.logaddexp, x, y) if x.size >= LARGE else np.logaddexp(x, y)
     larger = np.where(x.real >= y.real, x, y)
     smaller = np.where(x.real >= y.real, y, x)
     return np.where(np.isinf(larger) & (larger == smaller), larger, larger + np.log1p(np.exp(smaller - larger)))
@@ -178,7 +196,7 @@ def logaddexp(x: Any, y: Any) -> Any:
 logaddexp2 = np.logaddexp2
 
 
-@widened
+@fused
 def xlogy(x: Any, y: Any) -> Any:
     """x ln y, and 0 where x = 0 unless y is nan."""
     return np.where((x == 0) & ~np.isnan(y), typed(0, x), x * np.log(y))
@@ -187,13 +205,13 @@ def xlogy(x: Any, y: Any) -> Any:
 frexp = np.frexp
 
 
-@widened
+@fused
 def ldexp(x: Any, n: Any) -> Any:
     """x 2ⁿ for integers n."""
     return np.ldexp(x, n)
 
 
-@widened
+@fused
 def sinc(x: Any) -> Any:
     """sin(πx) / (πx), and 1 at 0."""
     scaled = x * typed(np.pi, x)
@@ -247,7 +265,7 @@ def round(x: Any, decimals: int) -> Any:
     return _round_decimals(x, decimals)
 
 
-@widened
+@fused
 def _round_decimals(x: Any, decimals: int) -> Any:
     scale = typed(10.0 ** np.abs(decimals), x)
     return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
@@ -298,7 +316,7 @@ def polar(r: Any, angle: Any) -> Any:
     return complex(r * np.cos(angle), r * np.sin(angle))
 
 
-@widened
+@fused
 def angle(x: Any) -> Any:
     """The angle of a complex number; of a real one π where it is negative, else 0, nan for nan."""
     if x.dtype.kind == "c":

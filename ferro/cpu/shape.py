@@ -76,15 +76,18 @@ def narrow(x: Any, dim: int, start: int, length: int) -> Any:
 
 def split(x: Any, lengths: tuple, dim: int) -> tuple:
     """Consecutive parts of x along `dim`, of the given lengths."""
-    before = (ALL,) * dim
     ends = accumulate(lengths)
+    if dim == 0:
+        return tuple([x[e - n : e] for e, n in zip(ends, lengths, strict=True)])
+    before = (ALL,) * dim
     return tuple([x[(*before, slice(e - n, e))] for e, n in zip(ends, lengths, strict=True)])
 
 
 def unbind(x: Any, dim: int) -> tuple:
     """All slices of x along `dim`, without that dimension."""
-    before = (ALL,) * dim
-    return tuple([x[(*before, i, ...)] for i in range(x.shape[dim])])
+    if x.ndim == 1:
+        return tuple([x[i, ...] for i in range(len(x))])  # iterating would give numbers
+    return tuple(x.transpose((dim, *range(dim), *range(dim + 1, x.ndim))) if dim else x)
 
 
 def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:

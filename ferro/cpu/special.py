@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.activations import erf  # noqa: F401 - one of the functions of this world
-from ferro.cpu.pointwise import HALF, float32, split_over_threads, typed, widened
+from ferro.cpu.blocks import HALF, float32, fused
+from ferro.cpu.pointwise import split_over_threads, typed
 
 WORTH = 1 << 13  # elements from which two threads are faster; an element takes 10 to 50 ns
 
@@ -92,7 +93,7 @@ def airy_ai_prime(x: Any) -> Any:
     return _airy(x, 1)
 
 
-@widened
+@fused
 def _airy(x: Any, which: int) -> Any:
     from scipy.special import airy
 
@@ -100,7 +101,7 @@ def _airy(x: Any, which: int) -> Any:
     return np.where(x > 200, typed(0, x), airy(x)[which])
 
 
-@widened
+@fused
 def bessel_j_of_order(x: Any, n: int) -> Any:
     """Jₙ(x)."""
     from scipy.special import jv
@@ -108,7 +109,7 @@ def bessel_j_of_order(x: Any, n: int) -> Any:
     return jv(typed(n, x), x)
 
 
-@widened
+@fused
 def bessel_i_of_order(x: Any, n: int) -> Any:
     """Iₙ(x)."""
     from scipy.special import iv
@@ -116,7 +117,7 @@ def bessel_i_of_order(x: Any, n: int) -> Any:
     return iv(typed(n, x), x)
 
 
-@widened
+@fused
 def bessel_ie_of_order(x: Any, n: int) -> Any:
     """e^-|x| Iₙ(x)."""
     from scipy.special import ive
@@ -124,7 +125,7 @@ def bessel_ie_of_order(x: Any, n: int) -> Any:
     return ive(typed(n, x), x)
 
 
-@widened
+@fused
 def spherical_j_of_order(x: Any, n: int) -> Any:
     """The spherical Bessel function jₙ(x)."""
     from scipy.special import spherical_jn

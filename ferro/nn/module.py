@@ -127,9 +127,11 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         state = self.__dict__
-        for table in _MEMBER_TABLES:
-            if table in state and name in state[table]:
-                return state[table][name]
+        if "_parameters" in state and name in (table := state["_parameters"]):  # what hot loops ask for
+            return table[name]
+        for kind in _MEMBER_TABLES:
+            if kind in state and name in state[kind]:
+                return state[kind][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:

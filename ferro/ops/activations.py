@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro import cpu
 from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
@@ -18,6 +19,7 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import numpy_generator
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import unary as points
+from ferro.cpu.blocks import LARGE, elementwise
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -28,21 +30,32 @@ __all__ = ["celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsig
            "threshold_"]  # fmt: skip
 
 
+_FLOAT32 = _float32.np
+
+
 def floating(name: str, *tensors: Any) -> None:
     """Refuses arguments that are no tensors of a real floating dtype."""
     for t in tensors:
         if t is None:
             continue
         dtype = need_tensor(name, "input", t)._data.dtype
+        if dtype is _FLOAT32:  # (a look into a set of dtypes takes longer)
+            continue
         if dtype not in INEXACT or dtype in COMPLEX:
             raise RuntimeError(f"{name}: not implemented for dtype {FROM_NUMPY[dtype]}; expected a "
                                "real floating-point tensor (cast with .float())")  # fmt: skip
 
 
-def once(formula: Callable, xp: Any, g: Any, *values: Any) -> Any:
-    """The formula of (xp, g, values...), on arrays of a 16-bit dtype computed in float32 and rounded once, as in
-    PyTorch.
+def once(formula: Callable, xp: Any, g: Any, *values: Any, kernel: str = "") -> Any:
+    """The elementwise formula of (xp, g, values...): on arrays of a 16-bit dtype computed in float32 and rounded once,
+    as in PyTorch; on large arrays by the kernel of (g, values...), or block by block.
     """
+    if xp is cpu and g.size >= LARGE:
+        return elementwise(kernel, lambda *args: _once(formula, xp, *args), g, *values)
+    return _once(formula, xp, g, *values)
+
+
+def _once(formula: Callable, xp: Any, g: Any, *values: Any) -> Any:
     if g.dtype in HALF:
         f32 = _float32.np
         wide = [xp.cast(v, f32) if getattr(v, "dtype", None) in HALF else v for v in values]
@@ -93,8 +106,12 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return unary(HARDTANH, input, (min_val, max_val))
 
 
+def _inside(xp: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
+    return xp.where((x <= low) | (x >= high), 0, g)
+
+
 HARDTANH = Op("hardtanh", lambda xp, x, /, low, high: xp.hardtanh(x, low, high), kind=ELEMENTWISE,
-              x=lambda xp, g, x, low, high: xp.where((x <= low) | (x >= high), 0, g),
+              x=lambda xp, g, x, low, high: once(_inside, xp, g, x, low, high, kernel="hardtanh_vjp"),
               samples=[*points(), Sample(Arg(3, 4), -0.5, 0.25), Sample(Arg(values=[-1.0, 1.0, 0.0]), smooth=False)],
               path="nn.functional.hardtanh")  # fmt: skip
 hardtanh_ = in_place(hardtanh)
@@ -130,7 +147,7 @@ def _left(xp: Any, g: Any, x: Any, slope: Any) -> Any:
 
 
 LEAKY_RELU = Op("leaky_relu", lambda xp, x, /, slope: xp.leaky_relu(x, slope), kind=ELEMENTWISE,
-                x=lambda xp, g, x, slope: once(_left, xp, g, x, slope),
+                x=lambda xp, g, x, slope: once(_left, xp, g, x, slope, kernel="leaky_relu_vjp"),
                 samples=[*points(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 0.5, smooth=False)],
                 path="nn.functional.leaky_relu")  # fmt: skip
 leaky_relu_ = in_place(leaky_relu)
@@ -210,7 +227,8 @@ def _elu_slope(xp: Any, g: Any, x: Any, alpha: float, scale: float, input_scale:
 
 
 ELU = Op("elu", lambda xp, x, /, alpha, scale, input_scale: xp.elu(x, alpha, scale, input_scale), kind=ELEMENTWISE,
-         x=lambda xp, g, x, alpha, scale, input_scale: once(_elu_slope, xp, g, x, alpha, scale, input_scale),
+         x=lambda xp, g, x, alpha, scale, input_scale: once(_elu_slope, xp, g, x, alpha, scale, input_scale,
+                                                                       kernel="elu_vjp"),
          weight=2.0, path="nn.functional.elu",
          samples=[*points(), Sample(Arg(3, 4), 0.3),
                   Sample(Arg(values=[-1.0, 0.0, 2.0]), 2.0, smooth=False)])  # fmt: skip
@@ -363,7 +381,7 @@ def _hardswish_slope(xp: Any, g: Any, x: Any) -> Any:
 
 
 HARDSWISH = Op("hardswish", lambda xp, x: xp.hardswish(x), kind=ELEMENTWISE,
-               x=lambda xp, g, x: once(_hardswish_slope, xp, g, x),
+               x=lambda xp, g, x: once(_hardswish_slope, xp, g, x, kernel="hardswish_vjp"),
                samples=[*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
                path="nn.functional.hardswish")  # fmt: skip
 hardswish_ = in_place(hardswish)
@@ -377,8 +395,12 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     return unary(HARDSIGMOID, input)
 
 
+def _hardsigmoid_slope(xp: Any, g: Any, x: Any) -> Any:
+    return xp.where((x > -3) & (x < 3), g / 6, 0)
+
+
 HARDSIGMOID = Op("hardsigmoid", lambda xp, x: xp.hardsigmoid(x), kind=ELEMENTWISE,
-                 x=lambda xp, g, x: xp.where((x > -3) & (x < 3), g / 6, 0))  # fmt: skip
+                 x=lambda xp, g, x: once(_hardsigmoid_slope, xp, g, x, kernel="hardsigmoid_vjp"))  # fmt: skip
 # not compared with PyTorch, whose slope in double precision is 1/6 rounded to single precision
 declare("nn.functional.hardsigmoid", [*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
         reference=lambda x: np.asarray(np.clip(x / 6 + 0.5, 0, 1)))  # fmt: skip
@@ -392,8 +414,12 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return result if out is None else into("hardshrink", out, result)
 
 
+def _outside(xp: Any, g: Any, x: Any, lambd: float) -> Any:
+    return xp.where((x >= -lambd) & (x <= lambd), 0, g)
+
+
 HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), kind=ELEMENTWISE,
-                x=lambda xp, g, x, lambd: xp.where((x >= -lambd) & (x <= lambd), 0, g), path="nn.functional.hardshrink",
+                x=lambda xp, g, x, lambd: once(_outside, xp, g, x, lambd, kernel="shrink_vjp"), path="nn.functional.hardshrink",
                 samples=[*points(), Sample(Arg(3, 4), 1.0),
                          Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
 
@@ -407,7 +433,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 SOFTSHRINK = Op("softshrink", lambda xp, x, /, lambd: xp.softshrink(x, lambd), kind=ELEMENTWISE,
-                x=lambda xp, g, x, lambd: xp.where((x >= -lambd) & (x <= lambd), 0, g), path="nn.functional.softshrink",
+                x=lambda xp, g, x, lambd: once(_outside, xp, g, x, lambd, kernel="shrink_vjp"), path="nn.functional.softshrink",
                 samples=[*points(), Sample(Arg(3, 4), 1.0),
                          Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
 

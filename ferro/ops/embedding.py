@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["embedding", "embedding_bag", "embedding_renorm_", "one_hot"]
 
 
+_INT64 = np.dtype(np.int64)
+
+
 def _indices(name: str, input: Tensor) -> Any:
     indices = need_tensor(name, "input", input)._data
-    if indices.dtype not in (np.int64, np.int32):
+    if indices.dtype is not _INT64 and indices.dtype not in (np.int64, np.int32):
         raise RuntimeError(f"{name}: Expected tensor for argument #1 'indices' to have one of the "
                            f"following scalar types: Long, Int; but got {input.dtype} (use .long())")  # fmt: skip
     return indices
@@ -39,13 +42,13 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     `weight` that are longer; `scale_grad_by_freq` divides gradients by the number of times an index occurs.  `sparse`
     is accepted; gradients are dense.
     """
-    if input._data.dtype in INEXACT and weight._data.dtype not in INEXACT:  # torch.embedding(weight, indices)
+    if input._data.dtype.kind not in "biu" and weight._data.dtype not in INEXACT:  # torch.embedding(weight, indices)
         input, weight = weight, input
     indices = _indices("embedding", input)
-    rows = weight._data.shape[0] if weight._data.ndim else 0
-    if weight._data.ndim != 2:
-        raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {list(weight._data.shape)}")
-    padding = _padding("embedding", padding_idx, rows)
+    shape = weight._data.shape
+    if len(shape) != 2:
+        raise RuntimeError(f"embedding: 'weight' must be 2-D, got shape {list(shape)}")
+    padding = None if padding_idx is None else _padding("embedding", padding_idx, shape[0])
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
     return apply(EMBEDDING, (weight, wrap(indices)), (padding, bool(scale_grad_by_freq)))

@@ -36,6 +36,8 @@ def reduction_of(name: str, reduction: Any, size_average: bool | None = None, re
             f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
             stacklevel=3,
         )
+    if reduction == "mean":
+        return "mean"
     if isinstance(reduction, int) and 0 <= reduction < 3:
         return _BY_NUMBER[reduction]
     if reduction not in _BY_NUMBER:

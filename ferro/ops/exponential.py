@@ -255,6 +255,9 @@ singular("pow", "0 squared", Sample(Arg(values=[0.0]), 2), "smooth: no 0/0 may s
 
 def power_operator(self: Any, other: Any) -> Any:
     """self ** other."""
+    kind = type(other)
+    if (kind is int or kind is float) and self._data.dtype in dtypes.INEXACT:
+        return unary(POW_NUMBER, self, (other,))
     if isinstance(other, NUMBERS):
         return power(self, other)
     return pow(self, other) if isinstance(other, TensorBase) or hasattr(other, "__array__") else NotImplemented

@@ -39,6 +39,8 @@ ALL = slice(None)
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]: a view for integers, slices, None and Ellipsis; a copy where tensors, lists or masks take part."""
     if type(key) is not tuple:
+        if type(key) is int and (shape := self._data.shape) and -shape[0] <= key < shape[0]:
+            return unary(SLICE, self, ((key, ...),))
         key = _unpacked(key) if type(key) is list else (key,)
     plain = plain_key(self._data.shape, key)
     if plain is not None:

@@ -50,10 +50,13 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | No
     xs = _tensors("cat", tensors)
     if out is not None:
         apart("cat", out, *xs)
-    if any(x._data.shape == (0,) for x in xs):
-        xs = [x for x in xs if x._data.shape != (0,)] or xs[:1]
+    for x in xs:
+        if x._data.shape == (0,):
+            xs = [x for x in xs if x._data.shape != (0,)] or xs[:1]
+            break
+    shape = xs[0]._data.shape
     # (the dimension is not looked at where all are passed over, as in PyTorch)
-    d = 0 if xs[0]._data.shape == (0,) else one_dim("cat", xs[0]._data.ndim, dim if axis is None else axis)
+    d = 0 if shape == (0,) else one_dim("cat", len(shape), dim if axis is None else axis)
     try:
         result = apply(CAT, tuple(xs), (d,))
     except ValueError:

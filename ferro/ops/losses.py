@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro import cpu
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, promote
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
+from ferro.cpu.blocks import LARGE
+from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.losses import ABSOLUTE, SQUARE
+from ferro.cpu.losses import HUBER as HUBER_KIND
 from ferro.ops.activations import floating, logsigmoid, once, softplus
 from ferro.ops.entropy import reduced, reduction_of
 
@@ -66,16 +71,35 @@ def _each(g: Any, shape: tuple, reduction: str, factor: float = 1.0) -> Any:
     return g if factor == 1 else g * factor
 
 
-def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, complex: bool = False) -> Op:
+def _fast(xp: Any, x: Any, kind: int, reduction: str = "") -> bool:
+    """Whether a kernel computes the loss, or (without reduction named) its slope."""
+    return xp is cpu and x.size >= LARGE and has_kernel(x) and (kind == HUBER_KIND or reduction != "none")
+
+
+def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, kind: int,
+                factor: Callable = lambda parameter: 1.0, complex: bool = False) -> Op:  # fmt: skip
     """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y,
-    parameter)``.
+    parameter)``; both are ``factor(parameter)`` times those of the kernel for this kind.
     """
-    return Op(name, lambda xp, x, y, /, reduction, parameter: _total(xp, once(loss, xp, x - y, parameter), reduction),
-              x=lambda xp, g, x, y, x_shape, reduction, parameter: slope(xp, _each(g, x_shape, reduction), x - y,
-                                                                         parameter),
-              y=lambda xp, g, x, y, x_shape, reduction, parameter: -slope(xp, _each(g, x_shape, reduction), x - y,
-                                                                          parameter), samples=samples, path=path,
-              weight=2.0, complex=complex)  # fmt: skip
+
+    def forward(xp: Any, x: Any, y: Any, /, reduction: str, parameter: float) -> Any:
+        if _fast(xp, x, kind, reduction):
+            return cpu.difference_loss(kind, x, y, float(parameter), factor(parameter), reduction)
+        return _total(xp, once(lambda xp, x, y, parameter: loss(xp, x - y, parameter), xp, x, y, parameter), reduction)
+
+    def by_x(xp: Any, g: Any, x: Any, y: Any, x_shape: tuple, reduction: str, parameter: float) -> Any:
+        return signed(xp, g, x, y, x_shape, reduction, parameter, 1.0)
+
+    def by_y(xp: Any, g: Any, x: Any, y: Any, x_shape: tuple, reduction: str, parameter: float) -> Any:
+        return signed(xp, g, x, y, x_shape, reduction, parameter, -1.0)
+
+    def signed(xp: Any, g: Any, x: Any, y: Any, shape: tuple, reduction: str, parameter: float, sign: float) -> Any:
+        g = _each(g, shape, reduction, sign)
+        if _fast(xp, x, kind):
+            return cpu.difference_slope(kind, g, x, y, float(parameter), factor(parameter))
+        return slope(xp, g, x - y, parameter)
+
+    return Op(name, forward, x=by_x, y=by_y, samples=samples, path=path, weight=2.0, complex=complex)
 
 
 def _weighted(name: str, input: Tensor, weight: Tensor, loss: Tensor, reduction: str) -> Tensor:
@@ -104,15 +128,9 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return apply(MSE, (x, y), (reduction, 0))
 
 
-def _square(d: Any) -> Any:
-    return d * d
-
-
-MSE = Op("mse_loss", lambda xp, x, y, /, reduction, parameter: _total(xp, _square(x - y), reduction),
-         x=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, 2.0),
-         y=lambda xp, g, x, y, x_shape, reduction: (x - y) * _each(g, x_shape, reduction, -2.0),
-         samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))], path="nn.functional.mse_loss",
-         weight=2.0)  # fmt: skip
+MSE = _difference("mse_loss", lambda xp, d, _: d * d, lambda xp, g, d, _: d * (g * 2), kind=SQUARE,
+                  factor=lambda _: 1.0, path="nn.functional.mse_loss",
+                  samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))])  # fmt: skip
 
 
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
@@ -131,7 +149,7 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
     return apply(L1, (x, y), (reduction, 0))
 
 
-L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), complex=True,
+L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), kind=ABSOLUTE, complex=True,
                  path="nn.functional.l1_loss",
                  samples=[*_samples(),
                           Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.5]), smooth=False)])  # fmt: skip
@@ -159,7 +177,7 @@ def _smooth_l1(xp: Any, d: Any, beta: float) -> Any:
     return _huber(xp, d, beta) * (1 / beta)
 
 
-SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, path="nn.functional.smooth_l1_loss",
+SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, kind=HUBER_KIND, factor=lambda beta: 1 / beta, path="nn.functional.smooth_l1_loss",
                         slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) >= beta, xp.sgn(d), d * (1 / beta)),
                         samples=[*_samples({"beta": 0.5}, {"beta": 0.0}),
                                  Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),
@@ -194,7 +212,7 @@ def _huber(xp: Any, d: Any, delta: float) -> Any:
     return near * (size - near * 0.5)
 
 
-HUBER = _difference("huber_loss", _huber, path="nn.functional.huber_loss",
+HUBER = _difference("huber_loss", _huber, kind=HUBER_KIND, path="nn.functional.huber_loss",
                     slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) >= delta, xp.sgn(d) * delta, d),
                     samples=[*_samples({"delta": 0.5}),
                              Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),

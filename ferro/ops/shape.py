@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import unary
@@ -31,14 +32,28 @@ __all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shape
 
 def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape (one size may be -1): a view where strides allow, else a copy."""
-    new_shape = sizes("reshape", size or (shape,))
-    return unary(RESHAPE, input, (infer("reshape", input._data.shape, new_shape),))
+    return unary(RESHAPE, input, (_target("reshape", input._data, size or (shape,)),))
 
 
 RESHAPE = Op("reshape", lambda xp, x, /, shape: xp.reshape(x, shape), kind=LINEAR, view=True,
              x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
              samples=[Sample(Arg(2, 6), (3, 4)), Sample(Arg(2, 3), (-1,)), Sample(Arg(), (1, 1)), Sample(Arg(0, 2), (2, 0))],
              complex=True)  # fmt: skip
+
+
+def _target(name: str, data: Any, given: tuple) -> tuple:
+    """The shape that f(2, 3) or f((2, 3)) asks for, its -1 worked out; plain sizes that fit are seen at a glance."""
+    shape = given[0] if len(given) == 1 else given
+    if type(shape) is tuple:
+        total = 1
+        for s in shape:
+            if type(s) is not int or s < 0:
+                break
+            total *= s
+        else:
+            if total == data.size:
+                return shape
+    return infer(name, data.shape, sizes(name, given))
 
 
 def infer(name: str, have: tuple, shape: tuple) -> tuple:
@@ -73,7 +88,7 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     given = dtype if dtype is not None else shape[0] if len(shape) == 1 else None
     if isinstance(given, _DTYPE):
         return _view_bits(input, given)
-    new_shape = infer("view", input._data.shape, sizes("view", shape))
+    new_shape = _target("view", input._data, shape)
     found = unary(RESHAPE, input, (new_shape,))
     if found._data.size and _meta_view(found) is None:
         raise RuntimeError(f"view: size {list(new_shape)} is not compatible with input tensor's size and stride (shape {list(input.shape)}, "
@@ -221,10 +236,16 @@ UNSQUEEZE = Op("unsqueeze", lambda xp, x, /, dim: xp.unsqueeze(x, dim), kind=LIN
 # -- another order of dimensions ---------------------------------------------------------------------------------------
 
 
+_ORDERS = frozenset([p for n in range(6) for p in permutations(range(n))])  # that need no further look
+
+
 def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """The dimensions in the order `dims`."""
-    wanted = _sizes("permute", given or (dims,))
     n = input._data.ndim
+    order = given[0] if len(given) == 1 else given
+    if type(order) is tuple and len(order) == n and order in _ORDERS:
+        return unary(PERMUTE, input, (order,))
+    wanted = _sizes("permute", given or (dims,))
     if len(wanted) != n:
         raise RuntimeError(f"permute: the number of dimensions in the tensor input does not match the length of dims: input.dim() = {n}, "
                            f"dims = {list(wanted)}")  # fmt: skip
@@ -243,7 +264,11 @@ PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR,
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """The tensor with two dimensions exchanged."""
     n = input._data.ndim
-    return unary(TRANSPOSE, input, (one_dim("transpose", n, dim0, "dim0"), one_dim("transpose", n, dim1, "dim1")))
+    if not (type(dim0) is int and 0 <= dim0 < n):
+        dim0 = one_dim("transpose", n, dim0, "dim0")
+    if not (type(dim1) is int and 0 <= dim1 < n):
+        dim1 = one_dim("transpose", n, dim1, "dim1")
+    return unary(TRANSPOSE, input, (dim0, dim1))
 
 
 TRANSPOSE = Op("transpose", lambda xp, x, /, dim0, dim1: xp.transpose(x, dim0, dim1), kind=LINEAR, view=True,

@@ -10,7 +10,7 @@ import numpy as np
 from ferro.core import dtypes, worlds
 from ferro.core.apply import unary
 from ferro.core.arguments import into, need_tensor, one_dim
-from ferro.core.base import wrap
+from ferro.core.base import TensorBase, wrap
 from ferro.core.op import Op
 from ferro.core.random import numpy_generator
 from ferro.core.samples import Arg, Sample, declare, singular
@@ -26,8 +26,16 @@ _SAMPLES = [Sample(Arg(5), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), 0), Sampl
             Sample(Arg(2, 3), 1, dtype=dtypes.float64)]  # fmt: skip
 
 
+_PLAIN = (dtypes.float32.np, dtypes.float64.np)
+
+
 def _prepare(name: str, input: Tensor, dim: Any, third: Any, dtype: Any) -> tuple:
     """The input cast to `dtype`, and `dim` as a non-negative number."""
+    if dtype is None and type(dim) is int and type(third) is int and isinstance(input, TensorBase):
+        a = input._data
+        n = a.ndim
+        if -n <= dim < n and a.dtype in _PLAIN:
+            return input, dim if dim >= 0 else dim + n
     ndim = need_tensor(name, "input", input)._data.ndim
     if dtype is None and isinstance(
         third, dtypes.dtype

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ferro.core.base import bump
 from ferro.cpu.kernels.optim import adam_step
 from ferro.ops.comparison import maximum
 from ferro.ops.likes import zeros_like
@@ -60,17 +61,20 @@ class Adam(PerParameterOptimizer):
             state["exp_avg_sq"] = zeros_like(param)
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = zeros_like(param)
-        step, decoupled = state["step"].item() + 1, group["decoupled_weight_decay"]
-        state["step"].fill_(step)
+        count = state["step"]
+        step, decoupled = count._data.item() + 1, group["decoupled_weight_decay"]
         lr, weight_decay, (beta1, beta2) = float(group["lr"]), group["weight_decay"], group["betas"]
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
         arrays = arrays_to_change("adam", grad, param, mean, square, largest)
         if arrays is not None:
+            count._data.fill(step)
+            bump(count, "adam")
             p, m, v, top = arrays
             numbers = lr, float(beta1), float(beta2), float(group["eps"]), float(weight_decay)
             adam_step(p, m, v, top, grad._data, step, *numbers, decoupled)
             return
+        count.fill_(step)
         if weight_decay != 0 and decoupled:
             param.mul_(1 - lr * weight_decay)
         else:

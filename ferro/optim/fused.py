@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from numpy import ndarray
 
 from ferro.core.base import TensorBase, bump
 from ferro.core.inplace import check
@@ -18,7 +18,8 @@ def arrays_to_change(name: str, grad: TensorBase, param: TensorBase, *state: Ten
     is to see operations, so any mode but that of no_grad keeps them too. Whatever refuses an in-place operation, such
     as memory that is read-only, refuses here, before anything has changed.
     """
-    data, dtype = param._data, param._data.dtype
+    data = param._data
+    dtype, shape = data.dtype, data.shape
     mode = MODE.get()
     if mode is None or not mode.silent or dtype.char not in "fd":
         return None
@@ -26,7 +27,7 @@ def arrays_to_change(name: str, grad: TensorBase, param: TensorBase, *state: Ten
     for t in (grad, *tensors):
         if t is not None:
             a = t._data
-            if type(a) is not np.ndarray or a.dtype != dtype or a.shape != data.shape:
+            if type(a) is not ndarray or (a.dtype is not dtype and a.dtype != dtype) or a.shape != shape:
                 return None
     for t in tensors:
         if t is not None:

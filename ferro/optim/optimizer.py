@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from ferro.autograd.grad_mode import enable_grad, no_grad
 from ferro.ops.complex import view_as_complex, view_as_real
 from ferro.ops.creation import zeros
@@ -88,12 +90,9 @@ class Optimizer:
         """Drop the gradients of all parameters, or fill them with zeros."""
         for group in self.param_groups:
             for param in group["params"]:
-                if param.grad is None:
-                    continue
-                if set_to_none:
-                    param.grad = None
-                else:
-                    param.grad = param.grad.detach().zero_()
+                grad = param.grad
+                if grad is not None:
+                    param.grad = None if set_to_none else grad.detach().zero_()
 
     # ---------------------------------------------------------------- groups
 
@@ -297,13 +296,14 @@ class PerParameterOptimizer(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient; returns what `closure` returned, if one is given."""
         loss = run_closure(closure)
-        with no_grad():
+        with no_grad(), np.errstate(all="ignore"):  # once, for it costs as much as the update of a small parameter
             for group in self.param_groups:
+                maximize = group["maximize"]
                 for param in group["params"]:
-                    if param.grad is not None:
-                        grad = -param.grad if group["maximize"] else param.grad
-                        update = self._update_pairs if param.is_complex() else self._update
-                        update(param, grad, group)
+                    grad = param.grad
+                    if grad is not None:
+                        update = self._update_pairs if param._data.dtype.kind == "c" else self._update
+                        update(param, -grad if maximize else grad, group)
         return loss
 
     def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from ferro.cpu.kernels.optim import sgd_step
@@ -11,7 +12,7 @@ from ferro.tensor import Tensor
 from .fused import arrays_to_change
 from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed
 
-_NUMBERS = ("lr", "momentum", "dampening", "weight_decay")
+_NUMBERS = itemgetter("lr", "momentum", "dampening", "weight_decay")
 
 
 class SGD(PerParameterOptimizer):
@@ -54,7 +55,7 @@ class SGD(PerParameterOptimizer):
         super().__init__(params, defaults)
 
     def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        lr, momentum, dampening, weight_decay = [float(group[key]) for key in _NUMBERS]
+        lr, momentum, dampening, weight_decay = map(float, _NUMBERS(group))
         buffer, first = None, False
         if momentum != 0:
             state = self.state[param]

@@ -1,12 +1,14 @@
 """The benchmarks' own machinery: what they time is what they say, and their figures are kept. No time is asserted."""
 
+import dataclasses
+import gc
 import json
 
 import numpy as np
 import pytest
 
 import ferro
-from bench import errors, harness, kernels, per_op
+from bench import cases, errors, harness, kernels, rows, run, workloads
 from bench.harness import Job, Row, Table, Timing
 
 
@@ -72,23 +74,46 @@ def nodes_behind(tensor):
 
 @pytest.mark.parametrize("cycles", [1, 5])
 def test_mixed_chain_has_the_operations_it_is_divided_by_and_stays_bounded(cycles):
-    leaves = per_op.operands(ferro)
-    out = per_op.mixed(ferro, *leaves, cycles=cycles)
-    assert len(nodes_behind(out)) == per_op.CYCLE * cycles
+    rng = np.random.default_rng(0)
+    leaves = [ferro.from_numpy(rng.uniform(-0.5, 0.5, (4, 4)).astype(np.float32)).requires_grad_() for _ in range(3)]
+    out = workloads.mixed(ferro, *leaves, cycles=cycles)
+    assert len(nodes_behind(out)) == workloads.CYCLE * cycles
     assert float(out.detach().abs().max()) <= 8
     out.backward(ferro.ones(4, 4))
     for leaf in leaves:
-        assert 1e-6 < float(leaf.grad.abs().max()) < 1e6
+        assert 1e-9 < float(leaf.grad.abs().max()) < 1e6
 
 
-@pytest.mark.parametrize("name", per_op.SINGLE)
-def test_single_operations_count_as_many_nodes_as_they_are_divided_by(name):
-    function, count = per_op.SINGLE[name]
-    x, y, _ = per_op.operands(ferro)
-    y = (y.detach().abs() + 1).requires_grad_()
-    recorded = nodes_behind(function(ferro, x, y))
+CHAINS = [c for c in rows.GROUPS["overhead"]() if isinstance(c, cases.Case) and c.repeat > 1 and c.state is None]
+
+
+@pytest.mark.parametrize("case", CHAINS, ids=lambda case: case.name)
+def test_small_operations_count_as_many_nodes_as_they_are_divided_by(case):
+    running = cases.Running(ferro, dataclasses.replace(case, repeat=1))
+    recorded = nodes_behind(running.recorded())
     # A comparison is an operation that is timed but not recorded.
-    assert len(recorded) + ("x > 0" in name) == count
+    assert len(recorded) + ("x > 1.5" in case.name) == case.per
+
+
+def test_every_row_has_a_name_of_its_own_in_its_group():
+    for group, declared in rows.GROUPS.items():
+        names = [(case.name, getattr(case, "backward_only", False)) for case in declared()]
+        assert len(names) == len(set(names)), f"{group}: two rows of one name"
+
+
+def test_rows_are_chosen_by_a_regular_expression_and_checked_before_they_are_timed(tmp_path, capsys):
+    pytest.importorskip("torch", exc_type=ImportError)
+    figures = tmp_path / "figures.json"
+    wanted = ["--rows", r"^overhead: (tanh|SGD step)", "--seconds", "0", "--threads", "1", "--json", str(figures)]
+    threads = ferro.get_num_threads()
+    try:
+        assert run.main(wanted) == 0
+    finally:
+        ferro.set_num_threads(threads)
+        gc.unfreeze()
+    names = [row["name"] for row in json.loads(figures.read_text())["overhead"]]
+    assert names == ["tanh, forward", "tanh, forward + backward", "SGD step, 10 x 4x4"]
+    assert "all numbers agreed" in capsys.readouterr().out
 
 
 def test_kernels_notice_that_numbers_differ():

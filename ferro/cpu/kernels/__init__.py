@@ -13,13 +13,13 @@ from typing import Any
 _MODULES = {
     "jit_math": (
         "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
-        "softplus softplus_vjp "
+        "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp "
         "softmax softmax_vjp log_softmax log_softmax_vjp logsumexp "
         "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),
     "jit_along": "gather scatter scatter_add take add_slices",
-    "jit_conv": "im2col col2im depthwise depthwise_dx depthwise_dw",
+    "jit_conv": "correlate correlate_taps in_blocks DOT_ROWS DOT_TAPS depthwise depthwise_dx depthwise_dw",
     "jit_ctc": "ctc_alpha ctc_occupancy",
     "jit_grids": "sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",
@@ -29,6 +29,11 @@ _MODULES = {
         "column_sums column_squares column_products column_affine column_norm_vjp"
     ),
     "jit_optim": "sgd_step adam_step",
+    "jit_pointwise": (
+        "relu_vjp hardswish hardswish_vjp hardsigmoid hardsigmoid_vjp hardtanh hardtanh_vjp "
+        "leaky_relu leaky_relu_vjp hardshrink softshrink shrink_vjp cube lerp hypot fmod remainder floor_divide "
+        "loss_sum loss_each loss_vjp"
+    ),
     "jit_pool": "max_pool max_pool_vjp",
     "jit_reduce": "sum_rows sum_columns square_rows square_columns",
     "jit_scan": "cumsum cumprod running_extremum",

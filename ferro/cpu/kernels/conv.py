@@ -3,28 +3,31 @@
 x is (batch, channel, place...), w is (result channel, channel / groups, tap...), and stride, padding and dilation are
 tuples with one number per dimension of place. Nothing is conjugated.
 
-Each image becomes a matrix of patches, a tile of some hundred places at a time, and a product of matrices does the
-rest. Tiles and chunks depend on the sizes alone; each product runs on one BLAS thread.
+Tiles of results, some images or a part of one, are computed as sums of shifted images: see the note in jit_conv.py.
+Tiles and chunks of tiles depend on the sizes alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import product
+from functools import lru_cache
+from itertools import chain, product
 from typing import NamedTuple
 
 import numpy as np
 
 from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, split, widened
-from ferro.cpu.threads import blas_single, gemm
+from ferro.cpu.threads import gemm, parallel_for
 
 Ints = tuple[int, ...]
 
-TILE_BYTES = 1 << 20  # a matrix of patches that is no larger is not cut into tiles
+TILE_SIZE = 1 << 18  # numbers that a tile reads and writes
 TILE_PLACES = 256
-CHUNK_WORK = 1 << 22  # multiplications of a chunk: about 80 us
+CHUNK_WORK = 1 << 22  # multiplications of a chunk: about 60 us
+SHARED_WORK = 1 << 20  # channels in times results from which on there are tiles for several threads
+SHARES = 8
 
 
 class _Plan(NamedTuple):
@@ -44,10 +47,6 @@ class _Plan(NamedTuple):
         return self.image[0] // self.groups * math.prod(self.size)
 
     @property
-    def lines(self) -> int:
-        return self.out[1] * self.out[2]
-
-    @property
     def places(self) -> int:
         return math.prod(self.out[1:])
 
@@ -56,27 +55,14 @@ class _Plan(NamedTuple):
         """Multiplications for one image."""
         return self.rows * math.prod(self.out)
 
-    def units(self, batch: int, itemsize: int) -> list[tuple[int, int, int, int]]:
-        """What is computed at a time: images from a to before b, or of one image the lines from c to before d."""
-        if self.rows * self.groups * self.places * itemsize <= TILE_BYTES:
-            count = max(1, 2 * TILE_PLACES // self.places)
-            return [(a, min(a + count, batch), 0, self.lines) for a in range(0, batch, count)]
-        step = max(1, TILE_PLACES // self.out[3])
-        tiles = [(c, min(c + step, self.lines)) for c in range(0, self.lines, step)]
-        return [(a, a + 1, c, d) for a in range(batch) for c, d in tiles]
-
-    @property
-    def is_product(self) -> bool:
-        """Whether the patches are the image itself."""
-        return self.size == self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
-
     @property
     def is_depthwise(self) -> bool:
         return self.groups == self.image[0] > 1
 
     @property
-    def geometry(self) -> tuple:
-        return self.size, self.stride, self.padding, self.dilation, self.out[1:]
+    def positions(self) -> tuple[Ints, ...]:
+        """Where the taps are, in each direction."""
+        return tuple([tuple([k * d for k in range(n)]) for n, d in zip(self.size, self.dilation, strict=True)])
 
 
 def out_size(size: int, taps: int, stride: int, padding: int, dilation: int) -> int:
@@ -84,6 +70,7 @@ def out_size(size: int, taps: int, stride: int, padding: int, dilation: int) -> 
     return (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
 
 
+@lru_cache(maxsize=256)
 def _plan(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int) -> _Plan:
     """The plan, every tuple filled up to three dimensions in front."""
     n = len(x_shape) - 2
@@ -123,7 +110,8 @@ def conv(
         if plan.is_depthwise:
             _depthwise(images, taps, plan, out)
         else:
-            _conv(images, taps, plan, out)
+            _conv(images, taps, bias, plan, out)
+            bias = None
         out = out.reshape(shape)
     if bias is not None:
         out += bias.reshape(-1, *[1] * (x.ndim - 2))
@@ -139,7 +127,7 @@ def conv_dx(
     plan = _plan(x_shape, w.shape, stride, padding, dilation, groups)
     if g.size == 0 or not _is_large(g, x_shape):
         return _conv_dx_numpy(g, w, plan).reshape(x_shape)
-    out = np.zeros((len(g), *plan.image), g.dtype)
+    out = np.zeros((len(g), *plan.image), g.dtype)  # some places may get nothing
     grads, taps = contiguous(g).reshape(len(g), *plan.out), contiguous(w, g.dtype)
     if plan.is_depthwise:
         _depthwise_dx(grads, taps, plan, out)
@@ -167,97 +155,209 @@ def _is_large(x: np.ndarray, other: Ints) -> bool:
     return has_kernel(x) or (math.prod(other) >= SMALL and x.dtype.char in "fd")
 
 
-# --- matrices of patches ---------------------------------------------------------------------------------------------
+# --- sums of shifted images: see Note [Sums of shifted images] in jit_conv.py ----------------------------------------
 
 
-def _patches(images: np.ndarray, plan: _Plan, start: int, stop: int) -> np.ndarray:
-    """The patches that the lines from `start` to before `stop` see: (groups, rows, images × places)."""
-    if plan.is_product and len(images) == 1:
-        flat = images.reshape(plan.groups, plan.rows, plan.places)
-        return flat[:, :, start * plan.out[3] : stop * plan.out[3]]
-    places = len(images) * (stop - start) * plan.out[3]
-    columns = np.empty((plan.groups, plan.rows, places), images.dtype)
-    get("im2col")(images, *plan.geometry, start, stop - start, columns)
-    return columns
+class _Sums(NamedTuple):
+    """How a sum of shifted images is computed: the arguments of the kernels, and chunks of tiles."""
+
+    phases: np.ndarray
+    images: int
+    room: Ints
+    reach: Ints
+    tiles: np.ndarray
+    offsets: np.ndarray
+    chunks: tuple[tuple[int, int], ...]
 
 
-def _lines(results: np.ndarray, plan: _Plan, unit: tuple[int, int, int, int]) -> np.ndarray:
-    """A unit's part of an array like the result: (groups, channels of a group, images × places); a copy of many images."""
-    a, b, start, stop = unit
-    part = results[a:b, :, start * plan.out[3] : stop * plan.out[3]]
-    if b - a == 1:
-        return part.reshape(plan.groups, plan.out[0] // plan.groups, -1)
-    return part.swapaxes(0, 1).reshape(plan.groups, plan.out[0] // plan.groups, -1)
+def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int) -> tuple[int, Ints]:
+    """The number of images of a tile and its (depth, height, width): what it works on fits into the second cache."""
+
+    def size(tile: Ints) -> int:
+        return (image[0] * phases + out[0]) * math.prod([n + r for n, r in zip(tile, reach, strict=True)])
+
+    def count(tile: Ints) -> int:
+        return batch * math.prod([-(-n // t) for n, t in zip(out[1:], tile, strict=True)])
+
+    tile = out[1:]
+    shared = batch * image[0] * math.prod(out) > SHARED_WORK
+    while size(tile) > TILE_SIZE or (shared and count(tile) < SHARES and math.prod(tile) > 4 * TILE_PLACES):
+        depth, height, width = tile
+        if depth > 1:
+            tile = (-(-depth // 2), height, width)
+        elif height > 4:
+            tile = (1, -(-height // 2), width)
+        elif width > 4 * TILE_PLACES:
+            tile = (1, height, -(-width // 2))
+        else:
+            break
+    if tile != out[1:]:
+        return 1, tile
+    images = min(4 * TILE_PLACES // math.prod(tile), TILE_SIZE // size(tile))
+    if shared:
+        images = min(images, max(-(-batch // SHARES), TILE_PLACES // math.prod(tile)))
+    return max(1, min(images, batch)), tile
 
 
-def _grain(plan: _Plan, batch: int, units: int) -> int:
-    """How many units make a chunk."""
-    return -(-CHUNK_WORK * units // (plan.work * batch))
+def _common(tile: int, reach: int, stride: int, start: int, residues: list[int], length: int) -> int:
+    """Zeros that the end of a row and the beginning of the next one share: as many as both have in every phase."""
+    both = reach
+    for residue in residues:
+        before = -(-max(0, -start - residue) // stride)
+        inside = -(-max(0, length - start - residue) // stride)  # places up to the end of the image
+        both = min(both, before, max(0, tile + reach - inside))
+    return both
 
 
-def _conv(x: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
-    taps = w.reshape(plan.groups, -1, plan.rows)
-    units = plan.units(len(x), x.itemsize)
-    results = out.reshape(len(x), plan.out[0], plan.places)
+@lru_cache(maxsize=256)
+def _sums(
+    batch: int, image: Ints, out: Ints, positions: tuple[Ints, ...], stride: Ints, start: Ints, groups: int
+) -> _Sums:
+    """The sums for images (channel, depth, height, width), results `out` likewise, and taps at these positions.
 
-    def work(first: int, last: int) -> None:
-        for unit in units[first:last]:
-            a, b, start, stop = unit
-            patches = _patches(x[a:b], plan, start, stop)
-            if b - a == 1:
-                np.matmul(taps, patches, out=_lines(results, plan, unit))
-            else:
-                product = np.matmul(taps, patches).reshape(plan.out[0], b - a, plan.places)
-                results[a:b] = product.swapaxes(0, 1)
+    A position is counted from where the first result begins to read, which is `start`.
+    """
+    residues = [sorted({p % s for p in some}) for some, s in zip(positions, stride, strict=True)]
+    phases = list(product(*residues))
+    reach = tuple([max(some) // s for some, s in zip(positions, stride, strict=True)])
+    images, tile = _tile(batch, image, out, reach, len(phases))
+    room = tuple([
+        n + r - (_common(n, r, s, begin, some, length) if n == size else 0)
+        for n, r, s, begin, some, length, size in zip(
+            tile, reach, stride, start, residues, image[1:], out[1:], strict=True
+        )
+    ])  # fmt: skip
+    plane = math.prod(room)
+    offsets = []
+    for tap in product(*positions):
+        phase = phases.index(tuple([p % s for p, s in zip(tap, stride, strict=True)]))
+        z, y, x = [p // s for p, s in zip(tap, stride, strict=True)]
+        offsets.append(phase * images * plane + (z * room[1] + y) * room[2] + x)
+    channels = np.arange(image[0] // groups) * (len(phases) * images * plane)
+    cuts = [[(b, min(b + n, size)) for b in range(0, size, n)] for n, size in zip(tile, out[1:], strict=True)]
+    tiles = [
+        [a, min(a + images, batch), *chain.from_iterable(place)] for place in product(*cuts)
+        for a in range(0, batch, images)
+    ]  # fmt: skip
+    work = batch * (image[0] // groups) * len(offsets) * math.prod(out)
+    parts = max(1, min(len(tiles), MOST_CHUNKS, work // CHUNK_WORK))
+    return _Sums(
+        phases=np.array(phases, np.int64),
+        images=images,
+        room=room,
+        reach=reach,
+        tiles=np.array(tiles, np.int64),
+        offsets=(channels[:, None] + np.array(offsets, np.int64)).reshape(-1),
+        chunks=tuple([(len(tiles) * k // parts, len(tiles) * (k + 1) // parts) for k in range(parts)]),
+    )
 
-    with blas_single():
-        split(len(units), _grain(plan, len(x), len(units)), work)
+
+def _in_blocks(w: np.ndarray, strides: Ints, rows: int, columns: int, taps: np.ndarray, groups: int) -> np.ndarray:
+    """The weight as `correlate` reads it: rows of the result, columns of channels that are summed over."""
+    packed = np.empty((groups, rows, columns * len(taps)), w.dtype)
+    get("in_blocks")(w, strides, taps, columns, packed)
+    return packed.reshape(-1)
+
+
+def _run(chunks: tuple, work: Callable[[int], object]) -> None:
+    if len(chunks) == 1:
+        work(0)
+    else:
+        parallel_for(work, len(chunks))
+
+
+def _correlate(x: np.ndarray, sums: _Sums, stride: Ints, start: Ints, packed: np.ndarray, bias: np.ndarray | None,
+               groups: int, out: np.ndarray, first: Ints, step: Ints) -> None:  # fmt: skip
+    """Writes the sums to every step-th place of `out` from `first` on."""
+    run = get("correlate")
+    added = np.zeros(out.shape[1], x.dtype) if bias is None else contiguous(bias, x.dtype)
+    places = (out.shape[1:], first, step)
+
+    def work(chunk: int) -> None:
+        a, b = sums.chunks[chunk]
+        run(x, x.shape[1:], sums.phases, stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
+            sums.offsets, packed, added, groups, out, places)  # fmt: skip
+
+    _run(sums.chunks, work)
+
+
+def _conv(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, plan: _Plan, out: np.ndarray) -> None:
+    start = tuple([-p for p in plan.padding])
+    sums = _sums(len(x), plan.image, plan.out, plan.positions, plan.stride, start, plan.groups)
+    rows, elements = plan.out[0] // plan.groups, math.prod(plan.size)
+    strides = (rows * plan.rows, plan.rows, elements)
+    packed = _in_blocks(w, strides, rows, plan.image[0] // plan.groups, np.arange(elements), plan.groups)
+    _correlate(x, sums, plan.stride, start, packed, bias, plan.groups, out, (0, 0, 0), (1, 1, 1))
 
 
 def _conv_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
-    """Cut by images, and by blocks of channels if there are few images: lines overlap in what they give back."""
-    groups, channels = plan.groups, plan.image[0]
-    taps = w.reshape(groups, plan.out[0] // groups, channels // groups, -1)
-    results = g.reshape(len(g), plan.out[0], plan.places)
-    by_images: dict[int, list] = {}
-    for unit in plan.units(len(g), g.itemsize):
-        by_images.setdefault(unit[0], []).append(unit)
-    stretches = list(by_images.values())
-    blocks = 1 if groups > 1 else min(channels, -(-8 // len(stretches)))
+    """With a stride s, every s-th place in each direction gets the same taps; each such set is a sum of shifted g."""
+    groups, one = plan.groups, (1, 1, 1)
+    channels, elements = plan.image[0] // groups, math.prod(plan.size)
+    outputs = plan.out[0] // groups
+    number = np.arange(elements).reshape(plan.size)
+    for some in product(*_shares(plan.size, plan.stride, plan.padding, plan.dilation, plan.image[1:])):
+        size = (plan.image[0], *[share.count for share in some])
+        start = tuple([share.start for share in some])
+        sums = _sums(len(g), plan.out, size, tuple([share.positions for share in some]), one, start, groups)
+        chosen = number[np.ix_(*[share.taps for share in some])].reshape(-1)
+        packed = _in_blocks(w, (outputs * plan.rows, elements, plan.rows), channels, outputs, chosen, groups)
+        first = tuple([share.first for share in some])
+        _correlate(g, sums, one, start, packed, None, groups, out, first, plan.stride)
 
-    def work(first: int, last: int) -> None:
-        for index in range(first, last):
-            stretch, block = divmod(index, blocks)
-            begin, end = channels * block // blocks, channels * (block + 1) // blocks
-            some = taps if blocks == 1 else taps[:, :, begin:end]
-            transposed = some.reshape(groups, some.shape[1], -1).swapaxes(1, 2)
-            for unit in stretches[stretch]:
-                a, b, start, stop = unit
-                columns = np.matmul(transposed, _lines(results, plan, unit))
-                target = out[a:b] if blocks == 1 else np.zeros((b - a, end - begin, *out.shape[2:]), out.dtype)
-                get("col2im")(columns, *plan.geometry, start, stop - start, target)
-                if blocks > 1:
-                    out[a:b, begin:end] += target
 
-    with blas_single():
-        split(len(stretches) * blocks, _grain(plan, len(g), len(stretches) * blocks), work)
+class _Share(NamedTuple):
+    """Along one dimension: the places of x from `first` on, with the step of the stride, and what they get back."""
+
+    first: int
+    count: int
+    start: int  # the place of g that position 0 of the first of them is
+    taps: Ints
+    positions: Ints
+
+
+@lru_cache(maxsize=256)
+def _shares(sizes: Ints, strides: Ints, paddings: Ints, dilations: Ints, lengths: Ints) -> list[list[_Share]]:
+    """For each dimension: the sets of places of x that are met by the same taps. Places that no tap meets are left out."""
+    result = []
+    for size, stride, padding, dilation, length in zip(sizes, strides, paddings, dilations, lengths, strict=True):
+        shares = []
+        for first in range(min(stride, length)):
+            taps = [k for k in range(size) if (first + padding - k * dilation) % stride == 0]
+            if taps:
+                places = [(first + padding - k * dilation) // stride for k in taps]
+                positions = tuple([p - min(places) for p in places])
+                count = -(-(length - first) // stride)
+                shares.append(_Share(first, count, min(places), tuple(taps), positions))
+        result.append(shares)
+    return result
 
 
 def _conv_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
-    units = plan.units(len(x), x.itemsize)
-    results = g.reshape(len(g), plan.out[0], plan.places)
+    start = tuple([-p for p in plan.padding])
+    sums = _sums(len(x), plan.image, plan.out, plan.positions, plan.stride, start, plan.groups)
+    high, wide = get("DOT_ROWS"), get("DOT_TAPS")
+    rows, taps = plan.out[0] // plan.groups, plan.rows
+    offsets = np.zeros(-(-taps // wide) * wide, np.int64)  # whole blocks
+    offsets[:taps] = sums.offsets
+    totals = np.zeros((len(sums.chunks), plan.groups, -(-rows // high) * high, len(offsets)), x.dtype)
+    run = get("correlate_taps")
 
-    def work(first: int, last: int) -> np.ndarray:
-        total = np.zeros((plan.groups, plan.rows, plan.out[0] // plan.groups), x.dtype)
-        for unit in units[first:last]:
-            a, b, start, stop = unit
-            transposed = _lines(results, plan, unit).swapaxes(1, 2)
-            total += np.matmul(_patches(x[a:b], plan, start, stop), transposed)  # quicker than g times patchesᵀ
-        return total
+    def work(chunk: int) -> None:
+        a, b = sums.chunks[chunk]
+        run(x, x.shape[1:], sums.phases, plan.stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
+            offsets, g, g.shape[1:], plan.groups, totals[chunk])  # fmt: skip
 
-    with blas_single():
-        total = _sum_of_chunks(len(units), _grain(plan, len(x), len(units)), work)
-    return np.ascontiguousarray(total.swapaxes(1, 2))
+    _run(sums.chunks, work)
+    total = totals[0]
+    for other in totals[1:]:
+        total += other
+    total = np.ascontiguousarray(total[:, :rows, :taps])
+    if not np.isfinite(total).all():  # zeros met infinities or nan
+        total = _conv_dw_numpy(g[:1], x[:1], plan)
+        for k in range(1, len(x)):
+            total += _conv_dw_numpy(g[k : k + 1], x[k : k + 1], plan)
+    return total
 
 
 def _sum_of_chunks(length: int, grain: int, work: Callable[[int, int], np.ndarray]) -> np.ndarray:

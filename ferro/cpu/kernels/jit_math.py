@@ -413,6 +413,70 @@ def softplus_vjp(g, x, beta, threshold, out):
         out[i] = g[i] if u > T(threshold) else g[i] * sigmoid_(u)
 
 
+@device
+def _expm1_32(x):
+    # for x <= 0: 2^n (e^r - 1) + (2^n - 1)
+    c = max(x, f32(-20))
+    n = np.floor(c * f32(1.4426950408889634) + f32(0.5))
+    r = c - n * f32(0.693359375)
+    r = r + n * f32(2.12194440e-4)
+    p = f32(0.00138131795)
+    p = p * r + f32(0.00836941883)
+    p = p * r + f32(0.0416684562)
+    p = p * r + f32(0.166665148)
+    p = p * r + f32(0.499999931)
+    power = float32_of(i32((i32(n) + i32(127)) << i32(23)))
+    y = power * (p * (r * r) + r) + (power - f32(1))
+    return x if math.isnan(x) else y
+
+
+@device
+def _expm1_64(x):
+    return math.expm1(x)
+
+
+expm1 = by_precision(_expm1_32, _expm1_64)  # of numbers up to 0
+
+
+@kernel
+def elu(x, alpha, scale, input_scale, out):
+    whole_registers()
+    T = x.dtype.type
+    for i in range(x.size):
+        v = x[i]
+        left = expm1((T(0) if v > T(0) else v) * T(input_scale)) * T(alpha * scale)
+        out[i] = v * T(scale) if v > T(0) else left
+
+
+@kernel
+def elu_vjp(g, x, alpha, scale, input_scale, out):
+    whole_registers()
+    T = x.dtype.type
+    for i in range(x.size):
+        v = x[i]
+        left = exp((T(0) if v > T(0) else v) * T(input_scale)) * T(alpha * scale * input_scale)
+        out[i] = g[i] * left if v <= T(0) else g[i] * T(scale)
+
+
+@kernel
+def logsigmoid(x, out):
+    whole_registers()
+    T = x.dtype.type
+    for i in range(x.size):
+        v = x[i]
+        out[i] = (T(0) if v > T(0) else v) - log1p(exp(-abs(v)))
+
+
+@kernel
+def logaddexp(x, y, out):
+    whole_registers()
+    T = x.dtype.type
+    for i in range(x.size):
+        a, b = x[i], y[i]
+        d = T(0) if a == b else -abs(a - b)  # infinity - infinity must not arise
+        out[i] = (a if a > b else b) + log1p(exp(d))
+
+
 # --- softmax of rows -------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,8 @@
-"""Optimiser steps on NumPy arrays, all of one shape and all float32 or all float64, changed in place."""
+"""Optimiser steps on NumPy arrays, all of one shape and all float32 or all float64, changed in place.
+
+Warnings of NumPy are the caller's business: one errstate around all parameters, where one for each would cost as much
+as the step of a small one.
+"""
 
 from __future__ import annotations
 
@@ -52,19 +56,18 @@ def sgd_step(
         numbers = lr, momentum, 1.0 - dampening, weight_decay, nesterov, first
         split(p.size, 2 * GRAIN, lambda i, j: run(p[i:j], b[i:j], g[i:j], *numbers))
         return
-    with np.errstate(all="ignore"):
-        d = grad
-        if weight_decay:
-            d = param * weight_decay
-            d += grad
-        if buffer is not None:
-            if first:
-                buffer[...] = d
-            else:
-                buffer *= momentum
-                buffer += d * (1.0 - dampening) if dampening else d
-            d = d + buffer * momentum if nesterov else buffer
-        param -= d * lr
+    d = grad
+    if weight_decay:
+        d = param * weight_decay
+        d += grad
+    if buffer is not None:
+        if first:
+            buffer[...] = d
+        else:
+            buffer *= momentum
+            buffer += d * (1.0 - dampening) if dampening else d
+        d = d + buffer * momentum if nesterov else buffer
+    param -= d * lr
 
 
 def adam_step(
@@ -95,25 +98,24 @@ def adam_step(
         numbers = size, beta1, beta2, eps, decay, shrink
         split(rows[0].size, 2 * GRAIN, lambda i, j: run(*[row[i:j] for row in rows], *numbers))
         return
-    with np.errstate(all="ignore"):
-        spare = np.empty_like(param)  # one array for all that is computed on the way: small arrays cost by the call
-        d = grad
-        if shrink != 1:
-            param *= shrink
-        if decay:
-            d = param * decay
-            d += grad
-        np.subtract(d, mean, out=spare)
-        spare *= 1 - beta1
-        mean += spare
-        square *= beta2
-        np.multiply(d, d, out=spare)
-        spare *= 1 - beta2
-        square += spare
-        if largest is not None:
-            square = np.maximum(largest, square, out=largest)
-        np.sqrt(square, out=spare)
-        spare += eps
-        np.divide(mean, spare, out=spare)
-        spare *= size
-        param -= spare
+    spare = np.empty_like(param)  # one array for all that is computed on the way: small arrays cost by the call
+    d = grad
+    if shrink != 1:
+        param *= shrink
+    if decay:
+        d = param * decay
+        d += grad
+    np.subtract(d, mean, out=spare)
+    spare *= 1 - beta1
+    mean += spare
+    square *= beta2
+    np.multiply(d, d, out=spare)
+    spare *= 1 - beta2
+    square += spare
+    if largest is not None:
+        square = np.maximum(largest, square, out=largest)
+    np.sqrt(square, out=spare)
+    spare += eps
+    np.divide(mean, spare, out=spare)
+    spare *= size
+    param -= spare
