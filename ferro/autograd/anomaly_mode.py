@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.core.engine import current_run
 from ferro.core.mode import ANOMALY, MODE, changed, enter, leave
 from ferro.core.provenance import at
+from ferro.core.run import current_run
 
 __all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_anomaly_enabled", "set_detect_anomaly"]
 

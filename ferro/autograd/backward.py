@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.autograd.graph import GradientEdge
-from ferro.core import engine, worlds
+from ferro.core import adding, engine, worlds
 from ferro.core.base import LEAF, Lost, TensorBase, history, position, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
-from ferro.core.engine import key_of
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick
 from ferro.core.provenance import at, caller, departures
+from ferro.core.run import key_of
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -68,7 +68,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         if key is t or (t._meta is not None and t._meta.retains):
             continue  # a leaf, or a tensor that retains its gradient: added on the way
         if found.get(key) is not None:
-            engine.accumulate(t, found[key], isinstance(found[key], TensorBase), False, caller())
+            adding.accumulate(t, found[key], isinstance(found[key], TensorBase), False, caller())
 
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -126,7 +126,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         elif isinstance(g, TensorBase):
             result.append(g)
         else:
-            g = wrap(engine.own(g))
+            g = wrap(adding.own(g))
             g._meta = mark
             result.append(g)
     return tuple(result)

@@ -14,11 +14,11 @@ from ferro.core.apply import address
 from ferro.core.apply import apply as apply_op
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, view_of, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
-from ferro.core.engine import current_run
 from ferro.core.forward import note_saved, plain, set_tangent, tangents_of, without
 from ferro.core.node import Freed, FreedError, MultiNode, Pick, next_sequence, node_meta
 from ferro.core.op import Op
 from ferro.core.provenance import caller
+from ferro.core.run import current_run
 from ferro.core.saved import check_registration, freed
 
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from ferro.autograd._mutation import Keeper
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, bump, history, position
-from ferro.core.engine import current_run
 from ferro.core.node import AccumulateGrad, Handle, Node, Pick
+from ferro.core.run import current_run
 
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
            "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]  # fmt: skip

@@ -13,12 +13,13 @@ import numpy as np
 
 from ferro.core import engine, worlds
 from ferro.core import mode as _mode
+from ferro.core.adding import conform
 from ferro.core.apply import _special
 from ferro.core.base import TensorBase, View, meta_of, position, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
-from ferro.core.engine import conform, key_of
 from ferro.core.node import Node, Pick, node_meta
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
+from ferro.core.run import key_of
 
 
 def tangents_of(x: TensorBase | None) -> dict:

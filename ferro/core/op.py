@@ -9,10 +9,10 @@ from operator import itemgetter
 from typing import Any
 
 from ferro import cpu
-from ferro.cpu import blocks
 from ferro.core import samples as _samples
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
+from ferro.cpu import blocks
 
 OPS: dict[str, Op] = {}
 ELEMENTWISE, LINEAR, MULTILINEAR, GENERAL = "elementwise", "linear", "multilinear", "general"
@@ -246,7 +246,7 @@ def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...],
     where = [names.index(n) if n != "needs" else -1 for n in wanted]
     if not wanted:
         return lambda xp, g, node: formula(xp, g)
-    if not recorded and op.kind == ELEMENTWISE and len(getattr(formula, "__code__", _bind.__code__).co_code) > 50:
+    if not recorded and op.kind == ELEMENTWISE and _of_steps(formula):
         return _bind_blocks(formula, list(zip(kinds, where, strict=True)), needs)
     if not recorded and all(k in ("plain", "array") for k in kinds) and len(wanted) <= 3:
         if len(wanted) == 1:
@@ -268,6 +268,12 @@ def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...],
     if recorded:
         return lambda xp, g, node: formula(xp, g, *saved_tensors(node, entries, needs))
     return lambda xp, g, node: formula(xp, g, *saved_arrays(node, entries, needs))
+
+
+def _of_steps(formula: Any) -> bool:
+    """Whether a formula has several steps, and none that sees to large arrays itself (as `once` in activations.py)."""
+    code = getattr(formula, "__code__", None)
+    return code is not None and len(code.co_code) > 50 and "once" not in code.co_names
 
 
 def _bind_blocks(formula: Any, entries: list, needs: tuple[bool, ...]) -> Callable:

@@ -14,22 +14,13 @@ from typing import Any
 
 from ferro.core import mode as _mode
 from ferro.core import worlds
-from ferro.core.engine import (
-    Run,
-    absent,
-    add,
-    conform,
-    enter_run,
-    explain,
-    freed_message,
-    gradients,
-    in_turn,
-    leaf_ready,
-    ndarray,
-    prepare,
-    wanted,  # fmt: skip
-)
+from ferro.core.adding import add, conform
+from ferro.core.blame import explain, freed_message
+from ferro.core.engine import absent, gradients, ndarray
+from ferro.core.hooks import prepare
+from ferro.core.leaves import leaf_ready
 from ferro.core.node import FreedError, Node, Pick
+from ferro.core.run import Run, enter_run, in_turn, wanted
 from ferro.cpu import threads as _threads
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.softmax import softmax, softmax_vjp
-from ferro.cpu.pointwise import HALF
+from ferro.cpu.blocks import HALF
 from ferro.cpu.products import matmul
 
 __all__ = ["attention", "attention_vjp"]

@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, has_kernel, pointwise, split
+from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel, pointwise, split
 
 BLOCK = 1 << 15  # elements of a block
 LARGE = 1 << 16  # elements from which arrays are cut
@@ -112,9 +112,11 @@ def fused(function: Callable, kernel: str = "") -> Callable:
     back once.
     """
 
+    least = SMALL if kernel else LARGE
+
     @wraps(function)
     def whole(x: Any, *rest: Any) -> Any:
-        if x.size >= LARGE:
+        if x.size >= least:
             return elementwise(kernel, rounded, x, *rest)
         if x.dtype in HALF:
             return rounded(x, *rest)

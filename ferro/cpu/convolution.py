@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,7 @@ from ferro.cpu.windows import full, taps
 __all__ = ["col2im", "conv", "conv_input", "conv_weight", "im2col"]
 
 _WINDOWS = 1 << 18  # elements of the window matrix of one chunk
-_LARGE = 1 << 21  # multiplications from which on the kernels are quicker
-_LARGE_GROUPED = 1 << 18
+_LARGE = 1 << 17  # multiplications from which on the kernels are quicker
 _PARALLEL = 1 << 22  # multiplications from which on chunks are computed by several threads
 
 
@@ -48,10 +48,16 @@ def _run(part: Callable[[int], None], chunks: int, work: int) -> None:
                 part(chunk)
 
 
-def _has_kernel(x: Any, work: int, groups: int, geometry: tuple) -> bool:
+def _has_kernel(x: Any, work: int, geometry: tuple) -> bool:
     """Whether the kernels take this convolution."""
-    if work < (_LARGE if groups == 1 else _LARGE_GROUPED) or x.dtype.char not in "fd":
+    if work < _LARGE or x.dtype.char not in "fd":
         return False
+    return _natural(*geometry) and _kernels.ready(x)
+
+
+@lru_cache(maxsize=512)
+def _natural(*geometry: tuple) -> bool:
+    """Whether there are as many windows as fit."""
     return all(o == _kernels.out_size(n, k, s, p, d) for n, k, o, s, p, d in zip(*geometry, strict=True))
 
 
@@ -89,7 +95,7 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
     geometry = (x.shape[2:], w.shape[2:], out, stride, pad, dilation)
     n, outputs, inner, length = x.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(out)
     work = n * outputs * inner * length
-    if _has_kernel(x, work, groups, geometry):
+    if _has_kernel(x, work, geometry):
         return _kernels.conv(x, w, b, stride, pad, dilation, groups)
     weight = w.reshape(groups, outputs // groups, inner)
     y = np.empty((n, outputs, *out), x.dtype)
@@ -116,7 +122,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
     geometry = (size, w.shape[2:], y.shape[2:], stride, pad, dilation)
     n, outputs, inner, length = y.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(y.shape[2:])
     channels, work = groups * w.shape[1], n * outputs * inner * length
-    if _has_kernel(y, work, groups, geometry):
+    if _has_kernel(y, work, geometry):
         x = _kernels.conv_dx(y, w, (n, channels, *size), stride, pad, dilation, groups)
         return x if b is None else x + b.reshape(channels, *(1,) * len(size))
     weight = w.reshape(groups, outputs // groups, inner).swapaxes(1, 2)
@@ -144,7 +150,7 @@ def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilati
     n, outputs, length = x.shape[0], y.shape[1], math.prod(y.shape[2:])
     inner = x.shape[1] // groups * math.prod(kernel)
     work = n * outputs * inner * length
-    if _has_kernel(x, work, groups, geometry):
+    if _has_kernel(x, work, geometry):
         return _kernels.conv_dw(y, x, (outputs, x.shape[1] // groups, *kernel), stride, pad, dilation, groups)
     step, chunks = _chunks(n, groups * inner * length, work)
     parts: list = [0] * chunks

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import SMALL
-from ferro.cpu.pointwise import HALF
+from ferro.cpu.blocks import HALF
 
 __all__ = ["add_rows", "row_scale", "take_rows"]
 

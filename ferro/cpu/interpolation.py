@@ -11,7 +11,7 @@ import numpy as np
 
 from ferro.cpu.kernels import interpolation as _kernels
 from ferro.cpu.kernels.common import SMALL
-from ferro.cpu.pointwise import HALF
+from ferro.cpu.blocks import HALF
 
 __all__ = ["resample", "resample_spread"]
 

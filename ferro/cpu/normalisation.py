@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import has_kernel
-from ferro.cpu.pointwise import HALF
+from ferro.cpu.blocks import HALF
 
 __all__ = [
     "batch_norm",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.blocks import HALF, LARGE, by_blocks, elementwise, float32, fused
+from ferro.cpu.blocks import by_blocks, elementwise, float32, fused, with_kernel
 from ferro.cpu.kernels import get
 from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels.common import SMALL, split
@@ -95,13 +95,14 @@ def _quotient(name: str, ufunc: Any) -> Callable:
     """A ufunc of quotients; of large float32 arrays by a kernel, where quotients are below 2²⁴."""
 
     def block(x: Any, y: Any) -> Any:
-        if x.ndim != 1 or not (x.flags.c_contiguous and y.flags.c_contiguous):
+        if not (x.flags.c_contiguous and y.flags.c_contiguous and y.shape in (x.shape, ())):
             return ufunc(x, y)
-        out = np.empty_like(x)
-        return out if get(name)(x, y if y.ndim else np.full(x.shape, y), out) else ufunc(x, y)
+        out = np.empty(x.size, x.dtype)
+        fine = get(name)(x.reshape(-1), y.reshape(-1) if y.ndim else np.full(x.size, y), out)
+        return out.reshape(x.shape) if fine else ufunc(x, y)
 
     def function(x: Any, y: Any) -> Any:
-        if x.size >= LARGE and x.dtype is float32 and y.dtype is float32:
+        if x.size >= SMALL and x.dtype is float32 and y.dtype is float32:
             return by_blocks(block, x, y)
         return ufunc(x, y)
 
@@ -110,12 +111,12 @@ def _quotient(name: str, ufunc: Any) -> Callable:
 
 
 fmod, remainder = _quotient("fmod", np.fmod), _quotient("remainder", np.remainder)
-div_floor = _quotient("floor_divide", np.floor_divide)
+div_floor = floor_divide = _quotient("floor_divide", np.floor_divide)
 
 
 def hypot(x: Any, y: Any) -> Any:
     """√(x² + y²) without overflow."""
-    return elementwise("hypot" if x.dtype is float32 else "", np.hypot, x, y) if x.size >= LARGE else np.hypot(x, y)
+    return elementwise("hypot" if x.dtype is float32 else "", np.hypot, x, y) if x.size >= SMALL else np.hypot(x, y)
 
 
 def lerp(x: Any, y: Any, w: Any) -> Any:
@@ -131,7 +132,7 @@ def _lerp(x: Any, y: Any, w: Any) -> Any:
     return np.where(np.abs(w) < 0.5, x + w * way, y - way * (1 - w))
 
 
-@fused
+@with_kernel("rsqrt")
 def rsqrt(x: Any) -> Any:
     """1 / √x."""
     return np.reciprocal(np.sqrt(x))
@@ -187,7 +188,7 @@ def power(x: Any, y: Any) -> Any:
 def logaddexp(x: Any, y: Any) -> Any:
     """ln(eˣ + eʸ)."""
     if x.dtype.kind != "c":
-        return elementwise("logaddexp", np.logaddexp, x, y) if x.size >= LARGE else np.logaddexp(x, y)
+        return elementwise("logaddexp", np.logaddexp, x, y) if x.size >= SMALL else np.logaddexp(x, y)
     larger = np.where(x.real >= y.real, x, y)
     smaller = np.where(x.real >= y.real, y, x)
     return np.where(np.isinf(larger) & (larger == smaller), larger, larger + np.log1p(np.exp(smaller - larger)))

@@ -32,7 +32,7 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
     n = len(kernel)
     shape = x.shape[-n:]
     geometry = (shape, kernel, size, stride, pad, dilation)
-    if has_kernel(x):
+    if _kernels.ready(x, math.prod(shape)):
         for ceil_mode in (False, True):
             fits = [_kernels.out_size(s, k, st, p, d, ceil_mode) for s, k, _, st, p, d in zip(*geometry, strict=True)]
             if tuple(fits) == size:
@@ -233,6 +233,9 @@ def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divi
     if wide is not None:
         return avg_pool(wide[0], kernel, size, stride, pad, divisors).astype(x.dtype)
     n = len(kernel)
+    whole = math.prod(size) == 1  # for which a product is quicker
+    if not whole and math.prod(size) > 0 and _kernels.ready(x, 0):
+        return _kernels.avg_pool(x, kernel, size, stride, pad, divisors)
     if x.size >= _PARALLEL:
         shape = x.shape[x.ndim - n :]
         return _by_planes(lambda part: _avg(part, kernel, size, stride, pad, divisors), x, shape, size)
@@ -278,6 +281,8 @@ def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, d
     if wide is not None:
         return avg_spread(wide[0], shape, kernel, stride, pad, divisors).astype(g.dtype)
     n = len(kernel)
+    if math.prod(g.shape[g.ndim - n :]) > 1 and _kernels.ready(g, 0):
+        return _kernels.avg_pool_vjp(g, shape, kernel, stride, pad, divisors)
     if max(g.size, math.prod(g.shape[: g.ndim - n]) * math.prod(shape)) >= _PARALLEL:
         size = g.shape[g.ndim - n :]
         return _by_planes(lambda part: _spread(part, shape, kernel, stride, pad, divisors), g, size, shape)

@@ -13,10 +13,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ferro.cpu.blocks import by_blocks
 from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels import softmax as _softmax
 from ferro.cpu.kernels.common import has_kernel
-from ferro.cpu.kernels.reduce import has_sum_kernel, total
+from ferro.cpu.kernels.reduce import has_sum_kernel, product, total
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max_dim", "mean",
            "min_dim", "nansum", "prod", "prod_others", "std", "std_mean", "sum", "tie_weights", "value_gather",
@@ -117,6 +118,10 @@ def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
     d = x.dtype
     if x.ndim == 0:
         return x.copy()
+    if has_sum_kernel(x):
+        with np.errstate(over="ignore"):
+            out = product(x, dim).astype(d, copy=False)
+        return out if keepdim else out.reshape(() if dim is None else x.shape[:dim] + x.shape[dim + 1 :])
     return _multiply(wide(x), dim, None if d.kind == "V" else _product_dtype(d), None, keepdim).astype(d, copy=False)
 
 
@@ -131,11 +136,29 @@ def prod_others(x: Any, dim: int | None) -> Any:
     if x.ndim == 0:
         return np.ones_like(x)
     d = x.dtype
-    y = np.moveaxis(wide(x), dim, 0)
+    if has_sum_kernel(x):
+        whole = product(x, dim)
+        fine = (np.abs(whole) > 1e-290) & np.isfinite(whole)  # no zeros, and exact but for its rounding
+        if d is FLOAT32 and not fine.all():
+            with np.errstate(divide="ignore"):
+                size = total(np.log2(np.abs(x)), tuple(range(x.ndim)) if whole.size == 1 else (dim,))
+            fine |= np.isfinite(size) & (size < -500)  # no zeros, and too small for float32 even without one factor
+        if fine.all():
+            return by_blocks(_over, whole.reshape(()), x) if whole.size == 1 else (whole / x).astype(d)
+        return _prod_others(x.astype(np.float64), dim).astype(d)
+    return _prod_others(wide(x), dim).astype(d, copy=False)
+
+
+def _over(whole: Any, x: Any) -> Any:
+    return (whole / x).astype(x.dtype)
+
+
+def _prod_others(x: Any, dim: int) -> Any:
+    y = np.moveaxis(x, dim, 0)
     before, behind = np.ones_like(y), np.ones_like(y)
     np.multiply.accumulate(y[:-1], 0, out=before[1:])
     np.multiply.accumulate(y[:0:-1], 0, out=behind[-2::-1])
-    return np.moveaxis(before * behind, 0, dim).astype(d, copy=False)
+    return np.moveaxis(before * behind, 0, dim)
 
 
 # -- spread ------------------------------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ def logcumsumexp(x: Any, dim: int) -> Any:
     """log of the sum of exp of the elements up to each place along `dim`, without overflow."""
     if x.ndim == 0:
         return x.copy()
+    if has_sum_kernel(x):
+        return scan.accumulate("logcumsumexp", x, dim)
     if x.dtype.kind != "c":
         return np.logaddexp.accumulate(wide(x), dim).astype(x.dtype, copy=False)
     y = np.moveaxis(x, dim, 0)
@@ -91,6 +93,8 @@ def picked_sum(g: Any, dim: int, index: Any) -> Any:
     """Zeros like g, to which g is added at `index` along `dim`: an index may repeat."""
     if g.ndim == 0 or g.size == 0:
         return g.copy()
+    if has_sum_kernel(g):
+        return scan.picked_sum(g, dim, index)
     rows, n = np.moveaxis(g, dim, -1), g.shape[dim]
     where = np.moveaxis(index, dim, -1) + np.arange(rows.size // n).reshape((*rows.shape[:-1], 1)) * n
     where, rows = where.reshape(-1), wide(rows).reshape(-1)
@@ -119,6 +123,9 @@ def affine_scan(a: Any, b: Any, dim: int, reverse: bool) -> Any:
     d = b.dtype
     if b.ndim == 0:
         return b.copy()
+    if has_sum_kernel(b):
+        turned = (slice(None),) * dim + (slice(None, None, -1),)
+        return scan.affine_scan(a[turned], b[turned], dim)[turned] if reverse else scan.affine_scan(a, b, dim)
     a, s = np.moveaxis(wide(a), dim, 0), np.array(np.moveaxis(wide(b), dim, 0), order="C")
     if reverse:
         a, s = a[::-1], s[::-1]

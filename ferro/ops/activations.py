@@ -19,7 +19,8 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import numpy_generator
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import unary as points
-from ferro.cpu.blocks import LARGE, elementwise
+from ferro.cpu.blocks import elementwise
+from ferro.cpu.kernels.common import SMALL
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -50,7 +51,7 @@ def once(formula: Callable, xp: Any, g: Any, *values: Any, kernel: str = "") -> 
     """The elementwise formula of (xp, g, values...): on arrays of a 16-bit dtype computed in float32 and rounded once,
     as in PyTorch; on large arrays by the kernel of (g, values...), or block by block.
     """
-    if xp is cpu and g.size >= LARGE:
+    if xp is cpu and g.size >= SMALL:
         return elementwise(kernel, lambda *args: _once(formula, xp, *args), g, *values)
     return _once(formula, xp, g, *values)
 

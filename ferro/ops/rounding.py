@@ -227,7 +227,7 @@ def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 
 REMAINDER = Op("remainder", lambda xp, x, y: xp.remainder(x, y), kind=ELEMENTWISE,
                x=lambda xp, g: g,
-               y=lambda xp, g, x, y: -(g * xp.div_floor(x, y)),
+               y=lambda xp, g, x, y: -(g * xp.floor_divide(x, y)),
                samples=[*MODULI, Sample(5, Arg(values=[2, 3], dtype="int64"))])  # fmt: skip
 
 

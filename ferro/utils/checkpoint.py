@@ -20,13 +20,13 @@ from ferro.autograd import Function
 from ferro.autograd._location import location
 from ferro.autograd._observer import Observer
 from ferro.autograd.backward import backward as run_backward
-from ferro.core import engine
 from ferro.core import mode as _mode
 from ferro.core.apply import watched
 from ferro.core.base import LEAF, Packed, TensorBase, history, meta_of, version_of, wrap
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.forward import tangents_of
 from ferro.core.random import Generator, default_generator
+from ferro.core.run import current_run
 from ferro.tensor import Tensor
 from ferro.utils._selective import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts
 
@@ -259,7 +259,7 @@ def _take(holder: _Holder) -> Any:
         raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of shape "
                            f"{list(shape)} saved by '{op}' inside a checkpoint is at version {v.n}; expected version {holder.expected} "
                            f"instead. The last change was made by '{v.culprit}'.")  # fmt: skip
-    keeper: Any = _switches.group or engine.current_run()
+    keeper: Any = _switches.group or current_run()
     if keeper is None:  # somebody looks at a saved value outside of a backward
         return frame.recomputed()[holder.index]
     if keeper.scratch is None:
@@ -451,7 +451,7 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple:
-        run = engine.current_run()
+        run = current_run()
         if run is not None and run.capture is not None:
             raise RuntimeError("When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter "
                                "to .backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() without "

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ferro
-from ferro.core.engine import queue_callback
+from ferro.core.run import queue_callback
 
 
 def leaf(*values: float) -> Any:

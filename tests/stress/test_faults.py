@@ -30,8 +30,9 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
-from ferro.core import base, engine, mode
+from ferro.core import adding, base, engine, mode
 from ferro.core.node import Node
+from ferro.core.run import STATE, queue_callback
 from ferro.cpu import threads as _threads
 from ferro.utils.checkpoint import checkpoint
 
@@ -58,7 +59,7 @@ def _no_thread_and_no_object_left() -> Iterator[None]:
     finally:
         gc.enable()
     assert set(threading.enumerate()) <= before
-    assert (engine._state.run, engine._state.turns, mode.ACTIVE, mode.MODE.get()) == (None, 0, active, None)
+    assert (STATE.run, STATE.turns, mode.ACTIVE, mode.MODE.get()) == (None, 0, active, None)
     no_lock_is_held()
     works(1)
     works(4)
@@ -74,7 +75,7 @@ def no_lock_is_held() -> None:
     free: list = []
 
     def look() -> None:
-        for lock in (*engine._leaf_locks, base._refreshing, _threads._pool.lock, _threads._blas._lock):
+        for lock in (*adding.LEAF_LOCKS, base._refreshing, _threads._pool.lock, _threads._blas._lock):
             free.append(lock.acquire(timeout=5))
             lock.release()
 
@@ -82,7 +83,7 @@ def no_lock_is_held() -> None:
     thread.start()
     thread.join()
     assert all(free)
-    assert len(free) == len(engine._leaf_locks) + 3
+    assert len(free) == len(adding.LEAF_LOCKS) + 3
     assert not _threads._pool.runs
     assert len(_threads._pool.idle) == _threads._pool.created
 
@@ -266,7 +267,7 @@ def in_callback(make: Callable) -> Callable:
 
     def fault(y: Any) -> Any:
         y = y.sin()
-        y.register_hook(lambda g: engine.queue_callback(raising(make)))
+        y.register_hook(lambda g: queue_callback(raising(make)))
         return y
 
     return fault
@@ -336,7 +337,7 @@ def test_the_same_kinds_of_fault_in_torch(where: Callable, monkeypatch: pytest.M
             with torch.autograd.graph.saved_tensors_hooks(lambda t: t, fail):
                 y = y.sin()
         elif place == "callback":
-            y.register_hook(lambda g, fail=fail: torch.autograd.Variable._execution_engine.queue_callback(fail))
+            y.register_hook(lambda g, fail=fail: torch.autograd.Variable._execution_queue_callback(fail))
         else:
             y = torch.utils.checkpoint.checkpoint(again, y, use_reentrant=place == "reentrant_recomputation")
         caught(kind, y.sum().backward)
@@ -363,7 +364,7 @@ def test_a_callback_that_raises_comes_after_the_gradients_and_before_other_callb
 
     def hook(g: Any) -> None:
         for callback in (lambda: called.append(1), raising(lambda: ValueError("callback")), lambda: called.append(2)):
-            engine.queue_callback(callback)
+            queue_callback(callback)
 
     y.register_hook(hook)
     caught(ValueError, lambda: ferro.autograd.backward((y * x.cos()).sum(), num_threads=threads))
@@ -377,7 +378,7 @@ def test_a_callback_that_raises_comes_after_the_gradients_and_before_other_callb
 def test_callbacks_of_a_backward_that_fails_never_run(threads: int) -> None:
     x = ferro.ones(4, dtype=ferro.float64, requires_grad=True)
     y, called = x.sin(), []
-    y.register_hook(lambda g: engine.queue_callback(lambda: called.append(1)))
+    y.register_hook(lambda g: queue_callback(lambda: called.append(1)))
     x.register_hook(raising(lambda: ValueError("leaf")))
     caught(ValueError, lambda: ferro.autograd.backward((y * x.cos()).sum(), num_threads=threads))
     works(threads)
@@ -524,5 +525,5 @@ def test_ctrl_c_at_any_moment_leaves_the_engine_whole(threads: int, rng: np.rand
             struck += 1
         timer.join()
         assert ferro.is_grad_enabled()
-        assert engine._state.run is None
+        assert STATE.run is None
     assert struck > 100

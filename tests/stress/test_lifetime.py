@@ -21,12 +21,13 @@ from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import apply, engine
 from ferro.core.base import Meta, Packed, TensorBase, Version, View
 from ferro.core.node import Handle, Node, NodeMeta, Pick
+from ferro.core.run import Run, queue_callback
 from ferro.utils.checkpoint import checkpoint, checkpoint_sequential
 from ferro.utils.data import DataLoader, TensorDataset
 from ferro.utils.offload import save_in_bfloat16, save_on_disk
 
 pytestmark = pytest.mark.timeout(120)
-KINDS = (TensorBase, Node, Pick, NodeMeta, Meta, Version, View, Packed, Handle, engine.Run)
+KINDS = (TensorBase, Node, Pick, NodeMeta, Meta, Version, View, Packed, Handle, Run)
 DEPTH = 100_000
 
 
@@ -168,7 +169,7 @@ def failing(where: str, threads: int) -> Callable:
         if where == "multi hook":
             register_multi_grad_hook([x, y], fail)
         if where == "callback":
-            y.register_hook(lambda g: engine.queue_callback(fail))
+            y.register_hook(lambda g: queue_callback(fail))
         with saved_tensors_hooks(lambda t: t, fail) if where == "unpack" else contextlib.nullcontext():
             y = y * y
         if where == "pack":

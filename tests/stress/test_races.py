@@ -18,6 +18,7 @@ from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import base, engine, node, worlds
 from ferro.core.base import Packed
 from ferro.core.op import OPS, Op
+from ferro.core.run import queue_callback
 from ferro.utils.checkpoint import checkpoint
 from tests.stress.test_threads import in_threads
 
@@ -409,7 +410,7 @@ def test_callbacks_can_be_queued_from_whichever_thread_runs_a_hook(
         return right(a)
 
     def hook(g: Any) -> None:
-        engine.queue_callback(lambda: called.append((threading.get_ident(), x.grad is not None)))
+        queue_callback(lambda: called.append((threading.get_ident(), x.grad is not None)))
         if threading.get_ident() != caller:
             on_worker.set()
 

@@ -13,13 +13,13 @@ from typing import Any
 _MODULES = {
     "jit_math": (
         "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
-        "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp "
+        "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp logcumsumexp "
         "softmax softmax_vjp log_softmax log_softmax_vjp logsumexp "
         "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),
     "jit_along": "gather scatter scatter_add take add_slices",
-    "jit_conv": "correlate correlate_taps in_blocks DOT_ROWS DOT_TAPS depthwise depthwise_dx depthwise_dw",
+    "jit_conv": "correlate correlate_taps in_blocks depthwise depthwise_dx depthwise_dw",
     "jit_ctc": "ctc_alpha ctc_occupancy",
     "jit_grids": "sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",
@@ -31,12 +31,12 @@ _MODULES = {
     "jit_optim": "sgd_step adam_step",
     "jit_pointwise": (
         "relu_vjp hardswish hardswish_vjp hardsigmoid hardsigmoid_vjp hardtanh hardtanh_vjp "
-        "leaky_relu leaky_relu_vjp hardshrink softshrink shrink_vjp cube lerp hypot fmod remainder floor_divide "
+        "leaky_relu leaky_relu_vjp hardshrink softshrink shrink_vjp cube rsqrt lerp hypot fmod remainder floor_divide "
         "loss_sum loss_each loss_vjp"
     ),
-    "jit_pool": "max_pool max_pool_vjp",
-    "jit_reduce": "sum_rows sum_columns square_rows square_columns",
-    "jit_scan": "cumsum cumprod running_extremum",
+    "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",
+    "jit_reduce": "prod_rows prod_columns sum_rows sum_columns square_rows square_columns",
+    "jit_scan": "cumsum cumprod running_extremum affine_scan picked_sum",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

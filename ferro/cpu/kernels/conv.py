@@ -13,21 +13,22 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.cpu.kernels import get
+from ferro.cpu.kernels import background, get
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, split, widened
-from ferro.cpu.threads import gemm, parallel_for
+from ferro.cpu.threads import blas_single, gemm, parallel_for
 
 Ints = tuple[int, ...]
 
-TILE_SIZE = 1 << 18  # numbers that a tile reads and writes
+TILE_SIZE = 1 << 19  # numbers that a tile reads and writes
 TILE_PLACES = 256
 CHUNK_WORK = 1 << 22  # multiplications of a chunk: about 60 us
 SHARED_WORK = 1 << 20  # channels in times results from which on there are tiles for several threads
-SHARES = 8
+SHARES = 4
+PRODUCT_WORK = 1 << 21  # multiplications for an image from which on BLAS does what is a product of matrices
 
 
 class _Plan(NamedTuple):
@@ -54,6 +55,12 @@ class _Plan(NamedTuple):
     def work(self) -> int:
         """Multiplications for one image."""
         return self.rows * math.prod(self.out)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether images are large matrices, which the weight is multiplied by."""
+        plain = self.size == self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
+        return plain and self.rows * math.prod(self.out) > PRODUCT_WORK
 
     @property
     def is_depthwise(self) -> bool:
@@ -94,6 +101,22 @@ def _result_shape(plan: _Plan, batch: int, n: int) -> Ints:
 # --- the three functions ---------------------------------------------------------------------------------------------
 
 
+def ready(x: np.ndarray) -> bool:
+    """Whether a convolution of x need not wait for a compiler."""
+    return background.ready(_make, x.dtype, "correlate")
+
+
+def _make(dtype: np.dtype) -> None:
+    """A call of every kernel."""
+    x, one = np.ones((1, 4, 32, 32), dtype), (1, 1)
+    for groups in (1, 4):
+        w = np.ones((4, 4 // groups, 3, 3), dtype)
+        out = conv(x, w, None, one, one, one, groups)
+        for stride in (one, (2, 2)):
+            conv_dx(out if stride == one else out[:, :, ::2, ::2], w, x.shape, stride, one, one, groups)
+        conv_dw(out, x, w.shape, one, one, one, groups)
+
+
 def conv(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> np.ndarray:
@@ -106,9 +129,12 @@ def conv(
         out = _conv_numpy(x, w, plan).reshape(shape)
     else:
         out = np.empty((len(x), *plan.out), x.dtype)
-        images, taps = contiguous(x).reshape(len(x), *plan.image), contiguous(w, x.dtype)
+        images, taps = _readable(x).reshape(len(x), *plan.image), _readable(w, x.dtype)
         if plan.is_depthwise:
             _depthwise(images, taps, plan, out)
+        elif plan.is_product:
+            _multiply(taps.reshape(plan.groups, -1, plan.rows), images, bias, out)
+            bias = None
         else:
             _conv(images, taps, bias, plan, out)
             bias = None
@@ -128,9 +154,11 @@ def conv_dx(
     if g.size == 0 or not _is_large(g, x_shape):
         return _conv_dx_numpy(g, w, plan).reshape(x_shape)
     out = np.zeros((len(g), *plan.image), g.dtype)  # some places may get nothing
-    grads, taps = contiguous(g).reshape(len(g), *plan.out), contiguous(w, g.dtype)
+    grads, taps = _readable(g).reshape(len(g), *plan.out), _readable(w, g.dtype)
     if plan.is_depthwise:
         _depthwise_dx(grads, taps, plan, out)
+    elif plan.is_product:
+        _multiply(taps.reshape(plan.groups, -1, plan.rows).swapaxes(1, 2), grads, None, out)
     else:
         _conv_dx(grads, taps, plan, out)
     return out.reshape(x_shape)
@@ -145,9 +173,15 @@ def conv_dw(
     plan = _plan(x.shape, w_shape, stride, padding, dilation, groups)
     if g.size == 0 or not _is_large(x, g.shape):
         return _conv_dw_numpy(g, x, plan).reshape(w_shape)
-    grads, images = contiguous(g, x.dtype).reshape(len(g), *plan.out), contiguous(x).reshape(len(x), *plan.image)
+    grads, images = _readable(g, x.dtype).reshape(len(g), *plan.out), _readable(x).reshape(len(x), *plan.image)
     work = _depthwise_dw if plan.is_depthwise else _conv_dw
     return work(grads, images, plan).reshape(w_shape)
+
+
+def _readable(x: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """A contiguous array that may be written to: kernels are not compiled once more for others."""
+    x = contiguous(x, dtype)
+    return x if x.flags.writeable else x.copy()
 
 
 def _is_large(x: np.ndarray, other: Ints) -> bool:
@@ -255,7 +289,7 @@ def _sums(
 def _in_blocks(w: np.ndarray, strides: Ints, rows: int, columns: int, taps: np.ndarray, groups: int) -> np.ndarray:
     """The weight as `correlate` reads it: rows of the result, columns of channels that are summed over."""
     packed = np.empty((groups, rows, columns * len(taps)), w.dtype)
-    get("in_blocks")(w, strides, taps, columns, packed)
+    get("in_blocks")(w.reshape(-1), strides, taps, columns, packed)
     return packed.reshape(-1)
 
 
@@ -270,7 +304,7 @@ def _correlate(x: np.ndarray, sums: _Sums, stride: Ints, start: Ints, packed: np
                groups: int, out: np.ndarray, first: Ints, step: Ints) -> None:  # fmt: skip
     """Writes the sums to every step-th place of `out` from `first` on."""
     run = get("correlate")
-    added = np.zeros(out.shape[1], x.dtype) if bias is None else contiguous(bias, x.dtype)
+    added = np.zeros(out.shape[1], x.dtype) if bias is None else _readable(bias, x.dtype)
     places = (out.shape[1:], first, step)
 
     def work(chunk: int) -> None:
@@ -306,6 +340,22 @@ def _conv_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None
         _correlate(g, sums, one, start, packed, None, groups, out, first, plan.stride)
 
 
+def _multiply(w: np.ndarray, x: np.ndarray, bias: np.ndarray | None, out: np.ndarray) -> None:
+    """out[n] = w x[n] + bias for images as matrices, w being (group, row, column)."""
+    groups, rows, columns = w.shape
+    places = math.prod(x.shape[2:])
+    seen, found = x.reshape(len(x), groups, columns, places), out.reshape(len(x), groups, rows, places)
+
+    def work(first: int, last: int) -> None:
+        for n in range(first, last):
+            np.matmul(w, seen[n], out=found[n])
+            if bias is not None:
+                found[n] += bias.reshape(groups, rows, 1)
+
+    with blas_single():
+        split(len(x), -(-CHUNK_WORK // (w.size * places)), work)
+
+
 class _Share(NamedTuple):
     """Along one dimension: the places of x from `first` on, with the step of the stride, and what they get back."""
 
@@ -336,23 +386,18 @@ def _shares(sizes: Ints, strides: Ints, paddings: Ints, dilations: Ints, lengths
 def _conv_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
     start = tuple([-p for p in plan.padding])
     sums = _sums(len(x), plan.image, plan.out, plan.positions, plan.stride, start, plan.groups)
-    high, wide = get("DOT_ROWS"), get("DOT_TAPS")
-    rows, taps = plan.out[0] // plan.groups, plan.rows
-    offsets = np.zeros(-(-taps // wide) * wide, np.int64)  # whole blocks
-    offsets[:taps] = sums.offsets
-    totals = np.zeros((len(sums.chunks), plan.groups, -(-rows // high) * high, len(offsets)), x.dtype)
+    totals = np.zeros((len(sums.chunks), plan.groups, plan.out[0] // plan.groups, plan.rows), x.dtype)
     run = get("correlate_taps")
 
     def work(chunk: int) -> None:
         a, b = sums.chunks[chunk]
         run(x, x.shape[1:], sums.phases, plan.stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
-            offsets, g, g.shape[1:], plan.groups, totals[chunk])  # fmt: skip
+            sums.offsets, g, g.shape[1:], plan.groups, totals[chunk])  # fmt: skip
 
     _run(sums.chunks, work)
     total = totals[0]
     for other in totals[1:]:
         total += other
-    total = np.ascontiguousarray(total[:, :rows, :taps])
     if not np.isfinite(total).all():  # zeros met infinities or nan
         total = _conv_dw_numpy(g[:1], x[:1], plan)
         for k in range(1, len(x)):

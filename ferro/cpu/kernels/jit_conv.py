@@ -45,10 +45,9 @@ def _registers() -> tuple[int, bool]:
 _BYTES, _MANY = _registers()
 _ROWS = 8 if _MANY else 4  # rows of the tallest block
 _HALF = 3  # vectors of the tallest block; the others have twice as many
-_DOTS = (4, 6) if _MANY else (4, 2)
-DOT_ROWS, DOT_TAPS = _DOTS
-TAPS = 512  # that a block sums before the next block: their images stay in the first cache
-PLACES = 2048  # that a block of `_dots` runs along, for the same reason
+_DOT_ROWS, _DOT_TAPS = (4, 6) if _MANY else (4, 2)
+_TAPS = 512  # that a block sums before the next block: their images stay in the first cache
+_PLACES = 2048  # that a block of `_dots` runs along, for the same reason
 
 
 class _Code:
@@ -207,7 +206,7 @@ _high = _shifted(_ROWS, _HALF)
 _four = _shifted(4, 2 * _HALF)
 _two = _shifted(2, 2 * _HALF)
 _one = _shifted(1, 2 * _HALF)
-_products = _dots(*_DOTS)
+_products = _dots(_DOT_ROWS, _DOT_TAPS)
 
 
 # --- sums of shifted images ------------------------------------------------------------------------------------------
@@ -302,8 +301,8 @@ def _sum_tile(strip, pitch, w, offsets, groups, outputs, length, lanes, y, ypitc
     for q in range(0, length, step):
         for g in range(groups):
             at = g * pitch + q
-            for first in range(0, taps, TAPS):
-                last = min(taps, first + TAPS)
+            for first in range(0, taps, _TAPS):
+                last = min(taps, first + _TAPS)
                 o = 0
                 while o < each:
                     to = (g * each + o) * ypitch + q
@@ -405,29 +404,37 @@ def _lay_out(source, shape, groups, each, tile, room, pitch, target):
 
 @kernel
 def correlate_taps(x, shape, phases, stride, start, images, room, reach, tiles, offsets, g, gshape, groups, total):
-    """Adds Σ_q g[o, q] x[offset[t] + q] over the tiles to `total` (group, row, tap); rows and taps fill whole blocks."""
+    """Adds Σ_q g[o, q] x[offset[t] + q] over the tiles to `total` (group, row, tap)."""
     lanes = _BYTES // x.itemsize
-    source, grads, sums = x.reshape(-1), g.reshape(-1), total.reshape(-1)
+    source, grads = x.reshape(-1), g.reshape(-1)
     pitch = phases.shape[0] * images * room[0] * room[1] * room[2]
     most = (_longest(tiles, room) + lanes - 1) // lanes * lanes
     strip = np.zeros(shape[0] * pitch + room[1] * room[2] + most, x.dtype)
-    rows = np.zeros(groups * total.shape[1] * most, x.dtype)
-    taps = total.shape[2]
+    each = (total.shape[1] + _DOT_ROWS - 1) // _DOT_ROWS * _DOT_ROWS  # whole blocks
+    taps = (total.shape[2] + _DOT_TAPS - 1) // _DOT_TAPS * _DOT_TAPS
+    shifts = np.zeros(taps, np.int64)
+    shifts[: len(offsets)] = offsets
+    rows = np.zeros(groups * each * most, x.dtype)
+    sums = np.zeros((groups, each, taps), x.dtype)
     for u in range(len(tiles)):
         tile = tiles[u]
         if u > 0 and not _same_place(tiles, u):
             strip[:] = 0
             rows[:] = 0
         _fill(source, shape, phases, stride, start, images, room, reach, tile, strip)
-        _lay_out(grads, gshape, groups, total.shape[1], tile, room, most, rows)
+        _lay_out(grads, gshape, groups, each, tile, room, most, rows)
         length = (_length(tile, room) + lanes - 1) // lanes * lanes
-        for q in range(0, length, PLACES):
-            count = min(PLACES, length - q)
+        for q in range(0, length, _PLACES):
+            count = min(_PLACES, length - q)
             for group in range(groups):
                 at = group * (shape[0] // groups) * pitch + q
-                for o in range(group * total.shape[1], (group + 1) * total.shape[1], DOT_ROWS):
-                    for t in range(0, taps, DOT_TAPS):
-                        _products(rows, o * most + q, most, strip, at, offsets, t, count, sums, o * taps + t, taps)
+                for o in range(group * each, (group + 1) * each, _DOT_ROWS):
+                    for t in range(0, taps, _DOT_TAPS):
+                        _products(rows, o * most + q, most, strip, at, shifts, t, count, sums, o * taps + t, taps)
+    for group in range(groups):
+        for row in range(total.shape[1]):
+            for t in range(total.shape[2]):
+                total[group, row, t] += sums[group, row, t]
 
 
 @kernel

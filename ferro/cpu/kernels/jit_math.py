@@ -477,6 +477,48 @@ def logaddexp(x, y, out):
         out[i] = (a if a > b else b) + log1p(exp(d))
 
 
+@device
+def _log_from_one(s, like):
+    """The logarithm of a float64 from 1 on, in the precision of `like`."""
+    b = bits64(s)
+    T = type(like)
+    z = float64_of((b & i64(0x000FFFFFFFFFFFFF)) | i64(0x3FF0000000000000)) - f64(1)
+    y = T((b >> i64(52)) - i64(1023)) * T(0.6931471805599453) + log1p(T(z))
+    return T(s) if math.isnan(s) else y
+
+
+@device
+def _one_more(v, t, s):
+    """log(s) + t and another exponent v: the larger of t and v, and the new s."""
+    T = type(v)
+    d = T(0) if v == t else v - t  # infinity - infinity must not arise
+    e = f64(exp(-abs(d)))
+    return (v if d > T(0) else t), (s * e + f64(1) if d > T(0) else s + e)
+
+
+@kernel
+def logcumsumexp(x, out):
+    """Along the middle dimension: the largest element so far and the sum of the exponentials of the distances from it."""
+    whole_registers()
+    n, m = x.shape[1:]
+    top, total = np.empty(m, x.dtype), np.empty(m)
+    for k in range(x.shape[0]):
+        if m == 1:
+            t, s = x[k, 0, 0], f64(0)
+            for i in range(n):
+                t, s = _one_more(x[k, i, 0], t, s)
+                out[k, i, 0] = t + _log_from_one(s, t)
+            continue
+        top[:] = x[k, 0]
+        total[:] = 0
+        for i in range(n):
+            source, target = x[k, i], out[k, i]
+            for j in range(m):
+                t, s = _one_more(source[j], top[j], total[j])
+                top[j], total[j] = t, s
+                target[j] = t + _log_from_one(s, t)
+
+
 # --- softmax of rows -------------------------------------------------------------------------------------------------
 
 

@@ -122,6 +122,13 @@ def cube(x, out):
 
 
 @kernel
+def rsqrt(x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        out[i] = T(1) / np.sqrt(x[i])
+
+
+@kernel
 def lerp(x, y, w, out):
     T = x.dtype.type
     if abs(w) < 0.5:

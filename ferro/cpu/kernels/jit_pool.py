@@ -1,4 +1,4 @@
-"""Compiled kernels of max pooling. Images are (plane, depth, height, width)."""
+"""Compiled kernels of pooling. Images are (plane, depth, height, width); a row of results is computed at a time."""
 
 from __future__ import annotations
 
@@ -12,39 +12,97 @@ u64 = np.uint64  # an index that cannot be negative: Numba wraps others, which c
 
 
 @device
-def _window(place, size, stride, padding, dilation, length):
-    """The first input place of a window that is inside, and one past the last."""
+def _first(place, stride, padding, dilation):
+    """The first input place of a window that is inside."""
     start = place * stride - padding
-    stop = min(start + (size - 1) * dilation + 1, length)
-    if start < 0:
-        start += (-start + dilation - 1) // dilation * dilation
-    return start, stop
+    return start if start >= 0 else start + (-start + dilation - 1) // dilation * dilation
+
+
+@device
+def _met(offset, stride, length, count):
+    """Of `count` windows, the first whose element at `offset` is inside, and one past the last."""
+    low = 0 if offset >= 0 else (-offset + stride - 1) // stride
+    high = 0 if offset >= length else (length - 1 - offset) // stride + 1
+    return u64(min(low, count)), u64(max(min(low, count), min(high, count)))
+
+
+# The comparisons below are written with | and conditional expressions: nothing jumps, and half of all jumps that depend
+# on the numbers would be guessed wrong.
+
+
+@device
+def _raise(best, at, low, high, line, start, stride, place):
+    """Takes over the numbers of a line that are larger, or nan, and their places."""
+    for k in range(low, high):
+        value = line[start + (k - low) * stride]
+        better = (value > best[k]) | (value != value)
+        at[k] = np.int32(place + np.int32(k - low) * np.int32(stride)) if better else at[k]
+        best[k] = value if better else best[k]
+
+
+@device
+def _pairs(x, out, index):
+    """Windows of 2 × 2 that do not overlap."""
+    width, count = x.shape[3], u64(out.shape[3])
+    source, best, at = x.reshape(-1), out.reshape(-1), index.reshape(-1)
+    two, one = u64(2), u64(1)
+    for p in range(x.shape[0]):
+        for z in range(x.shape[1]):
+            base = (p * x.shape[1] + z) * x.shape[2]
+            for y in range(out.shape[2]):
+                upper = u64((base + 2 * y) * width)
+                lower = upper + u64(width)
+                to = u64(((p * x.shape[1] + z) * out.shape[2] + y) * out.shape[3])
+                place = (z * x.shape[2] + 2 * y) * width
+                for k in range(count):
+                    a, b = source[upper + k * two], source[upper + k * two + one]
+                    c, d = source[lower + k * two], source[lower + k * two + one]
+                    better = (b > a) | (b != b)
+                    offset = 1 if better else 0
+                    a = b if better else a
+                    better = (c > a) | (c != c)
+                    offset = width if better else offset
+                    a = c if better else a
+                    better = (d > a) | (d != d)
+                    best[to + k] = d if better else a
+                    at[to + k] = place + 2 * k + (width + 1 if better else offset)
 
 
 @kernel
 def max_pool(x, size, stride, padding, dilation, out, index):
     """The largest number of each window, and its place in the plane; the last nan, else the first of equals."""
     depth, height, width = x.shape[1:]
+    if size == (1, 2, 2) and stride == (1, 2, 2) and padding == (0, 0, 0) and 2 * out.shape[3] <= width:
+        if 2 * out.shape[2] <= height:
+            _pairs(x, out, index)
+            return
+    best, at = np.empty(out.shape[3], x.dtype), np.empty(out.shape[3], np.int32)
     for p in range(x.shape[0]):
         plane = x[p].reshape(-1)
         for oz in range(out.shape[1]):
-            z0, z1 = _window(oz, size[0], stride[0], padding[0], dilation[0], depth)
+            z0 = _first(oz, stride[0], padding[0], dilation[0])
+            z1 = min(oz * stride[0] - padding[0] + (size[0] - 1) * dilation[0] + 1, depth)
             for oy in range(out.shape[2]):
-                y0, y1 = _window(oy, size[1], stride[1], padding[1], dilation[1], height)
-                for ox in range(out.shape[3]):
-                    x0, x1 = _window(ox, size[2], stride[2], padding[2], dilation[2], width)
-                    at = (z0 * height + y0) * width + x0
-                    best = plane[u64(at)]
-                    for z in range(z0, z1, dilation[0]):
-                        for y in range(y0, y1, dilation[1]):
-                            line = (z * height + y) * width
-                            for k in range(line + x0, line + x1, dilation[2]):
-                                value = plane[u64(k)]
-                                if value > best or math.isnan(value):
-                                    best = value
-                                    at = k
-                    out[p, oz, oy, ox] = best
-                    index[p, oz, oy, ox] = at
+                y0 = _first(oy, stride[1], padding[1], dilation[1])
+                y1 = min(oy * stride[1] - padding[1] + (size[1] - 1) * dilation[1] + 1, height)
+                for k in range(len(best)):
+                    best[k] = -math.inf
+                    at[k] = (z0 * height + y0) * width + _first(k, stride[2], padding[2], dilation[2])
+                for z in range(z0, z1, dilation[0]):
+                    for y in range(y0, y1, dilation[1]):
+                        for kx in range(size[2]):
+                            offset = kx * dilation[2] - padding[2]
+                            low, high = _met(offset, stride[2], width, len(best))
+                            first = (z * height + y) * width + offset + int(low) * stride[2]
+                            if stride[2] == 1:
+                                _raise(best, at, low, high, plane, u64(first), u64(1), np.int32(first))
+                            elif stride[2] == 2:
+                                _raise(best, at, low, high, plane, u64(first), u64(2), np.int32(first))
+                            else:
+                                _raise(best, at, low, high, plane, u64(first), u64(stride[2]), np.int32(first))
+                for k in range(len(best)):
+                    out[p, oz, oy, k] = best[k]
+                    index[p, oz, oy, k] = at[k]
 
 
 @kernel
@@ -54,3 +112,68 @@ def max_pool_vjp(g, index, out):
         target = out[p]
         for k in range(g.shape[1]):
             target[u64(index[p, k])] += g[p, k]
+
+
+@device
+def _add_line(total, low, high, line, start, stride):
+    for k in range(low, high):
+        total[k] += line[start + (k - low) * stride]
+
+
+@kernel
+def avg_pool(x, size, stride, padding, divisors, out):
+    """The sum of each window over the product of the divisors for its place in each direction."""
+    depth, height, width = x.shape[1:]
+    total = np.empty(out.shape[3], x.dtype)
+    for p in range(x.shape[0]):
+        plane = x[p].reshape(-1)
+        for oz in range(out.shape[1]):
+            for oy in range(out.shape[2]):
+                total[:] = 0
+                for z in range(max(0, oz * stride[0] - padding[0]), min(depth, oz * stride[0] - padding[0] + size[0])):
+                    y0 = oy * stride[1] - padding[1]
+                    for y in range(max(0, y0), min(height, y0 + size[1])):
+                        for kx in range(size[2]):
+                            low, high = _met(kx - padding[2], stride[2], width, len(total))
+                            first = u64((z * height + y) * width + kx - padding[2] + int(low) * stride[2])
+                            if stride[2] == 1:
+                                _add_line(total, low, high, plane, first, u64(1))
+                            elif stride[2] == 2:
+                                _add_line(total, low, high, plane, first, u64(2))
+                            else:
+                                _add_line(total, low, high, plane, first, u64(stride[2]))
+                by = divisors[0][oz] * divisors[1][oy]
+                for k in range(u64(len(total))):
+                    out[p, oz, oy, k] = total[k] / (by * divisors[2][k])
+
+
+@device
+def _spread_line(line, start, stride, low, high, given):
+    for k in range(low, high):
+        line[start + (k - low) * stride] += given[k]
+
+
+@kernel
+def avg_pool_vjp(g, size, stride, padding, divisors, out):
+    """Adds each number of g, divided likewise, to the whole of its window."""
+    depth, height, width = out.shape[1:]
+    given = np.empty(g.shape[3], g.dtype)
+    for p in range(g.shape[0]):
+        plane = out[p].reshape(-1)
+        for oz in range(g.shape[1]):
+            for oy in range(g.shape[2]):
+                by = divisors[0][oz] * divisors[1][oy]
+                for k in range(u64(len(given))):
+                    given[k] = g[p, oz, oy, k] / (by * divisors[2][k])
+                for z in range(max(0, oz * stride[0] - padding[0]), min(depth, oz * stride[0] - padding[0] + size[0])):
+                    y0 = oy * stride[1] - padding[1]
+                    for y in range(max(0, y0), min(height, y0 + size[1])):
+                        for kx in range(size[2]):
+                            low, high = _met(kx - padding[2], stride[2], width, len(given))
+                            first = u64((z * height + y) * width + kx - padding[2] + int(low) * stride[2])
+                            if stride[2] == 1:
+                                _spread_line(plane, first, u64(1), low, high, given)
+                            elif stride[2] == 2:
+                                _spread_line(plane, first, u64(2), low, high, given)
+                            else:
+                                _spread_line(plane, first, u64(stride[2]), low, high, given)

@@ -1,6 +1,6 @@
-"""Compiled kernels of sums, and of sums of squared distances from a mean, over rows and over columns.
+"""Compiled kernels of sums, of sums of squared distances from a mean, and of products, over rows and over columns.
 
-At most _BLOCK numbers are added in the precision of the data, in several interleaved sums; the sums of blocks are added
+Products are taken in float64. At most _BLOCK numbers are added in the precision of the data, in several interleaved sums; the sums of blocks are added
 in float64.
 """
 
@@ -30,6 +30,33 @@ def _squares(x, mean):
         d = x[j] - mean
         total += d * d
     return total
+
+
+@reduction
+def _product(x):
+    product = f64(1)
+    for j in range(x.size):
+        product *= f64(x[j])
+    return product
+
+
+@kernel
+def prod_rows(x, out):
+    """out[i] is the product of the row x[i]; out is of float64."""
+    for i in range(x.shape[0]):
+        out[i] = _product(x[i])
+
+
+@kernel
+def prod_columns(x, out):
+    """out[k, j] is the product of x[k, i, j] over i; out is of float64."""
+    for k in range(x.shape[0]):
+        out[k] = 1
+        row = out[k]
+        for i in range(x.shape[1]):
+            source = x[k, i]
+            for j in range(row.size):
+                row[j] *= f64(source[j])
 
 
 @kernel

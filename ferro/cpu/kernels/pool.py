@@ -1,4 +1,4 @@
-"""Max pooling of large float32 and float64 arrays over the last one to three dimensions, and its derivative.
+"""Pooling of large float32 and float64 arrays over the last one to three dimensions, and its derivatives.
 
 x is (..., place...); kernel, stride, padding and dilation are tuples with one number per dimension of place.
 """
@@ -6,11 +6,12 @@ x is (..., place...); kernel, stride, padding and dilation are tuples with one n
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, contiguous, split
+from ferro.cpu.kernels import background, get
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, split
 
 Ints = tuple[int, ...]
 
@@ -22,6 +23,20 @@ def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int, c
     if ceil_mode and (count - 1) * stride >= size + padding:
         count -= 1  # no window begins in the padding behind
     return count
+
+
+def ready(x: np.ndarray, places: int) -> bool:
+    """Whether the kernels take x, with so many places in an image, and have machine code already."""
+    return has_kernel(x) and places < 1 << 31 and background.ready(_make, x.dtype, "max_pool")
+
+
+def _make(dtype: np.dtype) -> None:
+    """A call of every kernel."""
+    x, one = np.ones((2, 8, 8), dtype), (1, 1)
+    out, index = max_pool(x, one, one, (0, 0), one, False)
+    max_pool_vjp(out, index, x.shape, 2)
+    out = avg_pool(x, one, (8, 8), one, (0, 0), 1)
+    avg_pool_vjp(out, (8, 8), one, one, (0, 0), 1)
 
 
 def _three(values: Ints, fill: int) -> Ints:
@@ -52,7 +67,7 @@ def max_pool(
     run = get("max_pool")
     fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _three(dilation, 1)
     cost = math.prod(shape[x.ndim - n :]) * math.prod(kernel)
-    split(len(planes), GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j], indices[i:j]))
+    split(len(planes), 2 * GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j], indices[i:j]))
     return out, index
 
 
@@ -65,3 +80,34 @@ def max_pool_vjp(g: np.ndarray, index: np.ndarray, x_shape: Ints, n: int) -> np.
     run = get("max_pool_vjp")
     split(len(out), GRAIN // places + 1, lambda i, j: run(gs[i:j], indices[i:j], out[i:j]))
     return out.reshape(x_shape)
+
+
+def _divisors(divisors: Any, size: Ints, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For the places of the result in each direction: the numbers whose product a sum is divided by."""
+    if not isinstance(divisors, tuple):
+        divisors = (np.full(size[0], divisors), *[np.ones(n) for n in size[1:]])
+    filled = [np.ones(1)] * (3 - len(size)) + list(divisors)
+    return tuple([np.asarray(some, dtype) for some in filled])
+
+
+def avg_pool(x: np.ndarray, kernel: Ints, size: Ints, stride: Ints, padding: Ints, divisors: Any) -> np.ndarray:
+    """The sum of each window, of which there are `size`, divided; see ferro.cpu.pooling."""
+    n = len(kernel)
+    out = np.empty((*x.shape[: x.ndim - n], *size), x.dtype)
+    planes, outs = _planes(x, n), _planes(out, n)
+    fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _divisors(divisors, size, x.dtype)
+    run, cost = get("avg_pool"), math.prod(size) * math.prod(kernel)
+    split(len(planes), 2 * GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j]))
+    return out
+
+
+def avg_pool_vjp(g: np.ndarray, shape: Ints, kernel: Ints, stride: Ints, padding: Ints, divisors: Any) -> np.ndarray:
+    """The adjoint of avg_pool on images of `shape`."""
+    n = len(kernel)
+    size = g.shape[g.ndim - n :]
+    out = np.zeros((*g.shape[: g.ndim - n], *shape), g.dtype)
+    planes, outs = _planes(g, n), _planes(out, n)
+    fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _divisors(divisors, size, g.dtype)
+    run, cost = get("avg_pool_vjp"), math.prod(size) * math.prod(kernel)
+    split(len(planes), 2 * GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j]))
+    return out

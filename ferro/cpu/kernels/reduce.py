@@ -1,4 +1,4 @@
-"""Sums, and sums of squared distances from a mean, of large arrays over any dimensions."""
+"""Sums, and sums of squared distances from a mean, of large arrays over any dimensions; products over one or all."""
 
 from __future__ import annotations
 
@@ -60,12 +60,33 @@ def _total(x: Any, dim: tuple[int, ...], mean: Any) -> Any:
     return np.add.reduce(out, rest, keepdims=True) if rest else out
 
 
-def _rows(x: Any, mean: Any, out: Any) -> None:
-    """Sums over the rows of a matrix."""
+def product(x: np.ndarray, dim: int | None) -> np.ndarray:
+    """The product over one dimension, which is kept, or over all (None), in float64."""
+    if dim is None:
+        out = np.empty((1,) * x.ndim)
+        _rows(contiguous(x).reshape(1, -1), None, out.reshape(1), "prod")
+        return out
+    before, after = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
+    out = np.empty((before, after))
+    y = contiguous(x).reshape(before, x.shape[dim], after)
+    if after == 1:
+        _rows(y[:, :, 0], None, out.reshape(before), "prod")
+    else:
+        _columns(y, None, out, "prod")
+    return out.reshape(*x.shape[:dim], 1, *x.shape[dim + 1 :])
+
+
+def _combined(parts: dict[int, Any], name: str) -> Any:
+    """The sum or product of the parts in their order."""
+    return (np.multiply if name == "prod" else np.add).reduce([parts[i][0] for i in sorted(parts)], 0)
+
+
+def _rows(x: Any, mean: Any, out: Any, name: str = "sum") -> None:
+    """Sums (or products) over the rows of a matrix."""
 
     def run(rows: slice, columns: slice, target: Any) -> None:
         if mean is None:
-            get("sum_rows")(x[rows, columns], target)
+            get(name + "_rows")(x[rows, columns], target)
         else:
             get("square_rows")(x[rows, columns], mean[rows], target)
 
@@ -81,15 +102,15 @@ def _rows(x: Any, mean: Any, out: Any) -> None:
                 run(slice(k, k + 1), slice(i, j), parts[i])
 
             split(n, GRAIN, work)
-            out[k] = sum(parts[i][0] for i in sorted(parts))
+            out[k] = _combined(parts, name)
 
 
-def _columns(x: Any, mean: Any, out: Any) -> None:
-    """Sums over the columns of matrices."""
+def _columns(x: Any, mean: Any, out: Any, name: str = "sum") -> None:
+    """Sums (or products) over the columns of matrices."""
 
     def run(matrices: slice, rows: slice, target: Any) -> None:
         if mean is None:
-            get("sum_columns")(x[matrices, rows], target)
+            get(name + "_columns")(x[matrices, rows], target)
         else:
             get("square_columns")(x[matrices, rows], mean[matrices], target)
 
@@ -105,4 +126,4 @@ def _columns(x: Any, mean: Any, out: Any) -> None:
             run(slice(k, k + 1), slice(i, j), parts[i])
 
         split(n, max(GRAIN // m, 8), work)  # the sums of parts take little memory beside the parts
-        out[k] = sum(parts[i][0] for i in sorted(parts))
+        out[k] = _combined(parts, name)

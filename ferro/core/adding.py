@@ -1,0 +1,140 @@
+"""Gradients as arrays: shape and dtype they must have, adding them up, also into ``.grad``, and whose memory they are.
+
+Note [Ownership].  A formula may return an array that somebody else still holds: the cotangent itself, a saved value, a
+view.  The engine adds in place into, or hands to a leaf, only an array that nobody but itself refers to, which
+Python's reference count tells exactly: views count as references to the array they view.
+"""
+
+from __future__ import annotations
+
+import threading
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from ferro import cpu
+from ferro.core import worlds
+from ferro.core.base import bump, meta_of, wrap
+from ferro.core.node import Pick
+
+ndarray, asarray = np.ndarray, np.asarray
+LARGE = 4096  # elements above which adding in place is worth a look at the reference count
+LEAF_LOCKS = tuple(threading.Lock() for _ in range(64))
+
+
+def add(before: Any, gx: Any) -> Any:
+    """before + gx, in place where the engine alone holds `before`; either may be None."""
+    if before is None:
+        return gx
+    if type(before) is ndarray:
+        if gx is None:
+            return before
+        if (
+            before.size > LARGE
+            and before.base is None
+            and getrefcount(before) == HELD_BY_CALLER
+            and before.flags.writeable
+        ):
+            return np.add(before, gx, out=before)
+        total = before + gx
+        return total if type(total) is ndarray else asarray(total)
+    return before if gx is None else before + gx
+
+
+def held_by_caller(array: Any) -> int:
+    """The count getrefcount shows for an array that only a caller's local variable (and the argument) holds."""
+    return getrefcount(array)
+
+
+def own(array: Any) -> Any:
+    """The array, or a copy if anything but a caller's local variable refers to its memory."""
+    if array.base is None and getrefcount(array) == HELD_BY_CALLER and array.flags.writeable:
+        return array
+    return array.copy()
+
+
+def _calibrate() -> int:
+    array = np.empty(1)
+    return held_by_caller(array)
+
+
+HELD_BY_CALLER = _calibrate()
+
+
+def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
+    """Adds a gradient to its place in the list of a node with several outputs; returns the list."""
+    node = pick.node
+    buffer = grads.get(node)
+    if buffer is None:
+        buffer = grads[node] = [None] * len(node.outputs)
+    if gx is not None:
+        a = gx._data if record else gx
+        if a.shape != pick.shape or a.dtype is not pick.dtype:
+            gx = conform(gx, pick.shape, pick.dtype, record)
+        buffer[pick.index] = add(buffer[pick.index], gx)
+    return buffer
+
+
+def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
+    """A gradient with the shape and dtype of what it belongs to: broadcasting undone, the real part for a real input."""
+    if isinstance(gx, np.generic):
+        gx = asarray(gx)
+    a = gx._data if record else gx
+    if a.shape != shape:
+        n = a.ndim - len(shape)
+        if n < 0 or any(s != a.shape[n + i] and s != 1 for i, s in enumerate(shape)):
+            raise RuntimeError(
+                f"a derivative formula returned a gradient of shape {list(a.shape)} for a tensor of shape {list(shape)}"
+            )
+        dims = tuple(range(n)) + tuple(n + i for i, s in enumerate(shape) if s == 1 and a.shape[n + i] != 1)
+        xp = worlds.functional if record else cpu
+        gx = xp.sum(gx, dims, False) if dims else gx
+        gx = xp.reshape(gx, shape)
+    a = gx._data if record else gx
+    if a.dtype is not dtype:
+        if a.dtype.kind == "c" and dtype.kind != "c":
+            gx = worlds.functional.real(gx) if record else a.real
+            a = gx._data if record else gx
+        if a.dtype is not dtype:
+            gx = worlds.apply(worlds.CAST, (gx,), (dtype,)) if record else a.astype(dtype)
+    return gx
+
+
+def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
+    """Adds a gradient to ``leaf.grad``: in place, except in a recorded backward (called at `place`)."""
+    with LEAF_LOCKS[(id(leaf) >> 6) & 63]:
+        meta = meta_of(leaf)
+        grad = meta.grad
+        if record:
+            meta.grad = worlds.functional.clone(gx) if grad is None else grad + gx
+        elif grad is None:
+            like = leaf._data
+            if not owned or gx.strides != like.strides:
+                gx = _laid_out(gx, like)
+            meta.grad = wrap(gx)
+        else:
+            total = grad._data
+            if total.shape != gx.shape:
+                raise RuntimeError(f"the .grad of shape {list(total.shape)} cannot take a gradient of shape {list(gx.shape)}")
+            if 0 in total.strides:
+                _refuse_overlap(total)
+            np.add(total, gx, out=total, casting="unsafe")
+            bump(grad, "backward", place)
+
+
+def _refuse_overlap(grad: Any) -> None:
+    if any(s == 0 and n > 1 for s, n in zip(grad.strides, grad.shape, strict=True)):
+        raise RuntimeError("backward: a gradient cannot be added to a .grad of which more than one element refers to a single memory location (it "
+                           "was expanded). Please clone() the tensor before assigning it to .grad.")  # fmt: skip
+
+
+def _laid_out(gx: Any, like: Any) -> Any:
+    """A copy of a gradient that lies in memory like the leaf it belongs to; in C order if the leaf has gaps."""
+    if gx.strides == like.strides or like.flags.c_contiguous:
+        return np.array(gx, order="K" if gx.strides == like.strides else "C", copy=True)
+    out = np.empty_like(like, gx.dtype)
+    if out.strides != like.strides:
+        return np.array(gx, order="C", copy=True)
+    np.copyto(out, gx)
+    return out

@@ -1,0 +1,87 @@
+"""Run: what one backward knows; which one this thread is in; callbacks for its end."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ferro.core import mode as _mode
+from ferro.core.node import Freed, Pick
+from ferro.core.provenance import caller
+
+
+class Run:
+    """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
+
+    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "freed", "grads", "into_grad", "keep", "lock",
+                 "needed", "observers", "record", "running", "scratch", "starts", "threads")  # fmt: skip
+
+    def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
+        self.keep = keep
+        self.record = record
+        self.capture = (
+            capture  # keys of positions: gradients are wanted there and nowhere else; None: accumulate at leaves
+        )
+        self.captured: dict = {}
+        self.callbacks: list = []  # what queue_callback was given
+        self.threads = threads if _mode.MULTITHREADING.get() else 1  # 1 forces the serial executor, None leaves the choice to the engine
+        self.into_grad = False
+        self.deps: dict = {}
+        self.starts: list = []
+        self.freed = Freed(caller(3))
+        self.needed: Any = None
+        self.grads: dict = {}
+        mode = _mode.current()
+        self.anomaly: Any = _mode.ANOMALY[0]
+        self.running: Any = None  # in anomaly mode: the node whose formulas run
+        self.observers = mode.observers
+        self.scratch: dict | None = None  # what unpack hooks keep until this backward ends (see utils.checkpoint)
+        self.lock = threading.RLock()  # hooks and other functions of the user run one at a time
+
+    def reaches(self, where: Any) -> bool:
+        """Whether this backward computes the gradient at a position."""
+        node = where.node if type(where) is Pick else where
+        return node in self.deps if self.needed is None else node in self.needed
+
+
+class _State(threading.local):
+    run: Run | None = None
+    turns = 0  # how many leaves' turns the thread is in, see `deliver`
+
+
+STATE = _State()
+
+
+def current_run() -> Run | None:
+    """The backward that this thread is running formulas, hooks or functions for."""
+    return STATE.run
+
+
+def enter_run(run: Run | None) -> Run | None:
+    """Makes `run` the current one of this thread; returns the one before."""
+    before, STATE.run = STATE.run, run
+    return before
+
+
+def in_turn() -> bool:
+    """Whether this thread is in a leaf's turn: a backward begun there must not wait for other threads (see `deliver`)."""
+    return STATE.turns > 0
+
+
+def queue_callback(callback: Any) -> None:
+    """Runs `callback` when the backward now running in this thread has ended without error, in its modes."""
+    if STATE.run is None:
+        raise RuntimeError(
+            "queue_callback: callbacks can only be queued while a backward is running, from a hook or formula"
+        )
+    STATE.run.callbacks.append(callback)
+
+
+def key_of(where: Any) -> Any:
+    """The dictionary key of a position: equal for the Picks of one output."""
+    return (where.node, where.index) if type(where) is Pick else where
+
+
+def wanted(run: Run, node: Any) -> list:
+    """Which of a node's edges lead to a gradient that is asked for, where only some are."""
+    return [(t.node if type(t) is Pick else t) in run.needed for t in node.edges]
