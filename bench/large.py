@@ -93,7 +93,7 @@ def pointwise() -> tuple[dict[str, Function], dict[str, Function]]:
     return one, two
 
 
-def movers() -> tuple[dict[str, Function], dict[str, Function], dict[str, Function]]:
+def movers() -> tuple[dict[str, Function], ...]:
     """What copies, sorts and selects: with one argument, with two, and with the numbers of rows or columns."""
     one: dict[str, Function] = {
         "transpose + contiguous": lambda lib, x: x.t().contiguous(),
@@ -128,17 +128,19 @@ def movers() -> tuple[dict[str, Function], dict[str, Function], dict[str, Functi
         "x[i, i]": lambda lib, x, i: x[i, i],
         "index_select dim=0": lambda lib, x, i: x.index_select(0, i),
         "index_select dim=1": lambda lib, x, i: x.index_select(1, i),
-        "gather dim=0": lambda lib, x, i: x.gather(0, full(lib, x, i)),
-        "gather dim=1": lambda lib, x, i: x.gather(1, full(lib, x, i)),
-        "scatter_add dim=0": lambda lib, x, i: lib.zeros_like(x).scatter_add(0, full(lib, x, i), x),
-        "scatter_add dim=1": lambda lib, x, i: lib.zeros_like(x).scatter_add(1, full(lib, x, i), x),
-        "scatter dim=0": lambda lib, x, i: lib.zeros_like(x).scatter(0, full(lib, x, i), x.detach()) + x,
+        "gather dim=0 expanded": lambda lib, x, i: x.gather(0, full(lib, x, i)),
+        "scatter_add dim=0 expanded": lambda lib, x, i: lib.zeros_like(x).scatter_add(0, full(lib, x, i), x),
+        "scatter dim=0 expanded": lambda lib, x, i: lib.zeros_like(x).scatter(0, full(lib, x, i), x.detach()) + x,
         "index_add dim=0": lambda lib, x, i: lib.zeros_like(x).index_add(0, i, x),
         "embedding": lambda lib, x, i: lib.nn.functional.embedding(i, x),
         "cross_entropy": lambda lib, x, i: lib.nn.functional.cross_entropy(x, i),
         "nll_loss": lambda lib, x, i: lib.nn.functional.nll_loss(x, i),
     }
-    return one, two, index
+    placed: dict[str, Function] = {}
+    for dim in (0, 1):
+        placed[f"gather dim={dim}"] = lambda lib, x, i, d=dim: x.gather(d, i)
+        placed[f"scatter_add dim={dim}"] = lambda lib, x, i, d=dim: lib.zeros_like(x).scatter_add(d, i, x)
+    return one, two, index, placed
 
 
 def cases(label: str) -> list[Case]:
@@ -146,12 +148,13 @@ def cases(label: str) -> list[Case]:
     shape = SHAPES[label]
     n = shape[0] * shape[1]
     one, two = pointwise()
-    moved, joined, indexed = movers()
+    moved, joined, indexed, placed = movers()
     found = [Case(f"{k} {label}", f, (shape,), rtol=1e-3) for k, f in {**one, **moved}.items()]
     found += [Case(f"{k} {label}", f, (shape,), low=0.99, high=1.01, rtol=1e-3) for k, f in scans().items()]
     found += [Case(f"{k} {label}", f, (shape,), low=0.9, high=1.1, rtol=1e-3) for k, f in reductions().items()]
     found += [Case(f"{k} {label}", f, (shape,) * 2, low=0.5, rtol=1e-3) for k, f in {**two, **joined}.items()]
     found += [Case(f"{k} {label}", f, (shape, (shape[0],)), classes=min(shape), rtol=1e-3) for k, f in indexed.items()]
+    found += [Case(f"{k} {label}", f, (shape,) * 2, classes=min(shape), rtol=1e-3) for k, f in placed.items()]
     F: Any = lambda lib: lib.nn.functional  # noqa: E731 (as short as what it stands for)
     images = (max(n // 65536, 1), 16, 64, 64) if n > 65536 else (1, 10, 32, 32)
     last = (shape[1],)

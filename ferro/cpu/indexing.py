@@ -91,7 +91,8 @@ def gather(x: Any, dim: int, index: Any) -> Any:
     if x.ndim == 2 and index.size < SMALL:
         return x[index, np.arange(index.shape[1])] if dim == 0 else x[np.arange(index.shape[0])[:, None], index]
     if along.fits(x, dim, index):
-        return along.gather(x, dim, index)
+        line = along.line(x, dim, index)
+        return along.gather(x, dim, index) if line is None else along.take(x, dim, line)
     if x.flags.c_contiguous:
         return x.reshape(-1)[_places(x.shape, dim, index)]
     return x[_mesh(dim, index)]
@@ -106,7 +107,11 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
         _combine(ufunc, wide, dim, index, src.astype(np.float32))
         out[...] = wide
     elif ufunc is np.add and along.fits(out, dim, index):
-        along.write("scatter_add", out, dim, index, src)
+        line = along.line(out, dim, index)
+        if line is None:
+            along.write("scatter_add", out, dim, index, src)
+        else:
+            along.add_slices(out, dim, line, np.broadcast_to(src, index.shape))
     elif out.ndim == 1:
         ufunc.at(out, index, src)
     elif out.flags.c_contiguous and index.size >= TINY:
@@ -272,6 +277,11 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
         out[_key(index, dims)] = value
     elif max(value.size, index.size) < TINY and out.dtype.name not in HALF:
         np.add.at(out, _key(index, dims), value)
+    elif len(dims) == 1 and dims[0] and out.size:
+        lead, rest = out.shape[: dims[0]], out.shape[dims[0] + 1 :]
+        places = index[0].reshape(-1) % out.shape[dims[0]]
+        values = np.broadcast_to(value, (*lead, *index.shape[1:], *rest)).reshape(*lead, places.size, *rest)
+        index_add_(out, dims[0], places, values)
     elif dims == tuple(range(len(dims))) and out.flags.c_contiguous and index.size and out.size:
         lead, rest = out.shape[: len(dims)], out.shape[len(dims) :]
         rows = (

@@ -337,7 +337,7 @@ def test_the_same_kinds_of_fault_in_torch(where: Callable, monkeypatch: pytest.M
             with torch.autograd.graph.saved_tensors_hooks(lambda t: t, fail):
                 y = y.sin()
         elif place == "callback":
-            y.register_hook(lambda g, fail=fail: torch.autograd.Variable._execution_queue_callback(fail))
+            y.register_hook(lambda g, fail=fail: torch.autograd.Variable._execution_engine.queue_callback(fail))
         else:
             y = torch.utils.checkpoint.checkpoint(again, y, use_reentrant=place == "reentrant_recomputation")
         caught(kind, y.sum().backward)

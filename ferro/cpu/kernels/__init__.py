@@ -18,7 +18,9 @@ _MODULES = {
         "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),
-    "jit_along": "gather scatter scatter_add take add_slices",
+    "jit_along": (
+        "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows take_rows add_slices_rows"
+    ),
     "jit_conv": "correlate correlate_taps in_blocks depthwise depthwise_dx depthwise_dw",
     "jit_ctc": "ctc_alpha ctc_occupancy",
     "jit_grids": "sample_taps spread_taps weigh_taps",

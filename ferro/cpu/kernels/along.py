@@ -17,6 +17,13 @@ def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
             and index.shape == (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :]))  # fmt: skip
 
 
+def line(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
+    """The one-dimensional index that an index which `fits` repeats along all other dimensions; None if it does not."""
+    if index.ndim < 2 or any([s and n > 1 for d, (s, n) in enumerate(zip(index.strides, index.shape)) if d != dim]):
+        return None
+    return index[tuple([slice(None) if d == dim else 0 for d in range(index.ndim)])]
+
+
 def _three(x: np.ndarray, dim: int) -> np.ndarray:
     return x.reshape(math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
 
@@ -25,6 +32,9 @@ def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, o
     """Runs a kernel on `first`, the index and `out`, cut along what lies before `dim`."""
     a, b = _three(first, dim), _three(out, dim)
     where = contiguous(index) if index.ndim == 1 and name in ("take", "add_slices") else _three(contiguous(index), dim)
+    if b.shape[2] == 1 and a.size:  # one number after each place
+        a, b, where = a[:, :, 0], b[:, :, 0], where if where.ndim == 1 else where[:, :, 0]
+        name += "_rows"
     run = get(name)
     fine: list[bool] = []
     work = max(a[0].size, b[0].size) if len(b) else 1
@@ -34,7 +44,7 @@ def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, o
 
     split(len(b), GRAIN // max(work, 1) + 1, part)
     if not all(fine):
-        raise IndexError(f"{name}: the index holds {index.min()} to {index.max()}, which is out of bounds for dimension {dim} "
+        raise IndexError(f"{name.removesuffix('_rows')}: the index holds {index.min()} to {index.max()}, which is out of bounds for dimension {dim} "
                          f"with size {size}")  # fmt: skip
     return out
 

@@ -81,3 +81,76 @@ def add_slices(source, index, out):
             for k in range(row.size):
                 target[k] += row[k]
     return True
+
+
+# --- one number after each place -----------------------------------------------------------------------------------------
+
+# An index out of bounds reads or writes the place 0, and the kernel returns False: without a jump, loops are vectorised.
+
+
+@kernel
+def gather_rows(x, index, out):
+    """out[i, j] = x[i, index[i, j]]."""
+    n, wrong = u64(x.shape[1]), u64(0)
+    for i in range(index.shape[0]):
+        row, places, target = x[i], index[i], out[i]
+        for j in range(places.size):
+            place = u64(places[j])
+            wrong |= u64(place >= n)
+            target[j] = row[place if place < n else u64(0)]
+    return wrong == u64(0)
+
+
+@kernel
+def scatter_rows(source, index, out):
+    """out[i, index[i, j]] = source[i, j]."""
+    n = u64(out.shape[1])
+    for i in range(index.shape[0]):
+        row, places, target = source[i], index[i], out[i]
+        for j in range(places.size):
+            place = u64(places[j])
+            if place >= n:
+                return False
+            target[place] = row[j]
+    return True
+
+
+@kernel
+def scatter_add_rows(source, index, out):
+    """out[i, index[i, j]] += source[i, j]."""
+    n = u64(out.shape[1])
+    for i in range(index.shape[0]):
+        row, places, target = source[i], index[i], out[i]
+        for j in range(places.size):
+            place = u64(places[j])
+            if place >= n:
+                return False
+            target[place] += row[j]
+    return True
+
+
+@kernel
+def take_rows(x, index, out):
+    """out[i, j] = x[i, index[j]]."""
+    n, wrong = u64(x.shape[1]), u64(0)
+    for i in range(out.shape[0]):
+        row, target = x[i], out[i]
+        for j in range(index.size):
+            place = u64(index[j])
+            wrong |= u64(place >= n)
+            target[j] = row[place if place < n else u64(0)]
+    return wrong == u64(0)
+
+
+@kernel
+def add_slices_rows(source, index, out):
+    """out[i, index[j]] += source[i, j]."""
+    n = u64(out.shape[1])
+    for i in range(source.shape[0]):
+        row, target = source[i], out[i]
+        for j in range(index.size):
+            place = u64(index[j])
+            if place >= n:
+                return False
+            target[place] += row[j]
+    return True
