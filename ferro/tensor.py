@@ -511,8 +511,6 @@ class Tensor(
         return t
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if not self.is_leaf:
-            raise RuntimeError("only leaf tensors can be pickled; use detach() first")
         data = self._data if self._data.flags.f_contiguous else np.ascontiguousarray(self._data)
         return _rebuild, (type(self), data.reshape(self._data.shape, order="A"), self.requires_grad,
                           getattr(self, "__dict__", None) or None)  # fmt: skip

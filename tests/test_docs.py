@@ -58,3 +58,11 @@ def test_the_tables_of_operations_and_subgradients_are_up_to_date() -> None:
     done = subprocess.run([sys.executable, str(ROOT / "docs" / "tables.py"), "--check"], capture_output=True, text=True,
                           timeout=200, check=False)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_test_that_a_document_names_exists() -> None:
+    sources = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("*.py"))
+    defined = set(re.findall(r"def (test_\w+)", sources))
+    named = set(re.findall(r"\btest_\w+\b(?!\.py)", (ROOT / "docs" / "autograd.md").read_text()))
+    assert len(named) > 300
+    assert named - defined == set()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.core.base import Lost, version_of
-from ferro.core.mode import MODE, MULTITHREADING, changed, enter, leave
+from ferro.core.mode import MODE, MULTITHREADING, changed, enter, leave, settle
 from ferro.core.provenance import caller
 
 
@@ -167,7 +167,7 @@ class set_grad_enabled(_Context):
     def _start(self) -> None:
         self._on = True
         self._before = MODE.get()
-        enter(changed(**self.changes, lost=self._mark()))
+        settle(changed(**self.changes, lost=self._mark()))
 
     def __enter__(self) -> None:
         if not self._on:  # otherwise the mode is on since the call
@@ -175,7 +175,7 @@ class set_grad_enabled(_Context):
 
     def __exit__(self, *exc: object) -> None:
         self._on = False
-        leave(self._before)
+        settle(self._before)
 
     def clone(self) -> set_grad_enabled:
         """A fresh context of the same kind."""

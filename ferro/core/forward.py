@@ -73,13 +73,18 @@ def without(x: Any, level: int) -> Any:
     return plain
 
 
+def _outside(mode: Any) -> Any:
+    """The mode without its level."""
+    return _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers, mode.lost)
+
+
 def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     """Applies an operation to tensors of which some carry tangents."""
     carried = [tangents_of(x) for x in xs]
     levels = {k for c in carried for k in c}
     if not levels:
         return _special(
-            op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers)
+            op, xs, params, _outside(mode)
         )
     level = max(levels)
     if op.view:
@@ -87,7 +92,7 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     primals = tuple([without(x, level) for x in xs])
     tangents = [c.get(level) for c in carried]
     result = worlds.apply(op, primals if len(levels) > 1 else xs, params) if len(levels) > 1 else _special(
-        op, xs, params, _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers))  # fmt: skip
+        op, xs, params, _outside(mode))  # fmt: skip
     outs = result if op.multi else (result,)
     if op.view and primals[0] is not xs[0]:
         for o in outs:

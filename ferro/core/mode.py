@@ -89,6 +89,20 @@ def enter(mode: Mode | None) -> None:
     MODE.set(mode)
 
 
+STANDING: ContextVar[bool] = ContextVar("ferro_standing", default=False)
+
+
+def settle(mode: Mode | None) -> None:
+    """Puts a mode in force until another is: while it is not the default, ACTIVE has an entry for it."""
+    MODE.set(mode)
+    if (mode is not None) != STANDING.get():
+        STANDING.set(mode is not None)
+        if mode is None:
+            ACTIVE.pop()
+        else:
+            ACTIVE.append(None)
+
+
 def leave(previous: Mode | None) -> None:
     """Puts the mode before `enter` in force again."""
     MODE.set(previous)

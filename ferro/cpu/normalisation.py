@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import norm as _kernels
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.blocks import HALF
 
 __all__ = [
@@ -113,8 +113,17 @@ def rms_norm_vjp(g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, nee
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
+def _fits(x: Any) -> bool:
+    """Whether kernels normalise the groups of x: it is large, and each channel has some places."""
+    return x.ndim > 2 and x.size >= SMALL and x.size >= 8 * x.shape[0] * x.shape[1] and (
+        x.dtype in HALF or has_kernel(x))  # fmt: skip
+
+
 def group_norm(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple:
     """layer_norm of each group of channels (dimension 1), then scaled and shifted per channel; and its mean and rstd."""
+    if _fits(x):
+        out, mean, rstd = _kernels.group_norm(_wide(x), _wide(weight), _wide(bias), groups, eps)
+        return out.astype(x.dtype, copy=False), mean[:, None], rstd[:, None]
     rows = _wide(x).reshape(x.shape[0] * groups, -1)
     out, mean, rstd = layer_norm(rows, None, None, 1, eps)
     out = out.reshape(x.shape[0], x.shape[1], -1)
@@ -127,6 +136,10 @@ def group_norm(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple
 
 def group_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: int, eps: float, needs: tuple) -> tuple:
     """The backward of group_norm by x, weight and bias (None where `needs` says so)."""
+    if _fits(x):
+        wide = _wide(g), _wide(x), _wide(weight), mean[:, 0], rstd[:, 0]
+        dx, dw, db = _kernels.group_norm_vjp(*wide, groups, needs)
+        return None if dx is None else dx.astype(x.dtype, copy=False), dw, db
     gs, rows = _channels(_wide(g)), _wide(x).reshape(mean.shape[0], -1)
     dx = dw = None
     if needs[0]:

@@ -507,3 +507,9 @@ def test_the_gradient_by_a_tensor_that_was_changed_in_place(T: Any) -> Any:
     z = y * 2
     y.mul_(5)
     return error(lambda: T.autograd.grad(z, y), "not have been used"), T.autograd.grad(z, x)
+
+
+@both
+def test_a_result_is_pickled_as_a_leaf(T: Any) -> Any:
+    again = pickle.loads(pickle.dumps(leaf(T, 1.0, 2.0) * 2))
+    return again.requires_grad, again.is_leaf, again.tolist()

@@ -19,7 +19,8 @@ _MODULES = {
         "cross_entropy cross_entropy_vjp"
     ),
     "jit_along": (
-        "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows take_rows add_slices_rows"
+        "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows take_rows add_slices_rows "
+        "count_bins"
     ),
     "jit_conv": "correlate correlate_taps in_blocks depthwise depthwise_dx depthwise_dw",
     "jit_ctc": "ctc_alpha ctc_occupancy",
@@ -27,7 +28,7 @@ _MODULES = {
     "jit_interpolation": "resample_lines resample_planes",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
-        "channel_sums channel_squares channel_products channel_affine channel_norm_vjp "
+        "channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "
         "column_sums column_squares column_products column_affine column_norm_vjp"
     ),
     "jit_optim": "sgd_step adam_step",

@@ -69,3 +69,16 @@ def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
 def add_slices(out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> None:
     """Adds the slices of `source` along `dim`, in order, to those of `out` that an index of one dimension names."""
     _run("add_slices", dim, out.shape[dim], contiguous(source, out.dtype), index, out)
+
+
+def count_bins(x: np.ndarray, low: Any, high: Any, bins: int) -> np.ndarray:
+    """How many elements of a vector lie in each of as many equal bins from low to high."""
+    parts: dict[int, np.ndarray] = {}
+    run = get("count_bins")
+
+    def part(i: int, j: int) -> None:
+        parts[i] = np.zeros(bins, np.int64)
+        run(x[i:j], low, high, parts[i])
+
+    split(x.size, max(2 * GRAIN, 4 * bins), part)
+    return sum([parts[i] for i in sorted(parts)], np.zeros(bins, np.int64))

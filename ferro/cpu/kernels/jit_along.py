@@ -154,3 +154,19 @@ def add_slices_rows(source, index, out):
                 return False
             target[place] += row[j]
     return True
+
+
+# --- counting ------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def count_bins(x, low, high, counts):
+    """Adds to `counts` how many numbers lie in each of as many equal bins from low to high, which belongs to the last."""
+    n = counts.size
+    T = x.dtype.type
+    first, width = T(low), T(high) - T(low)
+    for i in range(x.size):
+        v = x[i]
+        if v >= first and v <= T(high):
+            place = np.int64((v - first) * T(n) / width)
+            counts[u64(place if place < n else n - 1)] += 1

@@ -165,6 +165,16 @@ def channel_norm_vjp(g, x, mean, scale, plain, product, out):
                 out[a, k, j] = (g[a, k, j] - p - (x[a, k, j] - m) * q) * s
 
 
+@kernel
+def channel_mix(g, x, mean, of_g, of_x, shift, out):
+    """g of_g + (x - mean) of_x + shift."""
+    for a in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            m, p, q, b = mean[k], of_g[k], of_x[k], shift[k]
+            for j in range(x.shape[2]):
+                out[a, k, j] = g[a, k, j] * p + ((x[a, k, j] - m) * q + b)
+
+
 # --- channels: a channel has one place, and is a column of a matrix ---------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -30,14 +31,25 @@ def _met(offset, stride, length, count):
 # on the numbers would be guessed wrong.
 
 
-@device
-def _raise(best, at, low, high, line, start, stride, place):
-    """Takes over the numbers of a line that are larger, or nan, and their places."""
-    for k in range(low, high):
-        value = line[start + (k - low) * stride]
-        better = (value > best[k]) | (value != value)
-        at[k] = np.int32(place + np.int32(k - low) * np.int32(stride)) if better else at[k]
-        best[k] = value if better else best[k]
+def _raiser(known: int) -> Any:
+    """Takes over the numbers of a line that are larger, or nan, and their places; for one stride, or with 0 for any.
+
+    LLVM makes vector code of a stride only if it is written in the function.
+    """
+
+    @device
+    def work(best, at, low, high, line, start, stride):
+        for k in range(low, high):
+            i = start + (k - low) * u64(known if known > 0 else stride)
+            value = line[i]
+            better = (value > best[k]) | (value != value)
+            at[k] = np.int64(i) if better else at[k]
+            best[k] = value if better else best[k]
+
+    return work
+
+
+_raise_1, _raise_2, _raise = _raiser(1), _raiser(2), _raiser(0)
 
 
 @device
@@ -76,7 +88,9 @@ def max_pool(x, size, stride, padding, dilation, out, index):
         if 2 * out.shape[2] <= height:
             _pairs(x, out, index)
             return
-    best, at = np.empty(out.shape[3], x.dtype), np.empty(out.shape[3], np.int32)
+    best, at = np.empty(out.shape[3], x.dtype), np.empty(out.shape[3], np.int64)
+    firsts = np.array([_first(k, stride[2], padding[2], dilation[2]) for k in range(len(best))])
+    spans = [_met(k * dilation[2] - padding[2], stride[2], width, len(best)) for k in range(size[2])]
     for p in range(x.shape[0]):
         plane = x[p].reshape(-1)
         for oz in range(out.shape[1]):
@@ -85,24 +99,21 @@ def max_pool(x, size, stride, padding, dilation, out, index):
             for oy in range(out.shape[2]):
                 y0 = _first(oy, stride[1], padding[1], dilation[1])
                 y1 = min(oy * stride[1] - padding[1] + (size[1] - 1) * dilation[1] + 1, height)
-                for k in range(len(best)):
-                    best[k] = -math.inf
-                    at[k] = (z0 * height + y0) * width + _first(k, stride[2], padding[2], dilation[2])
+                best[:] = -math.inf
+                at[:] = (z0 * height + y0) * width + firsts
                 for z in range(z0, z1, dilation[0]):
                     for y in range(y0, y1, dilation[1]):
                         for kx in range(size[2]):
-                            offset = kx * dilation[2] - padding[2]
-                            low, high = _met(offset, stride[2], width, len(best))
-                            first = (z * height + y) * width + offset + int(low) * stride[2]
+                            low, high = spans[kx]
+                            start = (z * height + y) * width + kx * dilation[2] - padding[2] + int(low) * stride[2]
                             if stride[2] == 1:
-                                _raise(best, at, low, high, plane, u64(first), u64(1), np.int32(first))
+                                _raise_1(best, at, low, high, plane, u64(start), 1)
                             elif stride[2] == 2:
-                                _raise(best, at, low, high, plane, u64(first), u64(2), np.int32(first))
+                                _raise_2(best, at, low, high, plane, u64(start), 2)
                             else:
-                                _raise(best, at, low, high, plane, u64(first), u64(stride[2]), np.int32(first))
-                for k in range(len(best)):
-                    out[p, oz, oy, k] = best[k]
-                    index[p, oz, oy, k] = at[k]
+                                _raise(best, at, low, high, plane, u64(start), stride[2])
+                out[p, oz, oy] = best
+                index[p, oz, oy] = at
 
 
 @kernel
@@ -114,10 +125,26 @@ def max_pool_vjp(g, index, out):
             target[u64(index[p, k])] += g[p, k]
 
 
-@device
-def _add_line(total, low, high, line, start, stride):
-    for k in range(low, high):
-        total[k] += line[start + (k - low) * stride]
+def _adder(known: int) -> Any:
+    @device
+    def work(total, low, high, line, start, stride):
+        for k in range(low, high):
+            total[k] += line[start + (k - low) * u64(known if known > 0 else stride)]
+
+    return work
+
+
+def _spreader(known: int) -> Any:
+    @device
+    def work(given, low, high, line, start, stride):
+        for k in range(low, high):
+            line[start + (k - low) * u64(known if known > 0 else stride)] += given[k]
+
+    return work
+
+
+_add_1, _add_2, _add = _adder(1), _adder(2), _adder(0)
+_spread_1, _spread_2, _spread = _spreader(1), _spreader(2), _spreader(0)
 
 
 @kernel
@@ -125,6 +152,7 @@ def avg_pool(x, size, stride, padding, divisors, out):
     """The sum of each window over the product of the divisors for its place in each direction."""
     depth, height, width = x.shape[1:]
     total = np.empty(out.shape[3], x.dtype)
+    spans = [_met(k - padding[2], stride[2], width, len(total)) for k in range(size[2])]
     for p in range(x.shape[0]):
         plane = x[p].reshape(-1)
         for oz in range(out.shape[1]):
@@ -134,23 +162,17 @@ def avg_pool(x, size, stride, padding, divisors, out):
                     y0 = oy * stride[1] - padding[1]
                     for y in range(max(0, y0), min(height, y0 + size[1])):
                         for kx in range(size[2]):
-                            low, high = _met(kx - padding[2], stride[2], width, len(total))
-                            first = u64((z * height + y) * width + kx - padding[2] + int(low) * stride[2])
+                            low, high = spans[kx]
+                            start = u64((z * height + y) * width + kx - padding[2] + int(low) * stride[2])
                             if stride[2] == 1:
-                                _add_line(total, low, high, plane, first, u64(1))
+                                _add_1(total, low, high, plane, start, 1)
                             elif stride[2] == 2:
-                                _add_line(total, low, high, plane, first, u64(2))
+                                _add_2(total, low, high, plane, start, 2)
                             else:
-                                _add_line(total, low, high, plane, first, u64(stride[2]))
+                                _add(total, low, high, plane, start, stride[2])
                 by = divisors[0][oz] * divisors[1][oy]
                 for k in range(u64(len(total))):
                     out[p, oz, oy, k] = total[k] / (by * divisors[2][k])
-
-
-@device
-def _spread_line(line, start, stride, low, high, given):
-    for k in range(low, high):
-        line[start + (k - low) * stride] += given[k]
 
 
 @kernel
@@ -158,6 +180,7 @@ def avg_pool_vjp(g, size, stride, padding, divisors, out):
     """Adds each number of g, divided likewise, to the whole of its window."""
     depth, height, width = out.shape[1:]
     given = np.empty(g.shape[3], g.dtype)
+    spans = [_met(k - padding[2], stride[2], width, len(given)) for k in range(size[2])]
     for p in range(g.shape[0]):
         plane = out[p].reshape(-1)
         for oz in range(g.shape[1]):
@@ -169,11 +192,11 @@ def avg_pool_vjp(g, size, stride, padding, divisors, out):
                     y0 = oy * stride[1] - padding[1]
                     for y in range(max(0, y0), min(height, y0 + size[1])):
                         for kx in range(size[2]):
-                            low, high = _met(kx - padding[2], stride[2], width, len(given))
-                            first = u64((z * height + y) * width + kx - padding[2] + int(low) * stride[2])
+                            low, high = spans[kx]
+                            start = u64((z * height + y) * width + kx - padding[2] + int(low) * stride[2])
                             if stride[2] == 1:
-                                _spread_line(plane, first, u64(1), low, high, given)
+                                _spread_1(given, low, high, plane, start, 1)
                             elif stride[2] == 2:
-                                _spread_line(plane, first, u64(2), low, high, given)
+                                _spread_2(given, low, high, plane, start, 2)
                             else:
-                                _spread_line(plane, first, u64(stride[2]), low, high, given)
+                                _spread(given, low, high, plane, start, stride[2])

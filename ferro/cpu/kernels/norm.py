@@ -251,3 +251,52 @@ def _batch_norm_vjp_x(
     fixed = mean, scale, plain, product
     split_rows(len(parts), parts[0].size, 2 * GRAIN, lambda i, j: run(gs[i:j], parts[i:j], *fixed, out[i:j]))
     return out.reshape(x.shape)
+
+
+def _by_channel(name: str, arrays: list[np.ndarray], parameters: list[np.ndarray]) -> np.ndarray:
+    """A kernel of arrays (1, channel, place) and of parameters with a value per channel, the channels cut."""
+    out = np.empty_like(arrays[0])
+    run = get(name)
+
+    def part(i: int, j: int) -> None:
+        run(*[a[:, i:j] for a in arrays], *[p[i:j] for p in parameters], out[:, i:j])
+
+    split_rows(out.shape[1], out.shape[2], 2 * GRAIN, part)
+    return out
+
+
+def group_norm(
+    x: np.ndarray, weight: np.ndarray | None, bias: np.ndarray | None, groups: int, eps: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Large x (N, C, ...) normalised over groups of channels, scaled and shifted per channel; mean and rstd per group."""
+    n, c = x.shape[:2]
+    x = contiguous(x)
+    mean, var = moments(x.reshape(1, n * groups, -1), (0, 2))
+    rstd = (1 / np.sqrt(var + eps)).astype(x.dtype)
+    m, scale = np.repeat(mean, c // groups), np.repeat(rstd, c // groups)
+    if weight is not None:
+        scale *= np.tile(weight, n)
+    shift = np.zeros_like(scale) if bias is None else np.tile(bias, n).astype(x.dtype)
+    out = _by_channel("channel_affine", [x.reshape(1, n * c, -1)], [m, scale, shift])
+    return out.reshape(x.shape), mean, rstd
+
+
+def group_norm_vjp(
+    g: np.ndarray, x: np.ndarray, weight: np.ndarray | None, mean: np.ndarray, rstd: np.ndarray, groups: int, needs: Needs
+) -> Gradients:
+    """The gradients of group_norm for x, weight and bias, those that `needs` asks for."""
+    n, c = x.shape[:2]
+    each = c // groups
+    xs, gs = [contiguous(a, x.dtype).reshape(1, n * c, -1) for a in (x, g)]
+    m = np.repeat(mean, each)
+    plain, product = [total.reshape(n, c) for total in _channel_products(gs, xs, m, (0, 2))]
+    g_x = None
+    if needs[0]:
+        w = np.ones(c) if weight is None else weight.astype(np.float64)
+        count, r = xs.size // (n * groups), rstd.astype(np.float64)
+        one, two = [(total * w).reshape(n * groups, each).sum(1) / count for total in (plain, product)]
+        per_group = -two * r * r * r, -one * r
+        values = [np.repeat(r, each) * np.tile(w, n), *[np.repeat(v, each) for v in per_group]]
+        g_x = _by_channel("channel_mix", [gs, xs], [m, *[v.astype(x.dtype) for v in values]]).reshape(x.shape)
+    g_weight = (product * rstd.reshape(n, groups).repeat(each, 1)).sum(0).astype(x.dtype) if needs[1] else None
+    return g_x, g_weight, plain.sum(0).astype(x.dtype) if needs[2] else None
