@@ -265,12 +265,13 @@ def test_the_rules_that_find_bugs_are_never_silenced() -> None:
 # The documents.
 
 
-def test_the_examples_of_the_readme_run() -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize("document", ["README.md", "docs/autograd.md"])
+def test_the_examples_of_a_document_run(document: str) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert blocks
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+        exec(compile(block, document, "exec"), names)
 
 
 def test_links_between_documents_lead_somewhere() -> None:

@@ -242,6 +242,7 @@ def put_(out: Any, index: Any, src: Any, accumulate: bool) -> Any:
     if not out.flags.c_contiguous:
         out[...] = put_(_copied(out), index, src, accumulate)
     elif accumulate:
+        places = np.where(places < 0, places + out.size, places)
         _combine(np.add, out.reshape(-1), 0, places, values)
     else:
         out.reshape(-1)[places] = values

@@ -127,11 +127,9 @@ class Module:
 
     def __getattr__(self, name: str) -> Any:
         state = self.__dict__
-        if "_parameters" in state and name in (table := state["_parameters"]):  # what hot loops ask for
-            return table[name]
-        for kind in _MEMBER_TABLES:
-            if kind in state and name in state[kind]:
-                return state[kind][name]
+        for table in _MEMBER_TABLES:
+            if table in state and name in state[table]:
+                return state[table][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -264,11 +264,9 @@ PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR,
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """The tensor with two dimensions exchanged."""
     n = input._data.ndim
-    if not (type(dim0) is int and 0 <= dim0 < n):
-        dim0 = one_dim("transpose", n, dim0, "dim0")
-    if not (type(dim1) is int and 0 <= dim1 < n):
-        dim1 = one_dim("transpose", n, dim1, "dim1")
-    return unary(TRANSPOSE, input, (dim0, dim1))
+    if type(dim0) is type(dim1) is int and -n <= dim0 < n and -n <= dim1 < n:  # what one_dim would let pass
+        return unary(TRANSPOSE, input, (dim0 % n, dim1 % n))
+    return unary(TRANSPOSE, input, (one_dim("transpose", n, dim0, "dim0"), one_dim("transpose", n, dim1, "dim1")))
 
 
 TRANSPOSE = Op("transpose", lambda xp, x, /, dim0, dim1: xp.transpose(x, dim0, dim1), kind=LINEAR, view=True,

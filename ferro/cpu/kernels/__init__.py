@@ -28,7 +28,7 @@ _MODULES = {
     "jit_interpolation": "resample_lines resample_planes",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
-        "channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "
+        "channel_moments channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "
         "column_sums column_squares column_products column_affine column_norm_vjp"
     ),
     "jit_optim": "sgd_step adam_step",

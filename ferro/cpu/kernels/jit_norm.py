@@ -13,6 +13,7 @@ from ferro.cpu.kernels.jit import kernel, reduction
 
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data
+_PIECE = 2048  # numbers that stay in the cache between two readings
 
 
 @reduction
@@ -133,6 +134,25 @@ def channel_squares(x, mean, first, last, totals):
     for a in range(x.shape[0]):
         for k in range(first, last):
             totals[k] += f64(_sum_of_squares(x[a, k], mean[k]))
+
+
+@kernel
+def channel_moments(x, sums, squares):
+    """The sum of each x[a, k] and the sum of the squares of the distances from its mean; read once, in short pieces."""
+    n = x.shape[2]
+    for a in range(x.shape[0]):
+        for k in range(x.shape[1]):
+            total, spread = f64(0), f64(0)
+            for start in range(0, n, _PIECE):
+                piece = x[a, k, start : start + _PIECE]
+                s = f64(_sum(piece))
+                m = s / piece.size
+                near = x.dtype.type(m)
+                q = f64(_sum_of_squares(piece, near)) - piece.size * (m - f64(near)) ** 2
+                d = m - total / start if start else f64(0)
+                spread += q + d * d * start * piece.size / (start + piece.size)
+                total += s
+            sums[a, k], squares[a, k] = total, spread
 
 
 @kernel

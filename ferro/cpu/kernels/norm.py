@@ -13,6 +13,8 @@ from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, contiguous, has_kernel,
 Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
 
+LONG = 64  # places of a channel from which each of its images is summed for itself
+
 
 def _narrowed(gradients: Gradients, dtype: np.dtype) -> Gradients:
     x, weight, bias = [None if part is None else part.astype(dtype) for part in gradients]
@@ -145,6 +147,19 @@ def _per_channel(x: np.ndarray, work: Callable) -> np.ndarray:
     return totals
 
 
+def _long_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of each channel of (batch, channel, place), in float64, from those of each x[a, k]."""
+    batch, channels, n = x.shape
+    sums, squares = np.empty((2, batch * channels, 1))
+    rows = x.reshape(batch * channels, 1, n)
+    run = get("channel_moments")
+    split_rows(len(rows), n, 4 * GRAIN, lambda i, j: run(rows[i:j], sums[i:j], squares[i:j]))
+    sums, squares = sums.reshape(batch, channels), squares.reshape(batch, channels)
+    mean = sums.sum(0) / (batch * n)
+    with np.errstate(invalid="ignore"):
+        return mean, (squares.sum(0) + n * ((sums / n - mean) ** 2).sum(0)) / (batch * n)
+
+
 def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The mean and the variance (divided by the count) over `dims`, without those dimensions.
 
@@ -160,6 +175,9 @@ def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarra
             centred = x - np.expand_dims(mean, dims).astype(x.dtype)
             return mean.astype(x.dtype), np.asarray(np.square(centred).mean(dims))
     word, parts = _as_channels(x, dims)
+    if word == "channel" and parts.shape[2] >= LONG:
+        mean, var = _long_moments(parts)
+        return mean.astype(x.dtype).reshape(shape), var.astype(x.dtype).reshape(shape)
     sums, squares = get(f"{word}_sums"), get(f"{word}_squares")
     count = parts.size // parts.shape[1]
     totals = _per_channel(parts, lambda at, i, j, total: sums(parts[at], i, j, total[0]))
