@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.softmax import softmax, softmax_vjp
 from ferro.cpu.blocks import HALF
+from ferro.cpu.kernels import get
+from ferro.cpu.kernels.common import SMALL, split
+from ferro.cpu.kernels.softmax import softmax, softmax_vjp
 from ferro.cpu.products import matmul
+from ferro.cpu.threads import blas_single
 
 __all__ = ["attention", "attention_vjp"]
 
@@ -17,9 +21,81 @@ def _wide(x: Any) -> Any:
     return x.astype(np.float32) if x.dtype in HALF else x
 
 
+# Note [Attention by tiles]
+#     Large attention without a mask of its own is computed in tiles of some rows of one head: a product, softmax in
+#     place, a product, so that scores stay in the cache; causal tiles leave out the columns that no row attends to.
+
+ROWS = 128  # of a tile
+WORK = 1 << 21  # multiplications that are worth a hand-over to another thread
+HEADS = 4  # from which backward gives whole heads to threads
+
+
+def _heads(*arrays: Any) -> list | None:
+    """Large arrays (..., rows, columns) with the leading dimensions flattened; None if these are not the same."""
+    q, k = arrays[:2]
+    if any([a.shape[:-2] != q.shape[:-2] or a.dtype != q.dtype or a.dtype not in _REAL for a in arrays]):
+        return None
+    if math.prod(q.shape[:-1]) * k.shape[-2] < SMALL or 0 in q.shape + k.shape + arrays[2].shape:
+        return None
+    return [np.ascontiguousarray(a).reshape(-1, *a.shape[-2:]) for a in arrays]
+
+
+_REAL = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def _tiled(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple:
+    """softmax(scale q kᵀ) v and the softmax, of (head, row, column): see Note [Attention by tiles]."""
+    heads, rows, width = q.shape
+    columns, tiles = k.shape[1], -(-rows // ROWS)
+    p, out = np.empty((heads, rows, columns), q.dtype), np.empty((heads, rows, v.shape[2]), q.dtype)
+    normalise = get("scaled_softmax")
+
+    def run(start: int, stop: int) -> None:
+        for tile in range(start, stop):
+            h, i = tile // tiles, tile % tiles * ROWS
+            own, end = slice(i, min(i + ROWS, rows)), min(i + ROWS, columns) if causal else columns
+            np.matmul(q[h, own], k[h, :end].T, out=p[h, own, :end])
+            normalise(p[h, own], scale, i, causal)
+            np.matmul(p[h, own, :end], v[h, :end], out=out[h, own])
+
+    with blas_single():
+        split(heads * tiles, WORK // (min(rows, ROWS) * columns * (width + v.shape[2])) + 1, run)
+    return out, p
+
+
+def _tiled_vjp(g: Any, q: Any, k: Any, v: Any, p: Any, scale: float, causal: bool) -> tuple:
+    """The backward of `_tiled` by q, k and v."""
+    heads, rows, width = q.shape
+    columns = k.shape[1]
+    dq, dk, dv = np.empty_like(q), np.zeros_like(k), np.zeros_like(v)
+    vjp = get("softmax_vjp")
+
+    def run(start: int, stop: int) -> None:
+        ds = np.zeros((min(rows, ROWS), columns), q.dtype)
+        for h in range(start, stop):
+            for i in range(0, rows, ROWS):
+                own, end = slice(i, min(i + ROWS, rows)), min(i + ROWS, columns) if causal else columns
+                d = ds[: min(ROWS, rows - i)]
+                d[:, end:] = 0
+                np.matmul(g[h, own], v[h, :end].T, out=d[:, :end])
+                vjp(d, p[h, own], d)
+                d *= scale
+                np.matmul(d[:, :end], k[h, :end], out=dq[h, own])
+                dk[h, :end] += d[:, :end].T @ q[h, own]
+                dv[h, :end] += p[h, own, :end].T @ g[h, own]
+
+    with blas_single():
+        split(heads, WORK // (rows * columns * (width + v.shape[2])) + 1, run)
+    return dq, dk, dv
+
+
 def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> tuple:
     """softmax(scale q kᵀ + mask) v, and the softmax; 0 in rows that may attend to nothing."""
     dtype, q, k, v = q.dtype, _wide(q), _wide(k), _wide(v)
+    tiles = _heads(q, k, v) if mask is None else None
+    if tiles is not None:
+        out, p = _tiled(*tiles, scale, causal)
+        return out.reshape(*q.shape[:-1], v.shape[-1]).astype(dtype, copy=False), p.reshape(*q.shape[:-1], k.shape[-2])
     scores = matmul(q * np.asarray(scale, q.dtype), np.swapaxes(k, -2, -1))
     dead = None
     if causal:
@@ -43,6 +119,10 @@ def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> 
 def attention_vjp(g: Any, q: Any, k: Any, v: Any, mask: Any, p: Any, scale: float, causal: bool, needs: tuple) -> tuple:
     """The backward of attention by q, k, v and a mask that was added (None where `needs` says so)."""
     g, factor = _wide(g), np.asarray(scale, p.dtype)
+    tiles = _heads(_wide(q), _wide(k), _wide(v), g, p) if mask is None and all(needs[:3]) else None
+    if tiles is not None and len(tiles[0]) >= HEADS:
+        found = _tiled_vjp(tiles[3], *tiles[:3], tiles[4], scale, causal)
+        return *[d.reshape(x.shape) for d, x in zip(found, (q, k, v), strict=True)], None
     dv = matmul(np.swapaxes(p, -2, -1), g) if needs[2] else None
     if not (needs[0] or needs[1] or needs[3]):
         return None, None, dv, None

@@ -14,7 +14,7 @@ _MODULES = {
     "jit_math": (
         "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
         "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp logcumsumexp "
-        "softmax softmax_vjp log_softmax log_softmax_vjp logsumexp "
+        "softmax scaled_softmax softmax_vjp log_softmax log_softmax_vjp logsumexp "
         "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),
@@ -22,7 +22,7 @@ _MODULES = {
         "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows take_rows add_slices_rows "
         "count_bins"
     ),
-    "jit_conv": "correlate correlate_taps in_blocks depthwise depthwise_dx depthwise_dw",
+    "jit_conv": "correlate correlate_taps in_blocks",
     "jit_ctc": "ctc_alpha ctc_occupancy",
     "jit_grids": "sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",

@@ -63,10 +63,6 @@ class _Plan(NamedTuple):
         return plain and self.rows * math.prod(self.out) > PRODUCT_WORK
 
     @property
-    def is_depthwise(self) -> bool:
-        return self.groups == self.image[0] > 1
-
-    @property
     def positions(self) -> tuple[Ints, ...]:
         """Where the taps are, in each direction."""
         return tuple([tuple([k * d for k in range(n)]) for n, d in zip(self.size, self.dilation, strict=True)])
@@ -108,13 +104,10 @@ def ready(x: np.ndarray) -> bool:
 
 def _make(dtype: np.dtype) -> None:
     """A call of every kernel."""
-    x, one = np.ones((1, 4, 32, 32), dtype), (1, 1)
-    for groups in (1, 4):
-        w = np.ones((4, 4 // groups, 3, 3), dtype)
-        out = conv(x, w, None, one, one, one, groups)
-        for stride in (one, (2, 2)):
-            conv_dx(out if stride == one else out[:, :, ::2, ::2], w, x.shape, stride, one, one, groups)
-        conv_dw(out, x, w.shape, one, one, one, groups)
+    x, w, one = np.ones((1, 4, 32, 32), dtype), np.ones((4, 4, 3, 3), dtype), (1, 1)
+    out = conv(x, w, None, one, one, one, 1)
+    conv_dx(out, w, x.shape, one, one, one, 1)
+    conv_dw(out, x, w.shape, one, one, one, 1)
 
 
 def conv(
@@ -130,9 +123,7 @@ def conv(
     else:
         out = np.empty((len(x), *plan.out), x.dtype)
         images, taps = _readable(x).reshape(len(x), *plan.image), _readable(w, x.dtype)
-        if plan.is_depthwise:
-            _depthwise(images, taps, plan, out)
-        elif plan.is_product:
+        if plan.is_product:
             _multiply(taps.reshape(plan.groups, -1, plan.rows), images, bias, out)
             bias = None
         else:
@@ -155,9 +146,7 @@ def conv_dx(
         return _conv_dx_numpy(g, w, plan).reshape(x_shape)
     out = np.zeros((len(g), *plan.image), g.dtype)  # some places may get nothing
     grads, taps = _readable(g).reshape(len(g), *plan.out), _readable(w, g.dtype)
-    if plan.is_depthwise:
-        _depthwise_dx(grads, taps, plan, out)
-    elif plan.is_product:
+    if plan.is_product:
         _multiply(taps.reshape(plan.groups, -1, plan.rows).swapaxes(1, 2), grads, None, out)
     else:
         _conv_dx(grads, taps, plan, out)
@@ -174,8 +163,7 @@ def conv_dw(
     if g.size == 0 or not _is_large(x, g.shape):
         return _conv_dw_numpy(g, x, plan).reshape(w_shape)
     grads, images = _readable(g, x.dtype).reshape(len(g), *plan.out), _readable(x).reshape(len(x), *plan.image)
-    work = _depthwise_dw if plan.is_depthwise else _conv_dw
-    return work(grads, images, plan).reshape(w_shape)
+    return _conv_dw(grads, images, plan).reshape(w_shape)
 
 
 def _readable(x: np.ndarray, dtype: Any = None) -> np.ndarray:
@@ -403,68 +391,6 @@ def _conv_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
         for k in range(1, len(x)):
             total += _conv_dw_numpy(g[k : k + 1], x[k : k + 1], plan)
     return total
-
-
-def _sum_of_chunks(length: int, grain: int, work: Callable[[int, int], np.ndarray]) -> np.ndarray:
-    """The sum, in fixed order, of what work(start, stop) returns for the parts of range(length)."""
-    parts = max(1, min(length // max(grain, 1), MOST_CHUNKS))
-    results: list[np.ndarray | None] = [None] * parts
-
-    def part(first: int, last: int) -> None:
-        for index in range(first, last):
-            results[index] = work(length * index // parts, length * (index + 1) // parts)
-
-    split(parts, 1, part)
-    total = results[0]
-    assert total is not None
-    for other in results[1:]:
-        total += other
-    return total
-
-
-# --- each channel by itself ------------------------------------------------------------------------------------------
-
-
-def _depthwise(x: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
-    run = get("depthwise")
-    taps = w.reshape(-1, *plan.size)
-    out[...] = 0
-
-    def work(first: int, last: int) -> None:
-        run(_planes(x[first:last]), taps, plan.stride, plan.padding, plan.dilation, _planes(out[first:last]))
-
-    split(len(x), GRAIN // plan.work + 1, work)
-
-
-def _depthwise_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
-    taps = w.reshape(-1, *plan.size)
-    around = tuple([d * (n - 1) - p for d, n, p in zip(plan.dilation, plan.size, plan.padding)])
-    if plan.stride == (1, 1, 1) and plan.out[0] == plan.image[0] and min(around) >= 0:
-        run, padding = get("depthwise"), around  # a convolution again, with the taps the other way round
-        taps = np.ascontiguousarray(taps[:, ::-1, ::-1, ::-1])
-    else:
-        run, padding = get("depthwise_dx"), plan.padding
-
-    def work(first: int, last: int) -> None:
-        run(_planes(g[first:last]), taps, plan.stride, padding, plan.dilation, _planes(out[first:last]))
-
-    split(len(g), GRAIN // plan.work + 1, work)
-
-
-def _depthwise_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
-    run = get("depthwise_dw")
-
-    def work(first: int, last: int) -> np.ndarray:
-        total = np.zeros((plan.out[0], *plan.size))
-        run(_planes(g[first:last]), _planes(x[first:last]), plan.stride, plan.padding, plan.dilation, total)
-        return total
-
-    return _sum_of_chunks(len(x), GRAIN // plan.work + 1, work).astype(x.dtype)
-
-
-def _planes(x: np.ndarray) -> np.ndarray:
-    """(image, channel, ...) as (image × channel, ...)."""
-    return x.reshape(-1, *x.shape[2:])
 
 
 # --- NumPy -----------------------------------------------------------------------------------------------------------

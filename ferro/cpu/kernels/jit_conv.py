@@ -1,4 +1,4 @@
-"""Compiled kernels of convolution: sums of shifted images, and convolution of each channel by itself.
+"""Compiled kernels of convolution: sums of shifted images.
 
 Images are (image, channel, depth, height, width).
 
@@ -25,7 +25,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ferro.cpu.kernels.jit import device, kernel, reduction
+from ferro.cpu.kernels.jit import device, kernel
 
 u64 = np.uint64  # an index that cannot be negative: Numba wraps others, which keeps LLVM from vectorising
 
@@ -207,6 +207,7 @@ _four = _shifted(4, 2 * _HALF)
 _two = _shifted(2, 2 * _HALF)
 _one = _shifted(1, 2 * _HALF)
 _products = _dots(_DOT_ROWS, _DOT_TAPS)
+_products_of_one = _dots(1, _DOT_TAPS)  # where each row has its own channels
 
 
 # --- sums of shifted images ------------------------------------------------------------------------------------------
@@ -410,7 +411,8 @@ def correlate_taps(x, shape, phases, stride, start, images, room, reach, tiles, 
     pitch = phases.shape[0] * images * room[0] * room[1] * room[2]
     most = (_longest(tiles, room) + lanes - 1) // lanes * lanes
     strip = np.zeros(shape[0] * pitch + room[1] * room[2] + most, x.dtype)
-    each = (total.shape[1] + _DOT_ROWS - 1) // _DOT_ROWS * _DOT_ROWS  # whole blocks
+    high = 1 if total.shape[1] == 1 else _DOT_ROWS
+    each = (total.shape[1] + high - 1) // high * high  # whole blocks
     taps = (total.shape[2] + _DOT_TAPS - 1) // _DOT_TAPS * _DOT_TAPS
     shifts = np.zeros(taps, np.int64)
     shifts[: len(offsets)] = offsets
@@ -428,9 +430,14 @@ def correlate_taps(x, shape, phases, stride, start, images, room, reach, tiles, 
             count = min(_PLACES, length - q)
             for group in range(groups):
                 at = group * (shape[0] // groups) * pitch + q
-                for o in range(group * each, (group + 1) * each, _DOT_ROWS):
+                for o in range(group * each, (group + 1) * each, high):
+                    begin = o * most + q
                     for t in range(0, taps, _DOT_TAPS):
-                        _products(rows, o * most + q, most, strip, at, shifts, t, count, sums, o * taps + t, taps)
+                        to = o * taps + t
+                        if high == 1:
+                            _products_of_one(rows, begin, most, strip, at, shifts, t, count, sums, to, taps)
+                        else:
+                            _products(rows, begin, most, strip, at, shifts, t, count, sums, to, taps)
     for group in range(groups):
         for row in range(total.shape[1]):
             for t in range(total.shape[2]):
@@ -456,203 +463,3 @@ def in_blocks(w, strides, chosen, columns, packed):
                         target[to] = source[u64(at + m * strides[1] + chosen[k])]
                         to += u64(1)
             first += size
-
-
-# --- strips of each channel by itself --------------------------------------------------------------------------------
-
-# With a stride s in the width, a row of a strip is sorted into s parts, places 0, s, 2s ..., then 1, s + 1, ...; so every
-# tap reads neighbours.
-
-
-@device
-def _strip(size, stride, padding, dilation, width, run):
-    """Rows of the strip that a run of lines sees, and the length of a part of a row."""
-    rows = (run - 1) * stride[1] + (size[1] - 1) * dilation[1] + 1
-    return rows, (width + 2 * padding[2] + stride[2] - 1) // stride[2]
-
-
-@device
-def _phase(phase, stride, padding, width):
-    """Of the part of a row with this phase: places of padding in front, the first place in the image, their number."""
-    skipped = max(0, (padding - phase + stride - 1) // stride)
-    first = skipped * stride + phase - padding
-    return u64(skipped), u64(first), u64(max(0, (width - 1 - first) // stride + 1))
-
-
-@device
-def _to_strip(image, base, height, width, top, rows, inside, stride, padding, part, strip):
-    """Rows from `top` on of the plane that begins at `base`, zeros where there are none."""
-    for phase in range(stride):
-        skipped, first, count = _phase(phase, stride, padding, width)
-        for r in range(rows):
-            at = u64((r * stride + phase) * part)
-            for k in range(u64(part)):
-                strip[at + k] = 0
-            if inside and top + r >= 0 and top + r < height:
-                at += skipped
-                start = base + u64((top + r) * width) + first
-                if stride == 1:
-                    for k in range(count):
-                        strip[at + k] = image[start + k]
-                else:
-                    for k in range(count):
-                        strip[at + k] = image[start + k * u64(stride)]
-
-
-@device
-def _from_strip(strip, base, height, width, top, rows, stride, padding, part, image):
-    """Adds the strip to the rows that `_to_strip` reads."""
-    for phase in range(stride):
-        skipped, first, count = _phase(phase, stride, padding, width)
-        for r in range(max(0, -top), min(rows, height - top)):
-            at = u64((r * stride + phase) * part) + skipped
-            start = base + u64((top + r) * width) + first
-            if stride == 1:
-                for k in range(count):
-                    image[start + k] += strip[at + k]
-            else:
-                for k in range(count):
-                    image[start + k * u64(stride)] += strip[at + k]
-
-
-# --- each channel by itself (depthwise) ------------------------------------------------------------------------------
-
-# x is (plane, depth, height, width) and w has one plane for each channel of the result; plane p of the result belongs to
-# plane p // ratio of x. A whole plane of one depth is one strip.
-
-
-@device
-def _line9(out, to, strip, at, pitch, w, count):
-    """A line of the result of 3 × 3 taps that are neighbours."""
-    a, b, c = w[u64(0)], w[u64(1)], w[u64(2)]
-    d, e, f = w[u64(3)], w[u64(4)], w[u64(5)]
-    g, h, i = w[u64(6)], w[u64(7)], w[u64(8)]
-    second, third = at + pitch, at + pitch + pitch
-    one, two = u64(1), u64(2)
-    for k in range(count):
-        upper = a * strip[at + k] + b * strip[at + k + one] + c * strip[at + k + two]
-        middle = d * strip[second + k] + e * strip[second + k + one] + f * strip[second + k + two]
-        lower = g * strip[third + k] + h * strip[third + k + one] + i * strip[third + k + two]
-        out[to + k] += upper + middle + lower
-
-
-@kernel
-def depthwise(x, w, stride, padding, dilation, out):
-    """Adds the convolution of x with w to `out`."""
-    ratio = out.shape[0] // x.shape[0]
-    depth, height, width = x.shape[1:]
-    source, target, taps = x.reshape(-1), out.reshape(-1), w.reshape(-1)
-    size = w.shape[1:]
-    count = u64(out.shape[3])
-    rows, part = _strip(size, stride, padding, dilation, width, out.shape[2])
-    pitch = u64(stride[2] * part)
-    strip = np.zeros(rows * stride[2] * part, x.dtype)
-    nine = size[1] == 3 and size[2] == 3 and stride[2] == 1 and dilation[1] == 1 and dilation[2] == 1
-    for p in range(out.shape[0]):
-        channel = (p % w.shape[0]) * size[0] * size[1] * size[2]
-        for z in range(out.shape[1]):
-            for kz in range(size[0]):
-                iz = z * stride[0] - padding[0] + kz * dilation[0]
-                if iz < 0 or iz >= depth:
-                    continue
-                base = u64((p // ratio * depth + iz) * height * width)
-                _to_strip(source, base, height, width, -padding[1], rows, True, stride[2], padding[2], part, strip)
-                for y in range(out.shape[2]):
-                    to = u64((p * out.shape[1] + z) * out.shape[2] + y) * count
-                    if nine:
-                        _line9(target, to, strip, u64(y * stride[1]) * pitch, pitch, taps[channel + kz * 9 :], count)
-                        continue
-                    for ky in range(size[1]):
-                        for kx in range(size[2]):
-                            tap = taps[channel + (kz * size[1] + ky) * size[2] + kx]
-                            at = u64(y * stride[1] + ky * dilation[1]) * pitch
-                            at += u64(kx * dilation[2] % stride[2] * part + kx * dilation[2] // stride[2])
-                            for k in range(count):
-                                target[to + k] += tap * strip[at + k]
-
-
-@kernel
-def depthwise_dx(g, w, stride, padding, dilation, out):
-    """The transpose of `depthwise` in x: adds to out, which has the planes of x."""
-    ratio = g.shape[0] // out.shape[0]
-    depth, height, width = out.shape[1:]
-    source, target, taps = g.reshape(-1), out.reshape(-1), w.reshape(-1)
-    size = w.shape[1:]
-    count = u64(g.shape[3])
-    rows, part = _strip(size, stride, padding, dilation, width, g.shape[2])
-    pitch = u64(stride[2] * part)
-    strip = np.zeros(rows * stride[2] * part, g.dtype)
-    for p in range(g.shape[0]):
-        channel = (p % w.shape[0]) * size[0] * size[1] * size[2]
-        for z in range(g.shape[1]):
-            for kz in range(size[0]):
-                iz = z * stride[0] - padding[0] + kz * dilation[0]
-                if iz < 0 or iz >= depth:
-                    continue
-                strip[:] = 0
-                for y in range(g.shape[2]):
-                    at = u64((p * g.shape[1] + z) * g.shape[2] + y) * count
-                    for ky in range(size[1]):
-                        for kx in range(size[2]):
-                            tap = taps[channel + (kz * size[1] + ky) * size[2] + kx]
-                            to = u64(y * stride[1] + ky * dilation[1]) * pitch
-                            to += u64(kx * dilation[2] % stride[2] * part + kx * dilation[2] // stride[2])
-                            for k in range(count):
-                                strip[to + k] += tap * source[at + k]
-                base = u64((p // ratio * depth + iz) * height * width)
-                _from_strip(strip, base, height, width, -padding[1], rows, stride[2], padding[2], part, target)
-
-
-@reduction
-def _dot(a, i, b, j, count):
-    total = a.dtype.type(0)
-    for k in range(count):
-        total += a[i + k] * b[j + k]
-    return total
-
-
-@reduction
-def _three_dots(a, i, b, j, count):
-    """The products of a with b and with b moved on by one and by two."""
-    first = second = third = a.dtype.type(0)
-    for k in range(count):
-        first += a[i + k] * b[j + k]
-        second += a[i + k] * b[j + k + u64(1)]
-        third += a[i + k] * b[j + k + u64(2)]
-    return first, second, third
-
-
-@kernel
-def depthwise_dw(g, x, stride, padding, dilation, out):
-    """The transpose of `depthwise` in w: adds to out, which has a plane of float64 for each channel of g."""
-    ratio = g.shape[0] // x.shape[0]
-    depth, height, width = x.shape[1:]
-    source, grads = x.reshape(-1), g.reshape(-1)
-    size = out.shape[1:]
-    count = u64(g.shape[3])
-    rows, part = _strip(size, stride, padding, dilation, width, g.shape[2])
-    pitch = u64(stride[2] * part)
-    strip = np.zeros(rows * stride[2] * part, x.dtype)
-    three = size[2] == 3 and stride[2] == 1 and dilation[2] == 1
-    for p in range(g.shape[0]):
-        target = out[p % out.shape[0]]
-        for z in range(g.shape[1]):
-            for kz in range(size[0]):
-                iz = z * stride[0] - padding[0] + kz * dilation[0]
-                if iz < 0 or iz >= depth:
-                    continue
-                base = u64((p // ratio * depth + iz) * height * width)
-                _to_strip(source, base, height, width, -padding[1], rows, True, stride[2], padding[2], part, strip)
-                for y in range(g.shape[2]):
-                    i = u64((p * g.shape[1] + z) * g.shape[2] + y) * count
-                    for ky in range(size[1]):
-                        at = u64(y * stride[1] + ky * dilation[1]) * pitch
-                        if three:
-                            one, two, third = _three_dots(grads, i, strip, at, count)
-                            target[kz, ky, 0] += one
-                            target[kz, ky, 1] += two
-                            target[kz, ky, 2] += third
-                            continue
-                        for kx in range(size[2]):
-                            j = at + u64(kx * dilation[2] % stride[2] * part + kx * dilation[2] // stride[2])
-                            target[kz, ky, kx] += _dot(grads, i, strip, j, count)
