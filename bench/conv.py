@@ -56,7 +56,9 @@ def convolutions() -> list[Case]:
             groups = options.get("groups", 1)
             first, second = (channels, x[1] // groups) if prefix == "conv" else (x[1], channels // groups)
 
-            def convolve(lib, x, w, b, function=f"{prefix}{len(taps)}d", options=options):
+            function = f"{prefix}{len(taps)}d"
+
+            def convolve(lib, x, w, b, function=function, options=options):
                 return getattr(lib.nn.functional, function)(x, w, b, **options)
 
             cases.append(Case(f"{prefix} {name}", convolve, (x, (first, second, *taps), (channels,)), rtol=1e-4))

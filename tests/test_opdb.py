@@ -15,10 +15,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PROBE = ROOT.parent / "shared" / "opdb" / "opdb.py"
 
-# (operation, check) -> why ferro does not do as PyTorch there
+# (operation, check) -> the dtypes for which ferro does not do as PyTorch there, and why
+ALL = ("float64", "complex128", "float32")
 EXCEPTIONS = {
-    ("logcumsumexp", "jvp"): "PyTorch's own directional derivative is off by 3e-6 of the value",
-    **{("chalf", check): "NumPy has no complex numbers of half precision; it raises and names cfloat()"
+    ("logcumsumexp", "jvp"): (("float64", "float32"), "PyTorch's own directional derivative is off by 3e-6 of the value"),
+    ("nn.functional.multi_head_attention_forward", "gradgrad"): (
+        ("float32",), "one of 155 samples: rounding of a saturated softmax, 0.5 % of a small element (float64 agrees)"),
+    **{("chalf", check): (ALL, "NumPy has no complex numbers of half precision; it raises and names cfloat()")
        for check in ("forward", "vjp", "gradgrad")},
 }  # fmt: skip
 
@@ -44,17 +47,15 @@ def failures(dtype: str, out: Path, *options: str) -> dict[tuple[str, str], str]
     return found
 
 
-@pytest.mark.parametrize("dtype", ["float64", "complex128", "float32"])
+@pytest.mark.parametrize("dtype", ALL)
 def test_a_thinned_sweep_passes(dtype: str, tmp_path: Path) -> None:
     found = failures(dtype, tmp_path / "result.json", "--max-samples", "2" if dtype == "float64" else "1")
-    assert {k: v for k, v in found.items() if k not in EXCEPTIONS} == {}
+    assert {k: v for k, v in found.items() if dtype not in EXCEPTIONS.get(k, ((), ""))[0]} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_every_sample_passes(tmp_path: Path) -> None:
-    found = {}
-    for dtype in ("float64", "complex128", "float32"):
-        found |= failures(dtype, tmp_path / f"{dtype}.json")
-    assert {k: v for k, v in found.items() if k not in EXCEPTIONS} == {}
-    assert not set(EXCEPTIONS) - set(found), "these pass now: take them off the list"
+@pytest.mark.parametrize("dtype", ALL)
+def test_every_sample_passes(dtype: str, tmp_path: Path) -> None:
+    found = failures(dtype, tmp_path / "result.json")
+    assert set(found) == {k for k, (dtypes, _) in EXCEPTIONS.items() if dtype in dtypes}, found

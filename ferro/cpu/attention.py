@@ -68,7 +68,7 @@ def _tiled_vjp(g: Any, q: Any, k: Any, v: Any, p: Any, scale: float, causal: boo
     heads, rows, width = q.shape
     columns = k.shape[1]
     dq, dk, dv = np.empty_like(q), np.zeros_like(k), np.zeros_like(v)
-    vjp = get("softmax_vjp")
+    vjp = get("scaled_softmax_vjp")
 
     def run(start: int, stop: int) -> None:
         ds = np.zeros((min(rows, ROWS), columns), q.dtype)
@@ -78,8 +78,7 @@ def _tiled_vjp(g: Any, q: Any, k: Any, v: Any, p: Any, scale: float, causal: boo
                 d = ds[: min(ROWS, rows - i)]
                 d[:, end:] = 0
                 np.matmul(g[h, own], v[h, :end].T, out=d[:, :end])
-                vjp(d, p[h, own], d)
-                d *= scale
+                vjp(d, p[h, own], scale)
                 np.matmul(d[:, :end], k[h, :end], out=dq[h, own])
                 dk[h, :end] += d[:, :end].T @ q[h, own]
                 dv[h, :end] += p[h, own, :end].T @ g[h, own]

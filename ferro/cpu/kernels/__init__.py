@@ -14,7 +14,7 @@ _MODULES = {
     "jit_math": (
         "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
         "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp logcumsumexp "
-        "softmax scaled_softmax softmax_vjp log_softmax log_softmax_vjp logsumexp "
+        "softmax scaled_softmax scaled_softmax_vjp softmax_vjp log_softmax log_softmax_vjp logsumexp "
         "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),

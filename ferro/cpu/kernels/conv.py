@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro.cpu.kernels import background, get
-from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, split, widened
+from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, split, widened
 from ferro.cpu.threads import blas_single, gemm, parallel_for
 
 Ints = tuple[int, ...]

@@ -277,12 +277,10 @@ def _fill(source, shape, phases, stride, start, images, room, reach, tile, strip
 @device
 def _same_place(tiles, u):
     """Whether a tile has its predecessor's shape and place in the images, and so the same padding."""
-    if tiles[u, 1] - tiles[u, 0] != tiles[u - 1, 1] - tiles[u - 1, 0]:
-        return False
+    same = tiles[u, 1] - tiles[u, 0] == tiles[u - 1, 1] - tiles[u - 1, 0]
     for k in range(2, 8):
-        if tiles[u, k] != tiles[u - 1, k]:
-            return False
-    return True
+        same = same and tiles[u, k] == tiles[u - 1, k]
+    return same
 
 
 @device

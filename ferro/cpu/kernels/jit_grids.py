@@ -15,6 +15,13 @@ def sample_taps(x, w, index, begin, channels, out):
     for p in range(x.shape[0]):
         n = (begin + p) // channels
         plane, target = x[p], out[p]
+        if w.shape[1] == 4:  # bilinear: all taps at once
+            w0, w1, w2, w3 = w[n, 0], w[n, 1], w[n, 2], w[n, 3]
+            i0, i1, i2, i3 = index[n, 0], index[n, 1], index[n, 2], index[n, 3]
+            for s in range(target.size):
+                above = w0[s] * plane[u64(i0[s])] + w1[s] * plane[u64(i1[s])]
+                target[s] = above + (w2[s] * plane[u64(i2[s])] + w3[s] * plane[u64(i3[s])])
+            continue
         target[:] = 0
         for t in range(w.shape[1]):
             weights, places = w[n, t], index[n, t]

@@ -558,6 +558,17 @@ def _exp_into(x, top, out):
     return total
 
 
+@reduction
+def _exp_in_place(x, top):
+    """x = exp(x - top), and its sum. (With the same array twice, `_exp_into` is not vectorised.)"""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        e = exp(x[j] - top)
+        x[j] = e
+        total += e
+    return total
+
+
 @kernel
 def softmax(x, out):
     whole_registers()
@@ -577,7 +588,7 @@ def scaled_softmax(x, scale, first, causal):
         row = x[i, : min(first + i + 1, x.shape[1])] if causal else x[i]
         for j in range(row.size):
             row[j] *= T(scale)
-        total = _exp_into(row, largest(row), row)
+        total = _exp_in_place(row, largest(row))
         factor = T(1) / total
         for j in range(row.size):
             row[j] *= factor
@@ -590,6 +601,15 @@ def softmax_vjp(g, y, out):
         total = _dot(g[i], y[i])
         for j in range(y.shape[1]):
             out[i, j] = (g[i, j] - total) * y[i, j]
+
+
+@kernel
+def scaled_softmax_vjp(g, y, scale):
+    """In place of g its backward through softmax, times the scale."""
+    for i in range(y.shape[0]):
+        total = _dot(g[i], y[i])
+        for j in range(y.shape[1]):
+            g[i, j] = (g[i, j] - total) * y[i, j] * y.dtype.type(scale)
 
 
 @kernel

@@ -42,7 +42,7 @@ def _raiser(known: int) -> Any:
         for k in range(low, high):
             i = start + (k - low) * u64(known if known > 0 else stride)
             value = line[i]
-            better = (value > best[k]) | (value != value)
+            better = (value > best[k]) | math.isnan(value)
             at[k] = np.int64(i) if better else at[k]
             best[k] = value if better else best[k]
 
@@ -69,13 +69,13 @@ def _pairs(x, out, index):
                 for k in range(count):
                     a, b = source[upper + k * two], source[upper + k * two + one]
                     c, d = source[lower + k * two], source[lower + k * two + one]
-                    better = (b > a) | (b != b)
+                    better = (b > a) | math.isnan(b)
                     offset = 1 if better else 0
                     a = b if better else a
-                    better = (c > a) | (c != c)
+                    better = (c > a) | math.isnan(c)
                     offset = width if better else offset
                     a = c if better else a
-                    better = (d > a) | (d != d)
+                    better = (d > a) | math.isnan(d)
                     best[to + k] = d if better else a
                     at[to + k] = place + 2 * k + (width + 1 if better else offset)
 
@@ -84,10 +84,10 @@ def _pairs(x, out, index):
 def max_pool(x, size, stride, padding, dilation, out, index):
     """The largest number of each window, and its place in the plane; the last nan, else the first of equals."""
     depth, height, width = x.shape[1:]
-    if size == (1, 2, 2) and stride == (1, 2, 2) and padding == (0, 0, 0) and 2 * out.shape[3] <= width:
-        if 2 * out.shape[2] <= height:
-            _pairs(x, out, index)
-            return
+    inside = 2 * out.shape[2] <= height and 2 * out.shape[3] <= width
+    if size == (1, 2, 2) and stride == (1, 2, 2) and padding == (0, 0, 0) and inside:
+        _pairs(x, out, index)
+        return
     best, at = np.empty(out.shape[3], x.dtype), np.empty(out.shape[3], np.int64)
     firsts = np.array([_first(k, stride[2], padding[2], dilation[2]) for k in range(len(best))])
     spans = [_met(k * dilation[2] - padding[2], stride[2], width, len(best)) for k in range(size[2])]

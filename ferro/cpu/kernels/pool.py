@@ -82,7 +82,7 @@ def max_pool_vjp(g: np.ndarray, index: np.ndarray, x_shape: Ints, n: int) -> np.
     return out.reshape(x_shape)
 
 
-def _divisors(divisors: Any, size: Ints, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _divisors(divisors: Any, size: Ints, dtype: np.dtype) -> tuple[np.ndarray, ...]:
     """For the places of the result in each direction: the numbers whose product a sum is divided by."""
     if not isinstance(divisors, tuple):
         divisors = (np.full(size[0], divisors), *[np.ones(n) for n in size[1:]])
