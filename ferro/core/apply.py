@@ -19,7 +19,6 @@ from ferro.core.base import (  # fmt: skip
     history,
     mark_inference,
     new,
-    no_gradient,
     version_of,
     wrap,
 )
@@ -168,7 +167,9 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     t._counter = t._meta = None
     if not op.diff:
         t._node = None
-        if nx is not None or ny is not None or x._meta is not None or y._meta is not None:
+        if nx is not None or ny is not None:
+            t._meta = Lost(op.name, caller(2), x if nx is not None else y, out.dtype)
+        elif x._meta is not None or y._meta is not None:
             _mark_lost(t, None, op, (x, y))
         return t
     if nx is None:
@@ -290,14 +291,33 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
     t = new(Tensor)
     t._data = data
     t._node = t._counter = t._meta = None
-    if mask and data.dtype in INEXACT:
-        node = t._node = _record(op, Node, mask, xs, arrays, outs, params)
-        node.shape = data.shape
-        node.dtype = data.dtype
     if op.view:
         _mark_view(t, xs[0], op, params, None, recording)
-    if t._node is None:
-        _mark_lost(t, None if recording else current().lost, op, xs)
+    if mask and (dtype := data.dtype) in INEXACT:
+        node = t._node = _record(op, Node, mask, xs, arrays, outs, params)
+        node.shape = data.shape
+        node.dtype = dtype
+        if node.plan.keeps:
+            try:
+                frame = _getframe(3)
+            except ValueError:  # the operation is near the bottom of the stack
+                frame = _getframe(1)
+            code = frame.f_code
+            if code.co_filename not in OUTSIDE:
+                frame = outermost(frame)
+                code = frame.f_code
+            node.code = code
+            node.offset = frame.f_lasti
+        return t
+    if not recording:
+        _mark_lost(t, current().lost, op, xs)
+    elif mask:
+        _mark_lost(t, None, op, xs)
+    else:
+        for x in xs:
+            if x is not None and x._meta is not None:
+                _mark_lost(t, None, op, xs)
+                break
     return t
 
 
@@ -310,6 +330,8 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: tuple, arrays: tuple, pa
     differentiable = [i not in op.nondiff_indices and d.dtype in INEXACT for i, d in enumerate(data)]
     if mask and any(differentiable):
         node = _record(op, MultiNode, mask, xs, arrays, (*data, *result[count:]), params)
+        if node.plan.keeps:
+            node.code, node.offset = caller()
         node.outputs = tuple([(d.shape, d.dtype) if ok else None for d, ok in zip(data, differentiable, strict=True)])
         node.shape, node.dtype = None, None
         for i, t in enumerate(tensors):
@@ -342,7 +364,7 @@ def _mark_lost(t: Any, lost: Any, op: Op, xs: tuple, place: Any = None) -> None:
         elif not current().grad:
             continue
         else:
-            mark = Lost(no_gradient(op.name, t), place or caller(), x)
+            mark = Lost(op.name, place or caller(2), x, t._data.dtype)
         if mark is not None:
             if t._meta is None:
                 t._meta = mark
@@ -363,21 +385,21 @@ def _mask(op: Op, xs: tuple) -> int:
 
 def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: tuple, outs: tuple, params: tuple) -> Any:
     """A node for one call, with what its formulas need saved."""
-    plan: Plan = op.plans[mask] if mask in op.plans else op.plan(mask)
+    plan: Plan = op.plans.get(mask) or op.plan(mask)
     node = new(cls)
     node.plan = plan
-    node.edges = tuple([x if x._node is LEAF else x._node for x in [xs[i] for i in plan.indices]])
-    inputs = (xs,) if op.variadic else xs
-    produced = (outs,) if op.outputs == "*" else outs
-    saved = plan.pick((*inputs, *produced, *params)) if plan.pick is not None else ()
-    if plan.shapes:
-        saved += (tuple([a.shape for a in arrays]),) if op.variadic else tuple(
-            [None if arrays[i] is None else arrays[i].shape for i in plan.shapes])  # fmt: skip
-    node.saved = saved
+    node.edges = tuple([x if (n := x._node) is LEAF else n for x in [xs[i] for i in plan.indices]])
+    if plan.pick is None:
+        node.saved = ()
+    else:
+        inputs = (xs,) if op.variadic else xs
+        produced = (outs,) if op.outputs == "*" else outs
+        node.saved = plan.pick((*inputs, *produced, *params))
+        if plan.shapes:
+            node.saved += (tuple([a.shape for a in arrays]),) if op.variadic else tuple(
+                [None if arrays[i] is None else arrays[i].shape for i in plan.shapes])  # fmt: skip
     node.seq = next_sequence()
     node.meta = None
-    if plan.keeps:
-        node.code, node.offset = caller()
     if plan.saves_inputs:
         for x in xs if op.variadic else [xs[i] for i in plan.saves_inputs]:
             if x is not None and x._counter is not None and x._counter.n:

@@ -79,8 +79,8 @@ class Lost(Meta):
     Results computed from such a tensor alone inherit the mark, so an error can tell where a loss lost its history.
     """
 
-    def __init__(self, why: str, place: Any, source: TensorBase | None = None) -> None:
-        self.why, self.place = why, place
+    def __init__(self, why: str, place: Any, source: TensorBase | None = None, dtype: Any = None) -> None:
+        self.why, self.place, self.dtype = why, place, dtype  # dtype: of the result, if `why` is the operation that has no gradient
         self.shape = None if source is None else source._data.shape
         node = None if source is None else source._node
         if type(node) is Pick:
@@ -88,9 +88,11 @@ class Lost(Meta):
         self.op = None if node is None or node is LEAF else node.plan.op  # that made the tensor; None for a leaf
 
     def __str__(self) -> str:
+        why = self.why if self.dtype is None else (
+            f"{self.why}(), whose {str(dtypes.FROM_NUMPY[self.dtype]).removeprefix('ferro.')} result has no gradient,")  # fmt: skip
         source = "" if self.op is None else f", a result of '{self.op.name}'"
         source = f" (shape {list(self.shape)}{source or ', a leaf that requires grad'})" if self.shape is not None else ""
-        return f"{self.why}{source}{at(self.place)}"
+        return f"{why}{source}{at(self.place)}"
 
     @property
     def lost(self) -> Lost:  # type: ignore[override]
@@ -210,13 +212,8 @@ def without_gradient(name: str, data: Any, source: Any) -> Any:
     """The result of an operation `name` of `source` that has no derivative: positions, counts, truth values."""
     t = wrap(data)
     if source._node is not None:
-        lose(t, source, no_gradient(name, t))
+        t._meta = Lost(name, caller(), source, data.dtype)
     return t
-
-
-def no_gradient(name: str, t: Any) -> str:
-    """Why the result of an operation has no history."""
-    return f"{name}(), whose {str(dtypes.FROM_NUMPY[t._data.dtype]).removeprefix('ferro.')} result has no gradient,"
 
 
 def history(t: TensorBase) -> Any:

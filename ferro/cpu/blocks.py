@@ -98,12 +98,16 @@ def elementwise(name: str, function: Callable, *args: Any) -> Any:
     """The kernel of that name for arrays of one shape and dtype, and numbers behind them; else the function `by_blocks`."""
     first = args[0]
     if name and has_kernel(first):
-        arrays = [a for a in args if isinstance(a, np.ndarray)]
-        numbers = args[len(arrays) :]
-        if all([a.dtype == first.dtype and a.shape == first.shape for a in arrays]) and all(
-            [isinstance(n, (int, float)) for n in numbers]
-        ):
-            return pointwise(name, *arrays, parameters=tuple([float(n) for n in numbers]))
+        count = 0
+        for a in args:
+            if type(a) is np.ndarray:
+                if a.shape != first.shape or a.dtype is not first.dtype:
+                    break
+                count += 1
+            elif not isinstance(a, (int, float)):
+                break
+        else:
+            return pointwise(name, *args[:count], parameters=tuple(map(float, args[count:])))
     return by_blocks(function, *args)
 
 

@@ -118,7 +118,7 @@ def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
     d = x.dtype
     if x.ndim == 0:
         return x.copy()
-    if has_sum_kernel(x):
+    if has_kernel(x):
         with np.errstate(over="ignore"):
             out = product(x, dim).astype(d, copy=False)
         return out if keepdim else out.reshape(() if dim is None else x.shape[:dim] + x.shape[dim + 1 :])
@@ -136,7 +136,7 @@ def prod_others(x: Any, dim: int | None) -> Any:
     if x.ndim == 0:
         return np.ones_like(x)
     d = x.dtype
-    if has_sum_kernel(x):
+    if has_kernel(x):
         whole = product(x, dim)
         fine = (np.abs(whole) > 1e-290) & np.isfinite(whole)  # no zeros, and exact but for its rounding
         if d is FLOAT32 and not fine.all():

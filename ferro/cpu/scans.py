@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import scan
-from ferro.cpu.kernels.reduce import has_sum_kernel
+from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.reductions import wide
 
 __all__ = [
@@ -37,7 +37,7 @@ def cumprod(x: Any, dim: int) -> Any:
 def _accumulated(name: str, ufunc: Any, x: Any, dim: int) -> Any:
     if x.ndim == 0:
         return x.copy()
-    if has_sum_kernel(x):
+    if has_kernel(x):
         return scan.accumulate(name, x, dim)
     d = x.dtype
     y = x.astype(np.complex128 if d.kind == "c" else np.float64 if d.kind in "fV" else d)
@@ -48,7 +48,7 @@ def logcumsumexp(x: Any, dim: int) -> Any:
     """log of the sum of exp of the elements up to each place along `dim`, without overflow."""
     if x.ndim == 0:
         return x.copy()
-    if has_sum_kernel(x):
+    if has_kernel(x):
         return scan.accumulate("logcumsumexp", x, dim)
     if x.dtype.kind != "c":
         return np.logaddexp.accumulate(wide(x), dim).astype(x.dtype, copy=False)
@@ -77,7 +77,7 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
     y = wide(x)
-    if has_sum_kernel(y):
+    if has_kernel(y):
         values, index = scan.running_extremum(y, dim, ufunc is np.maximum)
         return values.astype(x.dtype, copy=False), index
     values = ufunc.accumulate(y, dim)
@@ -93,7 +93,7 @@ def picked_sum(g: Any, dim: int, index: Any) -> Any:
     """Zeros like g, to which g is added at `index` along `dim`: an index may repeat."""
     if g.ndim == 0 or g.size == 0:
         return g.copy()
-    if has_sum_kernel(g):
+    if has_kernel(g):
         return scan.picked_sum(g, dim, index)
     rows, n = np.moveaxis(g, dim, -1), g.shape[dim]
     where = np.moveaxis(index, dim, -1) + np.arange(rows.size // n).reshape((*rows.shape[:-1], 1)) * n
@@ -123,7 +123,7 @@ def affine_scan(a: Any, b: Any, dim: int, reverse: bool) -> Any:
     d = b.dtype
     if b.ndim == 0:
         return b.copy()
-    if has_sum_kernel(b):
+    if has_kernel(b):
         turned = (slice(None),) * dim + (slice(None, None, -1),)
         return scan.affine_scan(a[turned], b[turned], dim)[turned] if reverse else scan.affine_scan(a, b, dim)
     a, s = np.moveaxis(wide(a), dim, 0), np.array(np.moveaxis(wide(b), dim, 0), order="C")

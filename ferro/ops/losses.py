@@ -16,7 +16,6 @@ from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.cpu.blocks import LARGE
 from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.losses import ABSOLUTE, SQUARE
 from ferro.cpu.losses import HUBER as HUBER_KIND
@@ -73,7 +72,7 @@ def _each(g: Any, shape: tuple, reduction: str, factor: float = 1.0) -> Any:
 
 def _fast(xp: Any, x: Any, kind: int, reduction: str = "") -> bool:
     """Whether a kernel computes the loss, or (without reduction named) its slope."""
-    return xp is cpu and x.size >= LARGE and has_kernel(x) and (kind == HUBER_KIND or reduction != "none")
+    return xp is cpu and has_kernel(x) and (kind == HUBER_KIND or reduction != "none")
 
 
 def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, kind: int,

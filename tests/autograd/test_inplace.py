@@ -12,6 +12,7 @@ from ferro.autograd import Function
 from tests.autograd.both import account, both, error, leaf
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
+pytestmark = pytest.mark.filterwarnings("ignore:index_reduce:UserWarning")  # PyTorch: "in beta", once a process
 
 RANGES = {"unit": (0.15, 0.85), "above one": (1.2, 2.5), "signed": (-0.8, 0.9)}
 

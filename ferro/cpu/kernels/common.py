@@ -64,10 +64,21 @@ def split_rows(rows: int, columns: int, grain: int, work: Callable[[int, int], o
 def pointwise(name: str, *arrays: np.ndarray, parameters: tuple = (), grain: int = GRAIN) -> np.ndarray:
     """The kernel of that name over arrays of one shape; the result has the dtype and memory layout of the last one."""
     x = arrays[-1]
-    out = np.empty_like(x)
-    order = sorted(range(x.ndim), key=out.strides.__getitem__, reverse=True)
-    flat_out = out.transpose(order).reshape(-1)
-    flat = [contiguous(a.transpose(order), x.dtype).reshape(-1) for a in arrays]
     run = get(name)
-    split(x.size, grain, lambda i, j: run(*[a[i:j] for a in flat], *parameters, flat_out[i:j]))
+    for a in arrays:
+        flags = a.flags
+        if not (flags.c_contiguous and flags.aligned and a.dtype is x.dtype):
+            out = np.empty_like(x)
+            order = sorted(range(x.ndim), key=out.strides.__getitem__, reverse=True)
+            flat_out = out.transpose(order).reshape(-1)
+            flat = [contiguous(a.transpose(order), x.dtype).reshape(-1) for a in arrays]
+            break
+    else:
+        out = np.empty(x.shape, x.dtype)
+        flat_out = out.reshape(-1)
+        flat = [a.reshape(-1) for a in arrays]
+    if x.size < 2 * grain:
+        run(*flat, *parameters, flat_out)
+    else:
+        split(x.size, grain, lambda i, j: run(*[a[i:j] for a in flat], *parameters, flat_out[i:j]))
     return out

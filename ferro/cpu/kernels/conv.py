@@ -63,6 +63,15 @@ class _Plan(NamedTuple):
         return plain and self.rows * math.prod(self.out) > PRODUCT_WORK
 
     @property
+    def shares(self) -> list[list[_Share]]:
+        return _shares(self.size, self.stride, self.padding, self.dilation, self.image[1:])
+
+    @property
+    def meets_all(self) -> bool:
+        """Whether every place of x is met by some tap of some window, the outermost windows perhaps lying outside."""
+        return all(len(some) == min(s, n) for some, s, n in zip(self.shares, self.stride, self.image[1:], strict=True))
+
+    @property
     def positions(self) -> tuple[Ints, ...]:
         """Where the taps are, in each direction."""
         return tuple([tuple([k * d for k in range(n)]) for n, d in zip(self.size, self.dilation, strict=True)])
@@ -125,11 +134,9 @@ def conv(
         images, taps = _readable(x).reshape(len(x), *plan.image), _readable(w, x.dtype)
         if plan.is_product:
             _multiply(taps.reshape(plan.groups, -1, plan.rows), images, bias, out)
-            bias = None
         else:
             _conv(images, taps, bias, plan, out)
-            bias = None
-        out = out.reshape(shape)
+        return out.reshape(shape)
     if bias is not None:
         out += bias.reshape(-1, *[1] * (x.ndim - 2))
     return out
@@ -144,7 +151,7 @@ def conv_dx(
     plan = _plan(x_shape, w.shape, stride, padding, dilation, groups)
     if g.size == 0 or not _is_large(g, x_shape):
         return _conv_dx_numpy(g, w, plan).reshape(x_shape)
-    out = np.zeros((len(g), *plan.image), g.dtype)  # some places may get nothing
+    out = (np.empty if plan.meets_all else np.zeros)((len(g), *plan.image), g.dtype)
     grads, taps = _readable(g).reshape(len(g), *plan.out), _readable(w, g.dtype)
     if plan.is_product:
         _multiply(taps.reshape(plan.groups, -1, plan.rows).swapaxes(1, 2), grads, None, out)
@@ -318,7 +325,7 @@ def _conv_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None
     channels, elements = plan.image[0] // groups, math.prod(plan.size)
     outputs = plan.out[0] // groups
     number = np.arange(elements).reshape(plan.size)
-    for some in product(*_shares(plan.size, plan.stride, plan.padding, plan.dilation, plan.image[1:])):
+    for some in product(*plan.shares):
         size = (plan.image[0], *[share.count for share in some])
         start = tuple([share.start for share in some])
         sums = _sums(len(g), plan.out, size, tuple([share.positions for share in some]), one, start, groups)

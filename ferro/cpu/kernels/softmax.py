@@ -29,6 +29,15 @@ def _along(name: str, dim: int, grain: int, *arrays: np.ndarray) -> np.ndarray:
         tiles = len(out_blocks) * -(-after // TILE)
         split(tiles, -(-grain // (length * min(after, TILE))), lambda i, j: run(*blocks, TILE, i, j, out_blocks))
         return out
+    if dim == x.ndim - 1:
+        rows = [contiguous(a, x.dtype).reshape(-1, length) for a in arrays]
+        out = np.empty(x.shape, x.dtype)
+        out_rows, run = out.reshape(-1, length), get(name)
+        if x.size < 2 * grain:
+            run(*rows, out_rows)
+        else:
+            split_rows(*out_rows.shape, grain, lambda i, j: run(*[a[i:j] for a in rows], out_rows[i:j]))
+        return out
     moved = [contiguous(np.moveaxis(a, dim, -1), x.dtype) for a in arrays]
     rows = [a.reshape(-1, length) for a in moved]
     out = np.empty(rows[0].shape, x.dtype)
@@ -37,15 +46,19 @@ def _along(name: str, dim: int, grain: int, *arrays: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(out.reshape(moved[0].shape), -1, dim))
 
 
-@np.errstate(all="ignore")
 def softmax(x: np.ndarray, dim: int) -> np.ndarray:
     """exp(x) over its sum along `dim`."""
+    if x.ndim and has_kernel(x):
+        return _along("softmax", dim, GRAIN, x)
     if x.size == 0 or x.ndim == 0:
         return np.ones_like(x) * (x - x + 1)
-    if has_kernel(x):
-        return _along("softmax", dim, GRAIN, x)
     if is_half(x):
         return in_float32(softmax, x, dim)
+    return _softmax(x, dim)
+
+
+@np.errstate(all="ignore")
+def _softmax(x: np.ndarray, dim: int) -> np.ndarray:
     e = np.exp(x - np.maximum.reduce(x, dim, keepdims=True))
     return e / np.add.reduce(e, dim, keepdims=True)
 
@@ -62,15 +75,19 @@ def softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
     return product - out * np.add.reduce(product, dim, keepdims=True)
 
 
-@np.errstate(all="ignore")
 def log_softmax(x: np.ndarray, dim: int) -> np.ndarray:
     """x minus its logsumexp along `dim`."""
+    if x.ndim and has_kernel(x):
+        return _along("log_softmax", dim, GRAIN, x)
     if x.size == 0 or x.ndim == 0:
         return x - x
-    if has_kernel(x):
-        return _along("log_softmax", dim, GRAIN, x)
     if is_half(x):
         return in_float32(log_softmax, x, dim)
+    return _log_softmax(x, dim)
+
+
+@np.errstate(all="ignore")
+def _log_softmax(x: np.ndarray, dim: int) -> np.ndarray:
     shifted = x - np.maximum.reduce(x, dim, keepdims=True)
     return shifted - np.log(np.add.reduce(np.exp(shifted), dim, keepdims=True))
 

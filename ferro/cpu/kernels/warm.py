@@ -9,6 +9,7 @@ from ferro.cpu.kernels import (
     along,
     conv,
     ctc,
+    get,
     grids,
     interpolation,
     loss,
@@ -19,6 +20,7 @@ from ferro.cpu.kernels import (
     scan,
     softmax,
 )
+from ferro.cpu.kernels.common import pointwise
 
 ALL = (True, True, True)
 
@@ -48,6 +50,30 @@ def _call_activations(x: np.ndarray) -> None:
     activations.mish_vjp(x, x)
     activations.softplus(x, 1.0, 20.0)
     activations.softplus_vjp(x, x, 1.0, 20.0)
+    for name in ("hardswish", "hardsigmoid", "logsigmoid", "cube", "rsqrt"):
+        pointwise(name, x)
+    for name in ("relu_vjp", "hardswish_vjp", "hardsigmoid_vjp", "logaddexp"):
+        pointwise(name, x, x)
+    for name, count, numbers in (
+        ("hardtanh", 1, 2),
+        ("hardtanh_vjp", 2, 2),
+        ("leaky_relu", 1, 1),
+        ("leaky_relu_vjp", 2, 1),
+        ("hardshrink", 1, 1),
+        ("softshrink", 1, 1),
+        ("shrink_vjp", 2, 1),
+        ("lerp", 2, 1),
+        ("elu", 1, 3),
+        ("elu_vjp", 2, 3),
+    ):
+        pointwise(name, *[x] * count, parameters=(0.5,) * numbers)
+    y = x.reshape(-1)
+    pointwise("hypot", x, x)
+    for name in ("fmod", "remainder", "floor_divide"):
+        get(name)(y, y, y.copy())
+    get("loss_sum")(0, y, y, 1.0)
+    get("loss_each")(y, y, 1.0, 1.0, y.copy())
+    get("loss_vjp")(y, y, 0, 1.0, 1.0, y.copy())
 
 
 def _call_rows(x: np.ndarray) -> None:
@@ -55,6 +81,9 @@ def _call_rows(x: np.ndarray) -> None:
         softmax.softmax_vjp(x, softmax.softmax(x, dim), dim)
         softmax.log_softmax_vjp(x, softmax.log_softmax(x, dim), dim)
     softmax.logsumexp(x, (1,), False)
+    p = x.copy()
+    get("scaled_softmax")(p, 1.0, 0, False)
+    get("scaled_softmax_vjp")(x.copy(), p, 1.0)
     target = np.arange(64)
     losses, norms = loss.cross_entropy_fwd(x, target, None, -100, 0.0)
     loss.cross_entropy_vjp(losses, x, target, norms, None, -100, 0.0)
@@ -63,18 +92,25 @@ def _call_rows(x: np.ndarray) -> None:
 
 
 def _call_channels(x: np.ndarray) -> None:
-    for image in (x, x.reshape(4, 16, 64)):
+    for image in (x, x.reshape(4, 16, 64), x.reshape(4, 32, 32)):
         dims = (0, *range(2, image.ndim))
         mean, var = norm.moments(image, dims)
         norm.batch_norm(image, mean, var, mean, mean)
         norm.batch_norm_vjp(image, image, mean, var, mean, True, ALL)
+    image = x.reshape(1, 4, 1024)
+    _, mean, rstd = norm.group_norm(image, None, None, 2, 1e-5)
+    norm.group_norm_vjp(image, image, None, mean, rstd, 2, ALL)
     large = np.broadcast_to(x, (reduce.LARGE // x.size, *x.shape)).copy()
     for mean in (None, large[:1, :1, :1]):
         reduce.total(large, (2,), mean)
         reduce.total(large, (0,), mean)
-    for name in ("cumsum", "cumprod"):
+    reduce.product(x, 0)
+    reduce.product(x, 1)
+    for name in ("cumsum", "cumprod", "logcumsumexp"):
         scan.accumulate(name, x, 0)
     scan.running_extremum(x, 0, True)
+    scan.affine_scan(x, x, 0)
+    scan.picked_sum(x, 0, np.zeros(x.shape, np.int64))
 
 
 def _call_images(x: np.ndarray) -> None:
@@ -107,6 +143,9 @@ def _call_optim_and_along(x: np.ndarray) -> None:
     optim.sgd_step(p, m, x, 0.1, 0.9, 0.0, 0.0, False, False)
     optim.adam_step(p, m, v, None, x, 1.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
     along.gather(x, 0, np.zeros(x.shape, np.int64))
-    for name in ("scatter", "scatter_add"):
-        along.write(name, x.copy(), 0, np.zeros(x.shape, np.int64), x)
-    along.add_slices(along.take(x, 0, np.arange(64)), 0, np.arange(64), x)
+    along.gather(x, 1, np.zeros(x.shape, np.int64))
+    for dim in (0, 1):
+        for name in ("scatter", "scatter_add"):
+            along.write(name, x.copy(), dim, np.zeros(x.shape, np.int64), x)
+        along.add_slices(along.take(x, dim, np.arange(64)), dim, np.arange(64), x)
+    along.count_bins(x.reshape(-1), x[0, 0], x[0, 1], 2)
