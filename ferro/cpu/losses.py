@@ -194,7 +194,8 @@ def cross_entropy_share(
     share[_at(safe, len(shape))] += (1 - smoothing) * (1 if w is None else w)
     if valid is not None:
         share *= np.expand_dims(valid, 1)
-    return share / np.asarray(_total(target, w), dtype) if reduction == "mean" else share
+    total = _total(target, w) if reduction == "mean" else 1
+    return share / np.asarray(total, dtype) if total else share  # where nothing counts, the shares are 0
 
 
 # -- losses of differences: of large arrays only, the formulas for others stand with the operations ------------------------

@@ -678,3 +678,12 @@ def test_a_large_relu_does_not_turn_infinite_cotangents_into_nan() -> None:
     x = leaf(-np.ones(5000))
     (g,) = ferro.autograd.grad(F.relu(x), x, ferro.full((5000,), math.inf, dtype=ferro.float64))
     np.testing.assert_array_equal(g.numpy(), 0)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_the_gradient_of_cross_entropy_is_zero_where_every_target_is_ignored(create_graph: bool) -> None:
+    x = ferro.ones(2, 3, requires_grad=True)
+    loss = ferro.nn.functional.cross_entropy(x, ferro.tensor([-100, -100]))
+    (g,) = ferro.autograd.grad(loss, x, create_graph=create_graph)
+    assert np.isnan(loss.item())
+    assert g.tolist() == [[0.0] * 3] * 2
