@@ -72,7 +72,9 @@ def declarations() -> dict[str, Declared]:
     found: dict[str, Declared] = {}
     for file in sorted((ROOT / "ferro" / "ops").glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Op" and node.args):
+            if not (
+                isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Op" and node.args
+            ):
                 continue
             if isinstance(node.args[0], ast.Constant):
                 declared = Declared(node, f"ops/{file.name}")
@@ -155,7 +157,11 @@ def _gradients(library: Any, point: Singular) -> tuple[str, str]:
             return f"raises {type(e).__name__}", ""
         try:
             again = sum(g.sum() for g in first if g is not None and g.requires_grad)
-            second = library.autograd.grad(again, inputs, allow_unused=True) if hasattr(again, "backward") else [None] * len(inputs)
+            second = (
+                library.autograd.grad(again, inputs, allow_unused=True)
+                if hasattr(again, "backward")
+                else [None] * len(inputs)
+            )
         except RuntimeError as e:
             return _shown(first), f"raises {type(e).__name__}"
     return _shown(first), _shown(second)

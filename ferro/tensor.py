@@ -280,7 +280,12 @@ class Tensor(
     def grad(self) -> Tensor | None:
         """The gradient accumulated by backward(); None before the first, and (with a warning) for what is not a leaf."""
         m = self._meta
-        if (m is None or m.grad is None) and self._node is not None and self._node is not LEAF and not (m and m.retains):
+        if (
+            (m is None or m.grad is None)
+            and self._node is not None
+            and self._node is not LEAF
+            and not (m and m.retains)
+        ):
             warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated "
                           "during backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() "
                           "on the non-leaf Tensor.", UserWarning, stacklevel=2)  # fmt: skip

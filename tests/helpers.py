@@ -31,7 +31,9 @@ def lookup(library: Any, path: str) -> Any:
 class Call:
     """One sample as arguments of a library: `args`, `kwargs`, and the floating `inputs` among the tensors."""
 
-    def __init__(self, entry: Entry, sample: Sample, library: Any, arrays: list, grad: bool, through: Any = None) -> None:
+    def __init__(
+        self, entry: Entry, sample: Sample, library: Any, arrays: list, grad: bool, through: Any = None
+    ) -> None:
         """`through`: what the inputs pass before the call (which then sees no leaves)."""
         self.entry, self.library, self.through = entry, library, through
         self.inputs: list = []

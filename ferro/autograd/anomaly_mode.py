@@ -12,7 +12,13 @@ from ferro.core.mode import ANOMALY, MODE, changed, enter, leave
 from ferro.core.provenance import at
 from ferro.core.run import current_run
 
-__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_anomaly_enabled", "set_detect_anomaly"]
+__all__ = [
+    "detect_anomaly",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
+    "set_anomaly_enabled",
+    "set_detect_anomaly",
+]
 
 
 class Trace(NamedTuple):
@@ -31,7 +37,9 @@ class Anomaly:
     def trace(self) -> Trace:
         """The user's stack at the operation being recorded."""
         inside = ("/ferro/core/", "/ferro/autograd/")
-        frames = [f for f in traceback.extract_stack() if not any(part in f.filename.replace("\\", "/") for part in inside)]
+        frames = [
+            f for f in traceback.extract_stack() if not any(part in f.filename.replace("\\", "/") for part in inside)
+        ]
         run = current_run()
         return Trace("".join(traceback.format_list(frames)), None if run is None else run.running)
 

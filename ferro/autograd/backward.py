@@ -146,7 +146,9 @@ def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, 
                                f"{list(shape)}.")  # fmt: skip
     sizes = {s._data.shape[0] for s in seeds if s is not None}
     if len(sizes) != 1:
-        raise RuntimeError(f"grad: is_grads_batched=True needs grad_outputs with one batch size, got {sorted(sizes) or 'no grad_outputs'}")
+        raise RuntimeError(
+            f"grad: is_grads_batched=True needs grad_outputs with one batch size, got {sorted(sizes) or 'no grad_outputs'}"
+        )
     (count,) = sizes
     rows = []
     for i in range(count):
@@ -223,7 +225,9 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
             raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                                f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}.")  # fmt: skip
         elif seed._data.dtype is not data.dtype:
-            seed = wrap(seed._data.astype(data.dtype)) if not record else worlds.apply(worlds.CAST, (seed,), (data.dtype,))
+            seed = (
+                wrap(seed._data.astype(data.dtype)) if not record else worlds.apply(worlds.CAST, (seed,), (data.dtype,))
+            )
         found.append(seed)
     return found
 

@@ -435,7 +435,9 @@ def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
             if tangents[i] is None and isinstance(a, TensorBase) and a._data.dtype in INEXACT:
                 tangents[i] = wrap(np.zeros(a._data.shape, a._data.dtype))
     saved = ctx.saved
-    if ctx._for_forward:  # what saved_tensors gives in jvp: without the tangents of this level, lest outputs hold themselves
+    if (
+        ctx._for_forward
+    ):  # what saved_tensors gives in jvp: without the tangents of this level, lest outputs hold themselves
         ctx.saved = None
         ctx._to_save = tuple([plain(t) if _contains(outs, t) else without(t, level) for t in ctx._for_forward])
     try:
@@ -449,7 +451,9 @@ def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
     for out, t in zip(outs, found, strict=True):
         if t is not None and isinstance(out, TensorBase):
             if not isinstance(t, TensorBase):
-                raise RuntimeError(f"{cls.__name__}.jvp: expected Tensor or None as the tangent of each output, got {type(t).__name__}")
+                raise RuntimeError(
+                    f"{cls.__name__}.jvp: expected Tensor or None as the tangent of each output, got {type(t).__name__}"
+                )
             if t._data.shape != out._data.shape:
                 raise RuntimeError(f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape "
                                    f"{list(out._data.shape)}")  # fmt: skip

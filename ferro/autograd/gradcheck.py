@@ -185,9 +185,15 @@ class _Check:
         x = self.inputs[k]
         data = x._data + np.asarray(h * direction).astype(x._data.dtype)
         moved = wrap(data).requires_grad_()
-        outputs = self._call(tuple([moved if v is x else v for v in self.inputs]))  # a tensor given twice moves in both places
+        outputs = self._call(
+            tuple([moved if v is x else v for v in self.inputs])
+        )  # a tensor given twice moves in both places
         for j, (o, before) in enumerate(zip(outputs, self.outputs, strict=False)):
-            if o._data.shape != before._data.shape or o._data.dtype is not before._data.dtype or len(outputs) != len(self.outputs):
+            if (
+                o._data.shape != before._data.shape
+                or o._data.dtype is not before._data.dtype
+                or len(outputs) != len(self.outputs)
+            ):
                 raise GradcheckError(f"Expected `func` to return outputs with the same shape and dtype when inputs are perturbed, but output {j} "
                                    f"went from {list(before._data.shape)}, {before.dtype} to {list(o._data.shape)}, {o.dtype}")  # fmt: skip
         return [np.array(o._data) for o in outputs]
@@ -325,7 +331,9 @@ class _Check:
         """The gradients are linear in the cotangents: zero for zeros."""
         for k, g in zip(self.wanted, self._zeros([self.outputs[j] for j in self.live], []), strict=True):
             if g is not None and np.any(g._data):
-                raise GradcheckError(f"backward not multiplied by grad_output: the gradient of input {k} is not zero for zero cotangents")
+                raise GradcheckError(
+                    f"backward not multiplied by grad_output: the gradient of input {k} is not zero for zero cotangents"
+                )
 
     def _batched(self, rng: np.random.Generator) -> None:
         targets = [self.inputs[k] for k in self.wanted]

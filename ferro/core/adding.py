@@ -116,7 +116,9 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
         else:
             total = grad._data
             if total.shape != gx.shape:
-                raise RuntimeError(f"the .grad of shape {list(total.shape)} cannot take a gradient of shape {list(gx.shape)}")
+                raise RuntimeError(
+                    f"the .grad of shape {list(total.shape)} cannot take a gradient of shape {list(gx.shape)}"
+                )
             if 0 in total.strides:
                 _refuse_overlap(total)
             np.add(total, gx, out=total, casting="unsafe")

@@ -177,7 +177,9 @@ def binary(op: Op, x: Any, y: Any) -> Any:
             t._node = None
             if lost is not None:
                 t._meta = lost
-            elif ((m := x._meta) is not None and (type(m) is Lost or (m := m.lost) is not None)) or (m := y._meta) is not None:
+            elif ((m := x._meta) is not None and (type(m) is Lost or (m := m.lost) is not None)) or (
+                m := y._meta
+            ) is not None:
                 t._meta = m if type(m) is Lost else m.lost
             return t
         plan: Any = op.table[2] or op.plan(2)
@@ -419,9 +421,7 @@ def guard(node: Node, v: Any) -> None:
     meta.guards.append((v, v.n, "input"))
 
 
-def _mark_view(
-    t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool, place: Any = None
-) -> None:
+def _mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool, place: Any = None) -> None:
     """Makes `t` a view of the base of `x` if it shares memory with it."""
     data, source = t._data, x._data
     if data.base is not source and data is not source and not _shares(data, source):

@@ -71,7 +71,9 @@ def into(name: str, out: Any, result: Any) -> Any:
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                            "arguments requires grad.")  # fmt: skip
     if current().level and (worlds.tangents_of(result) or worlds.tangents_of(out)):
-        raise NotImplementedError(f"{name}: functions with out=... arguments don't support forward mode; use the result instead of out=")
+        raise NotImplementedError(
+            f"{name}: functions with out=... arguments don't support forward mode; use the result instead of out="
+        )
     have, want = FROM_NUMPY[result._data.dtype], FROM_NUMPY[out._data.dtype]
     if not can_cast(have, want):
         raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")

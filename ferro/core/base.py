@@ -80,7 +80,11 @@ class Lost(Meta):
     """
 
     def __init__(self, why: str, place: Any, source: TensorBase | None = None, dtype: Any = None) -> None:
-        self.why, self.place, self.dtype = why, place, dtype  # dtype: of the result, if `why` is the operation that has no gradient
+        self.why, self.place, self.dtype = (
+            why,
+            place,
+            dtype,
+        )  # dtype: of the result, if `why` is the operation that has no gradient
         self.shape = None if source is None else source._data.shape
         node = None if source is None else source._node
         if type(node) is Pick:
@@ -91,7 +95,9 @@ class Lost(Meta):
         why = self.why if self.dtype is None else (
             f"{self.why}(), whose {str(dtypes.FROM_NUMPY[self.dtype]).removeprefix('ferro.')} result has no gradient,")  # fmt: skip
         source = "" if self.op is None else f", a result of '{self.op.name}'"
-        source = f" (shape {list(self.shape)}{source or ', a leaf that requires grad'})" if self.shape is not None else ""
+        source = (
+            f" (shape {list(self.shape)}{source or ', a leaf that requires grad'})" if self.shape is not None else ""
+        )
         return f"{why}{source}{at(self.place)}"
 
     @property
@@ -243,7 +249,9 @@ def _rederive(t: TensorBase, view: View) -> None:
     base_node = base._node
     if base_node is None or (base_node is LEAF and t._node is not None):
         return
-    if view.born and (base_node is LEAF or (base_node.node if isinstance(base_node, Pick) else base_node).seq < view.born):
+    if view.born and (
+        base_node is LEAF or (base_node.node if isinstance(base_node, Pick) else base_node).seq < view.born
+    ):
         return  # made under no_grad, and what has been written since was not recorded
     if view.creation == "function":
         raise RuntimeError("the base of a view that a custom Function returned was modified inplace: the gradient of the view is not "
@@ -459,7 +467,11 @@ def modified(node: Any, v: Version, expected: int, shape: Any) -> NoReturn:
     if shape is None:
         shape = next((t._data.shape for t in node.saved if isinstance(t, TensorBase) and t._counter is v), None)
     which = f"a tensor{'' if shape is None else f' of shape {list(shape)}'} that '{op}' ({node.name()}) saved{at(node.place)}"
-    cure = "Use the out-of-place form (x = x + 1 instead of x += 1), " if v.culprit.endswith("_") else "If it must be changed, "
+    cure = (
+        "Use the out-of-place form (x = x + 1 instead of x += 1), "
+        if v.culprit.endswith("_")
+        else "If it must be changed, "
+    )
     change = "It was changed" if v.n == expected + 1 else f"It was changed {v.n - expected} times, the last time"
     through = f", through another tensor of the same memory ({' of '.join(reversed(v.through))})" if v.through else ""
     raise RuntimeError(

@@ -62,7 +62,9 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
                 g = run.grads.pop(node)
                 if isinstance(node, TensorBase):
                     leaf_ready(run, node, g)
-                elif len(starts) == 1 and node.meta is not None:  # like PyTorch, a single root has its hooks run in any case
+                elif (
+                    len(starts) == 1 and node.meta is not None
+                ):  # like PyTorch, a single root has its hooks run in any case
                     run_tensor_hooks(run, node, g)
             g = None
             execute(run, ready)

@@ -83,9 +83,7 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     carried = [tangents_of(x) for x in xs]
     levels = {k for c in carried for k in c}
     if not levels:
-        return _special(
-            op, xs, params, _outside(mode)
-        )
+        return _special(op, xs, params, _outside(mode))
     level = max(levels)
     if op.view:
         version_of(xs[0])  # which the view shares, whatever stands for its base below

@@ -67,9 +67,13 @@ def run_prehooks(run: Run, node: Any, g: Any) -> Any:
 def hook_result(run: Run, result: Any, count: int, who: str) -> list:
     """The gradients that a node's hook returned, checked."""
     if not isinstance(result, tuple):
-        raise TypeError(f"expected tuple, but {who} returned '{type(result).__name__}'; return a tuple of {count} gradients, or None")
+        raise TypeError(
+            f"expected tuple, but {who} returned '{type(result).__name__}'; return a tuple of {count} gradients, or None"
+        )
     if len(result) != count:
-        raise RuntimeError(f"{who} has returned an incorrect number of values: {len(result)} gradients; expected {count}")
+        raise RuntimeError(
+            f"{who} has returned an incorrect number of values: {len(result)} gradients; expected {count}"
+        )
     for r in result:
         if r is not None and not isinstance(r, TensorBase):
             raise TypeError(f"{who} must return Tensors or None in its tuple, but returned a {type(r).__name__}")

@@ -69,8 +69,16 @@ def change(self: Any, name: str, compute: Callable) -> Any:
             bump(alias, name)
         np.copyto(data, out._data, casting="unsafe")
     bump(self, name)
-    if out._node is None and alias._node is not None and out is not alias and data.dtype in INEXACT and _mode.is_grad_enabled():
-        out = worlds.apply(worlds.VIEW_PUT, (alias, wrap(data)), ((),))  # a comparison, say: nothing of the old content remains
+    if (
+        out._node is None
+        and alias._node is not None
+        and out is not alias
+        and data.dtype in INEXACT
+        and _mode.is_grad_enabled()
+    ):
+        out = worlds.apply(
+            worlds.VIEW_PUT, (alias, wrap(data)), ((),)
+        )  # a comparison, say: nothing of the old content remains
     if out._node is not None and out is not alias and data.dtype in INEXACT:
         if have is not want:
             out = worlds.apply(worlds.CAST, (out,), (data.dtype,))

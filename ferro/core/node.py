@@ -35,7 +35,6 @@ class Freed:
         return "<freed>"
 
 
-
 class NodeMeta:
     """The rare belongings of a node: hooks, version guards, metadata, forward traceback."""
 

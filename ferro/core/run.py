@@ -24,7 +24,9 @@ class Run:
         )
         self.captured: dict = {}
         self.callbacks: list = []  # what queue_callback was given
-        self.threads = threads if _mode.MULTITHREADING.get() else 1  # 1 forces the serial executor, None leaves the choice to the engine
+        self.threads = (
+            threads if _mode.MULTITHREADING.get() else 1
+        )  # 1 forces the serial executor, None leaves the choice to the engine
         self.into_grad = False
         self.deps: dict = {}
         self.starts: list = []

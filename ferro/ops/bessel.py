@@ -78,10 +78,10 @@ def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def bessel_ie_of_order(x: Tensor, n: int) -> Tensor:
     """e^-|x| Iₙ(x)."""
-    return unary(INE, x, (n,))
+    return unary(I_SCALED, x, (n,))
 
 
-INE = Op("bessel_ie_of_order", lambda xp, x, /, n: xp.bessel_ie_of_order(x, n), kind=ELEMENTWISE, weight=100.0,
+I_SCALED = Op("bessel_ie_of_order", lambda xp, x, /, n: xp.bessel_ie_of_order(x, n), kind=ELEMENTWISE, weight=100.0,
          x=lambda xp, g, x, out, n: g * ((xp.bessel_ie_of_order(x, n - 1) + xp.bessel_ie_of_order(x, n + 1)) / 2
                                          - xp.sgn(x) * out))  # fmt: skip
 I1E = Op("i1e", lambda xp, x: xp.i1e(x), floats=True, kind=ELEMENTWISE,

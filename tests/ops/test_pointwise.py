@@ -434,7 +434,7 @@ def test_polynomials_that_pytorch_cannot_differentiate(function: Any, rng: np.ra
 
 
 DERIVATIVES_AT_ZERO = {  # the value and three derivatives at 0, by their series
-    "sinc": (1.0, 0.0, -math.pi**2 / 3, 0.0),
+    "sinc": (1.0, 0.0, -(math.pi**2) / 3, 0.0),
     "special.spherical_bessel_j0": (1.0, 0.0, -1 / 3, 0.0),
     "special.bessel_j0": (1.0, 0.0, -0.5, 0.0),
     "special.bessel_j1": (0.0, 0.5, 0.0, -0.375),

@@ -115,12 +115,14 @@ def _call_channels(x: np.ndarray) -> None:
 
 def _call_images(x: np.ndarray) -> None:
     one = (1, 1)
-    for groups, taps in ((1, x[:, :, :3, :3]), (4, x[:, :1, :3, :3]), (4, np.repeat(x[:, :1, :2, :2], 2, 0))):
-        out = conv.conv(x, taps, None, one, one, one, groups)
-        conv.conv_dx(out, taps, x.shape, one, one, one, groups)
-        conv.conv_dw(out, x, taps.shape, one, one, one, groups)
+    taps = x[:, :, :3, :3]
+    out = conv.conv(x, taps, None, one, one, one, 1)
+    conv.conv_dx(out, taps, x.shape, one, one, one, 1)
+    conv.conv_dw(out, x, taps.shape, one, one, one, 1)
     out, places = pool.max_pool(x, one, one, (0, 0), one, False)
     pool.max_pool_vjp(out, places, x.shape, 2)
+    out = pool.avg_pool(x, one, (16, 16), one, (0, 0), 1)
+    pool.avg_pool_vjp(out, (16, 16), one, one, (0, 0), 1)
 
 
 def _call_taps(x: np.ndarray) -> None:
