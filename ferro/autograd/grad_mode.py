@@ -9,8 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.core.base import Lost, version_of
-from ferro.core.mode import MODE, MULTITHREADING, changed, enter, leave, settle
+from ferro.core.mode import MODE, MULTITHREADING, Mode, changed, enter, leave, settle
 from ferro.core.provenance import caller
+
+
+_OFF = {"grad": False}
 
 
 class _Context:
@@ -19,9 +22,15 @@ class _Context:
     changes: dict[str, Any]
     subject: Any = None  # the function that the mode decorates
 
+    _previous: tuple = ()
+
     def __enter__(self) -> None:
-        self._previous = [*getattr(self, "_previous", ()), MODE.get()]
-        enter(changed(**self.changes, lost=self._mark()))
+        previous = MODE.get()
+        self._previous = (*self._previous, previous)
+        if self.changes is _OFF and (previous is None or previous.silent):
+            enter(Mode(False, lost=self._mark()))
+        else:
+            enter(changed(**self.changes, lost=self._mark()))
 
     def _mark(self) -> Lost | None:
         """What marks results that the mode leaves without a history."""
@@ -35,7 +44,9 @@ class _Context:
         return Lost(f"{name}, the decorator of {subject}()", caller() if code is None else (code, 0))
 
     def __exit__(self, *exc: object) -> None:
-        leave(self._previous.pop())
+        *rest, previous = self._previous
+        self._previous = tuple(rest)
+        leave(previous)
 
     def clone(self) -> _Context:
         """A fresh context of the same kind."""
@@ -137,7 +148,7 @@ class no_grad(_Context):
         False
     """
 
-    changes = {"grad": False}
+    changes = _OFF
 
     def __new__(cls, orig_func: Callable | None = None) -> Any:
         self = object.__new__(cls)

@@ -28,6 +28,7 @@ TILE_PLACES = 256
 CHUNK_WORK = 1 << 22  # multiplications of a chunk: about 60 us
 SHARED_WORK = 1 << 20  # channels in times results from which on there are tiles for several threads
 SHARES = 4
+TOTALS = 1 << 22  # numbers in all the gradients by w that chunks may sum apart, if they are more than two
 PRODUCT_WORK = 1 << 21  # multiplications for an image from which on BLAS does what is a product of matrices
 
 
@@ -288,11 +289,11 @@ def _in_blocks(w: np.ndarray, strides: Ints, rows: int, columns: int, taps: np.n
     return packed.reshape(-1)
 
 
-def _run(chunks: tuple, work: Callable[[int], object]) -> None:
-    if len(chunks) == 1:
+def _run(chunks: int, work: Callable[[int], object]) -> None:
+    if chunks == 1:
         work(0)
     else:
-        parallel_for(work, len(chunks))
+        parallel_for(work, chunks)
 
 
 def _correlate(x: np.ndarray, sums: _Sums, stride: Ints, start: Ints, packed: np.ndarray, bias: np.ndarray | None,
@@ -307,7 +308,7 @@ def _correlate(x: np.ndarray, sums: _Sums, stride: Ints, start: Ints, packed: np
         run(x, x.shape[1:], sums.phases, stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
             sums.offsets, packed, added, groups, out, places)  # fmt: skip
 
-    _run(sums.chunks, work)
+    _run(len(sums.chunks), work)
 
 
 def _conv(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, plan: _Plan, out: np.ndarray) -> None:
@@ -381,15 +382,17 @@ def _shares(sizes: Ints, strides: Ints, paddings: Ints, dilations: Ints, lengths
 def _conv_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
     start = tuple([-p for p in plan.padding])
     sums = _sums(len(x), plan.image, plan.out, plan.positions, plan.stride, start, plan.groups)
-    totals = np.zeros((len(sums.chunks), plan.groups, plan.out[0] // plan.groups, plan.rows), x.dtype)
+    shape = (plan.groups, plan.out[0] // plan.groups, plan.rows)
+    chunks = min(len(sums.chunks), max(2, TOTALS // math.prod(shape)))
+    totals = np.zeros((chunks, *shape), x.dtype)
     run = get("correlate_taps")
 
     def work(chunk: int) -> None:
-        a, b = sums.chunks[chunk]
+        a, b = len(sums.tiles) * chunk // chunks, len(sums.tiles) * (chunk + 1) // chunks
         run(x, x.shape[1:], sums.phases, plan.stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
             sums.offsets, g, g.shape[1:], plan.groups, totals[chunk])  # fmt: skip
 
-    _run(sums.chunks, work)
+    _run(chunks, work)
     total = totals[0]
     for other in totals[1:]:
         total += other
