@@ -52,7 +52,7 @@ from ferro.ops.grids import grid_slopes, sample_taps, spread_taps, tap_weights, 
 from ferro.ops.indexing import *
 from ferro.ops.interpolation import resample, resample_spread
 from ferro.ops.items import *
-from ferro.ops.items import index_get, index_put_at
+from ferro.ops.items import index_get, index_put_at, index_spread
 from ferro.ops.joining import *
 from ferro.ops.joining import repeat
 from ferro.ops.ldl import ldl_below, ldl_blocks, ldl_exchanges, ldl_multipliers

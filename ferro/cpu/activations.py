@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.activations import gelu, gelu_vjp, mish, mish_vjp, silu, silu_vjp, softplus, softplus_vjp
 from ferro.cpu.blocks import fused, with_kernel
+from ferro.cpu.kernels.activations import gelu, gelu_vjp, mish, mish_vjp, silu, silu_vjp, softplus, softplus_vjp
 from ferro.cpu.pointwise import where
 
 __all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid",

@@ -33,7 +33,7 @@ HEADS = 4  # from which backward gives whole heads to threads
 def _heads(*arrays: Any) -> list | None:
     """Large arrays (..., rows, columns) with the leading dimensions flattened; None if these are not the same."""
     q, k = arrays[:2]
-    if any([a.shape[:-2] != q.shape[:-2] or a.dtype != q.dtype or a.dtype not in _REAL for a in arrays]):
+    if any(a.shape[:-2] != q.shape[:-2] or a.dtype != q.dtype or a.dtype not in _REAL for a in arrays):
         return None
     if math.prod(q.shape[:-1]) * k.shape[-2] < SMALL or 0 in q.shape + k.shape + arrays[2].shape:
         return None
@@ -93,7 +93,8 @@ def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> 
     dtype, q, k, v = q.dtype, _wide(q), _wide(k), _wide(v)
     tiles = _heads(q, k, v) if mask is None else None
     if tiles is not None:
-        out, p = _tiled(*tiles, scale, causal)
+        qs, ks, vs = tiles
+        out, p = _tiled(qs, ks, vs, scale, causal)
         return out.reshape(*q.shape[:-1], v.shape[-1]).astype(dtype, copy=False), p.reshape(*q.shape[:-1], k.shape[-2])
     scores = matmul(q * np.asarray(scale, q.dtype), np.swapaxes(k, -2, -1))
     dead = None
@@ -120,7 +121,8 @@ def attention_vjp(g: Any, q: Any, k: Any, v: Any, mask: Any, p: Any, scale: floa
     g, factor = _wide(g), np.asarray(scale, p.dtype)
     tiles = _heads(_wide(q), _wide(k), _wide(v), g, p) if mask is None and all(needs[:3]) else None
     if tiles is not None and len(tiles[0]) >= HEADS:
-        found = _tiled_vjp(tiles[3], *tiles[:3], tiles[4], scale, causal)
+        qs, ks, vs, gs, ps = tiles
+        found = _tiled_vjp(gs, qs, ks, vs, ps, scale, causal)
         return *[d.reshape(x.shape) for d, x in zip(found, (q, k, v), strict=True)], None
     dv = matmul(np.swapaxes(p, -2, -1), g) if needs[2] else None
     if not (needs[0] or needs[1] or needs[3]):

@@ -71,11 +71,11 @@ def _cut(args: tuple) -> tuple | None:
     """The largest array, the arguments as they are to be cut (None: not at all), the length, and that of a block."""
     arrays = [a for a in args if isinstance(a, np.ndarray) and a.ndim]
     like = max(arrays, key=_size, default=None)
-    if like is None or like.size < LARGE or any([a.shape != like.shape for a in arrays]):
+    if like is None or like.size < LARGE or any(a.shape != like.shape for a in arrays):
         return None
-    if any([isinstance(a, tuple) for a in args]):  # sizes: the function knows of dimensions
+    if any(isinstance(a, tuple) for a in args):  # sizes: the function knows of dimensions
         return None
-    if all([a.flags.c_contiguous for a in arrays]) or all([a.flags.f_contiguous for a in arrays]):
+    if all(a.flags.c_contiguous for a in arrays) or all(a.flags.f_contiguous for a in arrays):
         arrays = [_line(a) for a in arrays]
     elif like.shape[0] * BLOCK < like.size or like.flags.f_contiguous:
         return None

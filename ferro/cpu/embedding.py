@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.blocks import HALF
+from ferro.cpu.kernels.common import SMALL
 
 __all__ = ["add_rows", "row_scale", "take_rows"]
 

@@ -91,6 +91,8 @@ def tap_weights(at: Any, sizes: tuple, mode: str, padding: str, order: int) -> A
 
     With padding "zeros" taps outside the image weigh nothing.
     """
+    if mode == "bilinear" and order == 0 and has_kernel(at):
+        return _kernels.linear_weights(at, sizes[::-1], padding == "zeros")
     first, floor = _first(at, mode)
     t = at - floor
     if mode == "nearest":
@@ -126,6 +128,8 @@ def _cubic_weights(t: Any, order: int, a: float = -0.75) -> list:
 
 def tap_places(at: Any, sizes: tuple, mode: str, padding: str, align: bool) -> Any:
     """The places in the flattened image of the taps (image, tap, sample), those of the last dimension fastest."""
+    if mode == "bilinear" and len(sizes) == 2 and has_kernel(at):
+        return _kernels.linear_places(at, *sizes)
     first, _ = _first(at, mode)
     width, n = _WIDTH[mode], len(sizes)
     flat = np.zeros((len(at), 1, at.shape[2]), np.int64)

@@ -16,7 +16,7 @@ from ferro.cpu.kernels import along
 from ferro.cpu.kernels.common import SMALL, has_kernel
 
 __all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill",
-           "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "masked_fill", "masked_fill_",
+           "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread", "masked_fill", "masked_fill_",
            "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "put", "put_", "scatter", "scatter_",
            "scatter_add", "scatter_add_", "scatter_reduce", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
 
@@ -297,6 +297,11 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
     else:
         np.add.at(out, _key(index, dims), value)
     return out
+
+
+def index_spread(g: Any, shape: tuple, index: Any, dims: tuple) -> Any:
+    """Zeros of `shape` to which g is added where `index_get` reads: its transpose."""
+    return index_put_(np.zeros(shape, g.dtype), index, g, dims, True)
 
 
 def index_put_at(x: Any, index: Any, value: Any, dims: tuple, accumulate: bool) -> Any:

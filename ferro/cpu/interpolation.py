@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import interpolation as _kernels
 from ferro.cpu.kernels.common import SMALL
-from ferro.cpu.blocks import HALF
 
 __all__ = ["resample", "resample_spread"]
 

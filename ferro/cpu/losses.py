@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, split
 from ferro.cpu.kernels.loss import cross_entropy_fwd
 from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
-from ferro.cpu.blocks import HALF
 
 __all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp", "difference_loss", "difference_slope",
            "nll_pick", "nll_spread"]  # fmt: skip

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.cpu.blocks import HALF
 
 __all__ = [
     "batch_norm",

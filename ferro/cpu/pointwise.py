@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import by_blocks, elementwise, float32, fused, with_kernel
-from ferro.cpu.kernels import get
 from ferro.cpu.kernels import activations as _kernels
-from ferro.cpu.kernels.common import SMALL, split
+from ferro.cpu.kernels import get
+from ferro.cpu.kernels.common import SMALL, pointwise, split
 from ferro.cpu.select import select
 
 NEED_WIDENING = "V"  # the kind of bfloat16
@@ -44,9 +44,15 @@ def _threaded(ufunc: Any) -> Callable:
     return function
 
 
-exp, exp2, expm1, log, log2, log10, log1p = map(
-    _threaded, (np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p)
-)
+exp2, expm1, log, log2, log10, log1p = map(_threaded, (np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p))
+_numpy_exp = _threaded(np.exp)
+
+
+def exp(x: Any) -> Any:
+    """eˣ."""
+    return pointwise("exponential", x) if x.size >= HALVES // 4 and x.dtype is float32 else _numpy_exp(x)
+
+
 sin, cos, tan, sinh, cosh, tanh = map(_threaded, (np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh))
 asin, acos, atan = map(_threaded, (np.arcsin, np.arccos, np.arctan))
 asinh, acosh, atanh = map(_threaded, (np.arcsinh, np.arccosh, np.arctanh))
@@ -166,7 +172,11 @@ def logit(x: Any, eps: float | None) -> Any:
 
 
 # What one or two products do better than a power.
-POWERS: dict[float, Callable] = {3: fused(lambda x: x * x * x, "cube"), -2: fused(lambda x: np.reciprocal(x * x)), -0.5: rsqrt}
+POWERS: dict[float, Callable] = {
+    3: fused(lambda x: x * x * x, "cube"),
+    -2: fused(lambda x: np.reciprocal(x * x)),
+    -0.5: rsqrt,
+}
 
 
 def power(x: Any, y: Any) -> Any:

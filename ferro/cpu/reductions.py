@@ -16,7 +16,7 @@ import numpy as np
 from ferro.cpu.blocks import by_blocks
 from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels import softmax as _softmax
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.common import has_kernel, split
 from ferro.cpu.kernels.reduce import has_sum_kernel, product, total
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max_dim", "mean",
@@ -31,6 +31,7 @@ _and: Any = np.logical_and.reduce
 _or: Any = np.logical_or.reduce
 RUN = 256  # so many numbers may be added one after the other
 SMALL = 4096  # elements below which an array goes straight to NumPy
+SPLIT = 1 << 19  # elements from which the halves of an extremum are worth a hand-over to another thread
 
 
 def wide(x: Any) -> Any:
@@ -54,9 +55,14 @@ def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
         return sum(x.astype(FLOAT32), dim, keepdim).astype(d)
     if x.size <= SMALL or d.kind in "biu" or not dim:
         return _add(x, dim, d, None, keepdim)
-    if has_sum_kernel(x):
+    if has_sum_kernel(x) and not _few_long_rows(x, dim):
         return _kept_or_not(total(x, dim), x.shape, dim, keepdim).astype(d, copy=False)
     return _long_sum(x, dim, keepdim)
+
+
+def _few_long_rows(x: Any, dim: tuple) -> bool:
+    """Whether a sum adds a few rows, each long: a kernel would not be faster than NumPy."""
+    return x.flags.c_contiguous and x.ndim - 1 not in dim and x.shape[-1] >= RUN and count(x.shape, dim) <= 4
 
 
 def _kept_or_not(out: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:
@@ -237,6 +243,9 @@ def _extreme(ufunc: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
         return _extreme(ufunc, x.astype(FLOAT32), dim, keepdim).astype(d)
     if x.size > SMALL and x.flags.c_contiguous:
         n = count(x.shape, dim)
+        if x.size >= SPLIT and n >= RUN and dim == tuple(range(x.ndim - len(dim), x.ndim)):
+            out = _of_long_rows(ufunc, x.reshape(-1, n))
+            return out.reshape([1 if k in dim else s for k, s in enumerate(x.shape) if keepdim or k not in dim])
         out = None
         if dim == tuple(range(len(dim))) and x.size < 64 * n:
             out = _down_columns(ufunc, x.reshape(n, -1))
@@ -248,6 +257,21 @@ def _extreme(ufunc: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
 
 
 # NumPy spends most of its time between rows where these are short; so they are taken together, or column by column.
+
+
+def _of_long_rows(ufunc: Any, x: Any) -> Any:
+    """Over the rows of a large matrix, which are spread over the threads; of a few rows, each is cut in parts."""
+    rows, n = x.shape
+    if rows < 16:
+        parts = -(-x.size // (SPLIT // 2)) // rows + 1
+        cut = [n * k // parts for k in range(parts)]
+        found = np.empty((rows, parts), x.dtype)
+        ends = [*cut[1:], n]
+        split(parts, 1, lambda i, j: [ufunc.reduce(x[:, cut[k] : ends[k]], 1, out=found[:, k]) for k in range(i, j)])
+        return ufunc.reduce(found, 1)
+    out = np.empty(rows, x.dtype)
+    split(rows, SPLIT // 2 // n + 1, lambda i, j: ufunc.reduce(x[i:j], 1, out=out[i:j]))
+    return out
 
 
 def _down_columns(ufunc: Any, x: Any) -> Any:

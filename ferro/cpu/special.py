@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.activations import erf  # noqa: F401 - one of the functions of this world
 from ferro.cpu.blocks import HALF, float32, fused
+from ferro.cpu.kernels.activations import erf  # noqa: F401 - one of the functions of this world
 from ferro.cpu.pointwise import split_over_threads, typed
 
 WORTH = 1 << 13  # elements from which two threads are faster; an element takes 10 to 50 ns

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
+from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, bump, version_of, wrap
@@ -59,7 +60,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 
 
 INDEX = Op("index", lambda xp, x, index, /, dims: xp.index_get(x, index, dims), kind=LINEAR,
-           x=lambda xp, g, x_shape, index, dims: xp.index_put_at(xp.new_zeros(g, x_shape), index, g, dims, True))  # fmt: skip
+           x=lambda xp, g, x_shape, index, dims: xp.index_spread(g, x_shape, index, dims))  # fmt: skip
 
 declare("Tensor.__getitem__", [
     Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (slice(None), -1)), Sample(Arg(3, 4), (slice(0, 3, 2), None)), Sample(Arg(3, 4), (Ellipsis, 2)),
@@ -350,6 +351,11 @@ def index_get(x: Tensor, index: Tensor, dims: tuple) -> Tensor:
 def index_put_at(x: Tensor, index: Tensor, value: Tensor, dims: tuple, accumulate: bool) -> Tensor:
     """x with `value` written (or added) to what index_get() reads."""
     return apply(INDEX_PUT, (x, index, value), (dims, accumulate))
+
+
+def index_spread(g: Tensor, shape: tuple, index: Tensor, dims: tuple) -> Tensor:
+    """Zeros of `shape` to which g is added where index_get() reads: its transpose."""
+    return index_put_at(worlds.functional.new_zeros(g, shape), index, g, dims, True)
 
 
 def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulate: bool) -> tuple:

@@ -12,7 +12,7 @@ from typing import Any
 
 _MODULES = {
     "jit_math": (
-        "erf sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
+        "erf exponential sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
         "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp logcumsumexp "
         "softmax scaled_softmax scaled_softmax_vjp softmax_vjp log_softmax log_softmax_vjp logsumexp "
         "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
@@ -24,7 +24,7 @@ _MODULES = {
     ),
     "jit_conv": "correlate correlate_taps in_blocks",
     "jit_ctc": "ctc_alpha ctc_occupancy",
-    "jit_grids": "sample_taps spread_taps weigh_taps",
+    "jit_grids": "linear_places linear_weights sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",
     "jit_norm": (
         "layer_norm layer_norm_vjp "

@@ -19,7 +19,7 @@ def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
 
 def line(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
     """The one-dimensional index that an index which `fits` repeats along all other dimensions; None if it does not."""
-    if index.ndim < 2 or any([s and n > 1 for d, (s, n) in enumerate(zip(index.strides, index.shape)) if d != dim]):
+    if index.ndim < 2 or any(s and n > 1 for d, (s, n) in enumerate(zip(index.strides, index.shape)) if d != dim):
         return None
     return index[tuple([slice(None) if d == dim else 0 for d in range(index.ndim)])]
 

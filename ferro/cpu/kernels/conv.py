@@ -26,6 +26,7 @@ Ints = tuple[int, ...]
 TILE_SIZE = 1 << 19  # numbers that a tile reads and writes
 TILE_PLACES = 256
 CHUNK_WORK = 1 << 22  # multiplications of a chunk: about 60 us
+COPY = 24  # what it costs to copy a number, in multiplications
 SHARED_WORK = 1 << 20  # channels in times results from which on there are tiles for several threads
 SHARES = 4
 TOTALS = 1 << 22  # numbers in all the gradients by w that chunks may sum apart, if they are more than two
@@ -269,7 +270,7 @@ def _sums(
         [a, min(a + images, batch), *chain.from_iterable(place)] for place in product(*cuts)
         for a in range(0, batch, images)
     ]  # fmt: skip
-    work = batch * (image[0] // groups) * len(offsets) * math.prod(out)
+    work = batch * (image[0] // groups * len(offsets) * math.prod(out) + COPY * (math.prod(image) + math.prod(out)))
     parts = max(1, min(len(tiles), MOST_CHUNKS, work // CHUNK_WORK))
     return _Sums(
         phases=np.array(phases, np.int64),

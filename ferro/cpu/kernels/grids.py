@@ -10,6 +10,22 @@ from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, contiguous, split
 
 
+def linear_places(at: np.ndarray, height: int, width: int) -> np.ndarray:
+    """The flat numbers (image, 4, sample) of the pixels around the places (image, 2, sample)."""
+    at, run = contiguous(at), get("linear_places")
+    out = np.empty((len(at), 4, at.shape[2]), np.int64)
+    split(len(at), GRAIN // (2 * at.shape[2]) + 1, lambda i, j: run(at[i:j], height, width, out[i:j]))
+    return out
+
+
+def linear_weights(at: np.ndarray, sizes: tuple, zeros: bool) -> np.ndarray:
+    """The weights (image, dimension, 2, sample) of the pixels around the places; sizes in the order of the grid."""
+    at, run, lengths = contiguous(at), get("linear_weights"), np.array(sizes, np.int64)
+    out = np.empty((*at.shape[:2], 2, at.shape[2]), at.dtype)
+    split(len(at), GRAIN // (2 * at.shape[2]) + 1, lambda i, j: run(at[i:j], lengths, zeros, out[i:j]))
+    return out
+
+
 def sample(x: np.ndarray, w: np.ndarray, index: np.ndarray) -> np.ndarray:
     """y[n, c, s] = sum_t w[n, t, s] x[n, c, index[n, t, s]]."""
     x, w, index = contiguous(x), contiguous(w, x.dtype), contiguous(index)

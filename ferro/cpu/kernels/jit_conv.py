@@ -415,7 +415,8 @@ def correlate_taps(x, shape, phases, stride, start, images, room, reach, tiles, 
     shifts = np.zeros(taps, np.int64)
     shifts[: len(offsets)] = offsets
     rows = np.zeros(groups * each * most, x.dtype)
-    sums = np.zeros((groups, each, taps), x.dtype)
+    whole = each == total.shape[1] and taps == total.shape[2]
+    sums = total if whole else np.zeros((groups, each, taps), x.dtype)
     for u in range(len(tiles)):
         tile = tiles[u]
         if u > 0 and not _same_place(tiles, u):
@@ -436,10 +437,8 @@ def correlate_taps(x, shape, phases, stride, start, images, room, reach, tiles, 
                             _products_of_one(rows, begin, most, strip, at, shifts, t, count, sums, to, taps)
                         else:
                             _products(rows, begin, most, strip, at, shifts, t, count, sums, to, taps)
-    for group in range(groups):
-        for row in range(total.shape[1]):
-            for t in range(total.shape[2]):
-                total[group, row, t] += sums[group, row, t]
+    if not whole:
+        total += sums[:, : total.shape[1], : total.shape[2]]
 
 
 @kernel

@@ -4,9 +4,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import kernel
+from ferro.cpu.kernels.jit import device, kernel
 
 u64 = np.uint64  # an index that cannot be negative
+i64 = np.int64
+
+
+@device
+def _first(x):
+    """The first pixel of a place; of one that is no number, or far away, a pixel outside."""
+    floor = np.floor(x)
+    return i64(floor if abs(floor) < type(x)(2147483648.0) else type(x)(-100))
+
+
+@kernel
+def linear_places(at, height, width, out):
+    """The four pixels around each place (x, y) of an image, those outside moved to its edge, as numbers of flat pixels."""
+    for n in range(at.shape[0]):
+        xs, ys = at[n, 0], at[n, 1]
+        for s in range(xs.size):
+            x, y = _first(xs[s]), _first(ys[s])
+            left, right = min(max(x, i64(0)), width - 1), min(max(x + 1, i64(0)), width - 1)
+            above, below = min(max(y, i64(0)), height - 1) * width, min(max(y + 1, i64(0)), height - 1) * width
+            out[n, 0, s], out[n, 1, s] = above + left, above + right
+            out[n, 2, s], out[n, 3, s] = below + left, below + right
+
+
+@kernel
+def linear_weights(at, sizes, zeros, out):
+    """The weights 1 - t and t in each dimension of the pixels around each place; `zeros`: 0 of those outside."""
+    T = at.dtype.type
+    for n in range(at.shape[0]):
+        for d in range(at.shape[1]):
+            places, one, two, size = at[n, d], out[n, d, 0], out[n, d, 1], sizes[d]
+            for s in range(places.size):
+                x = _first(places[s])
+                t = places[s] - np.floor(places[s])
+                one[s] = T(0) if zeros & ((x < 0) | (x >= size)) else T(1) - t
+                two[s] = T(0) if zeros & ((x < -1) | (x >= size - 1)) else t
 
 
 @kernel

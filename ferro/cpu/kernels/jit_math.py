@@ -304,6 +304,13 @@ def erf(x, out):
 
 
 @kernel
+def exponential(x, out):
+    whole_registers()
+    for i in range(x.size):
+        out[i] = exp(x[i])
+
+
+@kernel
 def sigmoid(x, out):
     whole_registers()
     for i in range(x.size):
@@ -444,7 +451,7 @@ def elu(x, alpha, scale, input_scale, out):
     T = x.dtype.type
     for i in range(x.size):
         v = x[i]
-        left = expm1((T(0) if v > T(0) else v) * T(input_scale)) * T(alpha * scale)
+        left = expm1((min(v, T(0))) * T(input_scale)) * T(alpha * scale)
         out[i] = v * T(scale) if v > T(0) else left
 
 
@@ -454,7 +461,7 @@ def elu_vjp(g, x, alpha, scale, input_scale, out):
     T = x.dtype.type
     for i in range(x.size):
         v = x[i]
-        left = exp((T(0) if v > T(0) else v) * T(input_scale)) * T(alpha * scale * input_scale)
+        left = exp((min(v, T(0))) * T(input_scale)) * T(alpha * scale * input_scale)
         out[i] = g[i] * left if v <= T(0) else g[i] * T(scale)
 
 
@@ -464,7 +471,7 @@ def logsigmoid(x, out):
     T = x.dtype.type
     for i in range(x.size):
         v = x[i]
-        out[i] = (T(0) if v > T(0) else v) - log1p(exp(-abs(v)))
+        out[i] = (min(v, T(0))) - log1p(exp(-abs(v)))
 
 
 @kernel
@@ -474,7 +481,7 @@ def logaddexp(x, y, out):
     for i in range(x.size):
         a, b = x[i], y[i]
         d = T(0) if a == b else -abs(a - b)  # infinity - infinity must not arise
-        out[i] = (a if a > b else b) + log1p(exp(d))
+        out[i] = (max(b, a)) + log1p(exp(d))
 
 
 @device

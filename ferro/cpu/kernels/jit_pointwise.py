@@ -28,8 +28,8 @@ def relu_vjp(g, y, out):
 def _gate(x):
     T = type(x)
     t = x + T(3)
-    t = T(0) if t < T(0) else t
-    return (T(6) if t > T(6) else t) * T(1 / 6)
+    t = max(t, T(0))
+    return (min(t, T(6))) * T(1 / 6)
 
 
 @kernel
@@ -65,8 +65,8 @@ def hardsigmoid_vjp(g, x, out):
 def hardtanh(x, low, high, out):
     T = x.dtype.type
     for i in range(x.size):
-        v = T(low) if x[i] < T(low) else x[i]
-        out[i] = T(high) if v > T(high) else v
+        v = max(x[i], T(low))
+        out[i] = min(v, T(high))
 
 
 @kernel
@@ -101,8 +101,8 @@ def hardshrink(x, lambd, out):
 def softshrink(x, lambd, out):
     T = x.dtype.type
     for i in range(x.size):
-        v = T(-lambd) if x[i] < T(-lambd) else x[i]
-        out[i] = x[i] - (T(lambd) if v > T(lambd) else v)
+        v = max(x[i], T(-lambd))
+        out[i] = x[i] - (min(v, T(lambd)))
 
 
 @kernel
@@ -202,7 +202,7 @@ def _absolute(d, p):
 @device
 def _huber(d, p):
     size = abs(d)
-    near = p if size > p else size
+    near = min(size, p)
     return near * (size - near * type(d)(0.5))
 
 
@@ -255,9 +255,9 @@ def loss_vjp(x, y, kind, p, factor, out):
         for i in range(x.size):
             d = x[i] - y[i]
             s = T(1) if d > T(0) else T(-1)
-            out[i] = (T(0) if d == T(0) else s if d == d else d) * T(factor)
+            out[i] = (T(0) if d == T(0) else d if math.isnan(d) else s) * T(factor)
     else:
         for i in range(x.size):
             d = x[i] - y[i]
-            d = T(p) if d > T(p) else d
-            out[i] = (T(-p) if d < T(-p) else d) * T(factor)
+            d = min(d, T(p))
+            out[i] = (max(d, T(-p))) * T(factor)

@@ -1,7 +1,7 @@
 """Compiled kernels of sums, of sums of squared distances from a mean, and of products, over rows and over columns.
 
-Products are taken in float64. At most _BLOCK numbers are added in the precision of the data, in several interleaved sums; the sums of blocks are added
-in float64.
+Products are taken in float64. At most _BLOCK numbers are added in the precision of the data, in several interleaved
+sums; the sums of blocks are added in float64.
 """
 
 from __future__ import annotations

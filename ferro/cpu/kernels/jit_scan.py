@@ -5,6 +5,8 @@ Sums and products are carried in float64 and rounded once for each place.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ferro.cpu.kernels.jit import kernel
@@ -120,7 +122,7 @@ def running_extremum(x, largest, out, index):
                     continue
                 for i in range(row.size):
                     v = row[i]
-                    if v * sign >= b * sign or v != v:
+                    if v * sign >= b * sign or math.isnan(v):
                         b, p = v, start + i
                     values[i], places[i] = b, p
             continue
@@ -130,7 +132,7 @@ def running_extremum(x, largest, out, index):
             row, values, places = x[k, i], out[k, i], index[k, i]
             for j in range(m):
                 v, b = row[j], best[j]
-                new = (v * sign >= b * sign) | (v != v)
+                new = (v * sign >= b * sign) | math.isnan(v)
                 b = v if new else b
                 p = i if new else place[j]
                 best[j], place[j], values[j], places[j] = b, p, b, p

@@ -300,7 +300,13 @@ def group_norm(
 
 
 def group_norm_vjp(
-    g: np.ndarray, x: np.ndarray, weight: np.ndarray | None, mean: np.ndarray, rstd: np.ndarray, groups: int, needs: Needs
+    g: np.ndarray,
+    x: np.ndarray,
+    weight: np.ndarray | None,
+    mean: np.ndarray,
+    rstd: np.ndarray,
+    groups: int,
+    needs: Needs,
 ) -> Gradients:
     """The gradients of group_norm for x, weight and bias, those that `needs` asks for."""
     n, c = x.shape[:2]

@@ -50,7 +50,7 @@ def _call_activations(x: np.ndarray) -> None:
     activations.mish_vjp(x, x)
     activations.softplus(x, 1.0, 20.0)
     activations.softplus_vjp(x, x, 1.0, 20.0)
-    for name in ("hardswish", "hardsigmoid", "logsigmoid", "cube", "rsqrt"):
+    for name in ("hardswish", "hardsigmoid", "logsigmoid", "cube", "rsqrt", "exponential"):
         pointwise(name, x)
     for name in ("relu_vjp", "hardswish_vjp", "hardsigmoid_vjp", "logaddexp"):
         pointwise(name, x, x)
@@ -132,6 +132,8 @@ def _call_taps(x: np.ndarray) -> None:
     planes, index = x.reshape(1, 1, -1), np.arange(x.size).reshape(1, 1, -1)
     grids.spread(grids.sample(planes, planes, index), planes, index, x.size)
     grids.weigh(planes, planes, index)
+    grids.linear_places(x.reshape(1, 2, -1), 4, 4)
+    grids.linear_weights(x.reshape(1, 2, -1), (4, 4), True)
 
 
 def _call_sequences(dtype: type) -> None:
