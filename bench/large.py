@@ -200,7 +200,7 @@ def main(argv: list[str] | None = None) -> int:
             continue
         try:
             running = {engine: Running(lib, case) for engine, lib in libraries.items()}
-            random = case.name.startswith("dropout")
+            random = case.name.startswith(("dropout", "topk"))  # (topk may choose among equal numbers)
             fixed = case.name.startswith(("argmax", "histc", "bincount"))  # without derivative
             note = "" if random or fixed else disagreement(case, running)
         except Exception as error:  # noqa: BLE001 (one row must not cost the others)

@@ -49,24 +49,6 @@ def by_blocks(function: Callable, *args: Any) -> Any:
     return out
 
 
-def total_by_blocks(function: Callable, *args: Any) -> Any:
-    """The sum of the function's values over large arrays, or None where `by_blocks` would not cut them; a float64."""
-    cut = _cut(args)
-    if cut is None:
-        return None
-    like, parts, length, step = cut
-    sums = np.empty(-(-length // step))
-
-    def run(start: int, stop: int) -> None:
-        for k in range(start, stop):
-            values = function(*[a if p is None else p[k * step : (k + 1) * step]
-                                for a, p in zip(args, parts, strict=True)])  # fmt: skip
-            sums[k] = np.add.reduce(values, axis=None, dtype=values.dtype if values.dtype.itemsize > 2 else float32)
-
-    split(len(sums), -(-GRAIN * len(sums) // like.size), run)
-    return np.add.reduce(sums)
-
-
 def _cut(args: tuple) -> tuple | None:
     """The largest array, the arguments as they are to be cut (None: not at all), the length, and that of a block."""
     arrays = [a for a in args if isinstance(a, np.ndarray) and a.ndim]
