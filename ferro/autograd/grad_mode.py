@@ -12,7 +12,6 @@ from ferro.core.base import Lost, version_of
 from ferro.core.mode import MODE, MULTITHREADING, Mode, changed, enter, leave, settle
 from ferro.core.provenance import caller
 
-
 _OFF = {"grad": False}
 
 

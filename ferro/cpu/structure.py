@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 
 def cast(x: Any, dtype: Any) -> Any:
     """x as dtype; a complex number loses its imaginary part, as in PyTorch."""
