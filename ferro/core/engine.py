@@ -8,6 +8,7 @@ in the order of its inputs).  The threaded executor (parallel.py) adds in the sa
 
 from __future__ import annotations
 
+import math
 from heapq import heappop, heappush
 from typing import Any
 
@@ -25,6 +26,8 @@ from ferro.core.node import Freed, FreedError, MultiNode, Node, Pick
 from ferro.core.run import STATE, Run, wanted
 
 ndarray = np.ndarray
+# Estimated nanoseconds of formulas that are worth another thread: of two nodes at hand; of one, with more to come behind others.
+HEAVY, VERY_HEAVY = 40_000, 1_000_000
 
 
 def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dict | None = None,
@@ -309,10 +312,27 @@ def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
 
 
 def worth_sharing(ready: list, node: Any, g: Any) -> bool:
-    """Whether two ready nodes are heavy enough to run at the same time (a hand-over costs tens of microseconds)."""
+    """Whether two ready nodes are heavy enough to run at the same time (a hand-over costs tens of microseconds).
+
+    The gradient of the other may be a scalar yet (a branch that ends in a sum): then what lies behind it counts.
+    """
     if type(g) is ndarray and g.size < 2000:  # the common case costs no more than this
         return False
-    return weight(node, g) > 40_000 and weight(ready[0][1], ready[0][2]) > 40_000
+    mine, (_, other, its) = weight(node, g), ready[0]
+    return (mine > HEAVY and weight(other, its) > HEAVY) or (mine > VERY_HEAVY and _heavy_behind(other))
+
+
+def _heavy_behind(node: Any) -> bool:
+    """Whether one of the nearest dozen nodes behind `node` is very heavy."""
+    near = [node]
+    for node in near:
+        for t in node.edges:
+            if type(t) is Node:
+                if math.prod(t.shape) * t.plan.op.weight > VERY_HEAVY:
+                    return True
+                if len(near) < 12:
+                    near.append(t)
+    return False
 
 
 def weight(node: Any, g: Any) -> float:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ferro
+from ferro.core import worlds
 from ferro.core.run import queue_callback
 
 
@@ -328,3 +329,22 @@ def test_queued_callbacks_run_once_the_backward_has_ended() -> None:
     assert seen == [[4.0]]
     with pytest.raises(RuntimeError, match="only be queued while a backward is running"):
         queue_callback(seen.clear)
+
+
+@pytest.mark.parametrize(("size", "shared"), [(256, True), (16, False)])
+def test_heavy_branches_that_end_in_means_are_offered_to_several_threads(
+    size: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def decline(run: Any, ready: list) -> bool:
+        asked.append(len(ready))
+        return False
+
+    monkeypatch.setattr(worlds, "parallel", decline)
+    x = ferro.ones(size, size, requires_grad=True)
+    total: Any = 0.0
+    for _ in range(4):
+        total = total + (x @ x).tanh().mean()
+    total.backward()
+    assert bool(asked) == shared
