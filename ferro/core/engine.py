@@ -325,8 +325,8 @@ def worth_sharing(ready: list, node: Any, g: Any) -> bool:
 def _heavy_behind(node: Any) -> bool:
     """Whether one of the nearest dozen nodes behind `node` is very heavy."""
     near = [node]
-    for node in near:
-        for t in node.edges:
+    for n in near:
+        for t in n.edges:
             if type(t) is Node:
                 if math.prod(t.shape) * t.plan.op.weight > VERY_HEAVY:
                     return True

@@ -331,13 +331,20 @@ class _Blas:
     def __enter__(self) -> None:
         if self._functions is None:
             return
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                get, put = self._functions
-                self._saved = get()
-                if self._saved != 1:
-                    put(1)
+        entered = False
+        try:
+            with self._lock:
+                self._users += 1
+                entered = True
+                if self._users == 1:
+                    get, put = self._functions
+                    self._saved = get()
+                    if self._saved != 1:
+                        put(1)
+        except BaseException:  # an interrupt: whoever enters next must not be taken for the second
+            if entered:
+                self.__exit__()
+            raise
 
     def __exit__(self, *exception: object) -> None:
         if self._functions is None:

@@ -460,3 +460,22 @@ def test_gemm_passes_on_infinities_and_nans():
     assert np.isnan(result[8]).all()
     assert np.isnan(result[5]).sum() == 299
     assert result[5, 7] == np.inf
+
+
+def test_an_interrupt_on_entering_the_guard_leaves_nobody_inside(monkeypatch):
+    limit = [2]
+    interrupts = [KeyboardInterrupt]
+
+    def put(n):
+        if interrupts:
+            raise interrupts.pop()
+        limit[0] = n
+
+    guard = threads._Blas(np, None)
+    monkeypatch.setattr(guard, "_functions", (lambda: limit[0], put), raising=False)
+    with pytest.raises(KeyboardInterrupt), guard:
+        pass
+    assert guard._users == 0
+    with guard:
+        assert limit == [1]
+    assert limit == [2]
