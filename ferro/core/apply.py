@@ -300,16 +300,7 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
         node.shape = data.shape
         node.dtype = dtype
         if node.plan.keeps:
-            try:
-                frame = _getframe(3)
-            except ValueError:  # the operation is near the bottom of the stack
-                frame = _getframe(1)
-            code = frame.f_code
-            if code.co_filename not in OUTSIDE:
-                frame = outermost(frame)
-                code = frame.f_code
-            node.code = code
-            node.offset = frame.f_lasti
+            node.code, node.offset = caller(3)
         return t
     if not recording:
         _mark_lost(t, current().lost, op, xs)

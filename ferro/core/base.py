@@ -205,9 +205,9 @@ def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
             v.through = ("detach", *v.through)
 
 
-def lose(t: TensorBase, source: Any, why: str, place: Place | None = None) -> None:
+def lose(t: TensorBase, source: Any, why: str) -> None:
     """Marks `t` as what is left of `source` after `why` ended its history."""
-    mark = Lost(why, place or caller(), source)
+    mark = Lost(why, caller(), source)
     if t._meta is None:
         t._meta = mark
     else:

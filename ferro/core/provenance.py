@@ -22,10 +22,11 @@ Place = tuple[CodeType, int]
 _PACKAGE = f"{Path(__file__).resolve().parent.parent}/"
 _EXAMPLES = f"{_PACKAGE}examples/"  # written like a user's program, so shown like one
 
-
-_BETWEEN = (contextlib.__file__, functools.__file__)  # may stand between the library and its user
 OUTSIDE: set[str] = set()  # files met so far that belong to the user's program
-_INSIDE: set[str] = set(_BETWEEN)  # and those that do not
+_INSIDE = {
+    contextlib.__file__,
+    functools.__file__,
+}  # and those that do not: these two may stand between it and the library
 
 
 def outermost(frame: FrameType) -> FrameType:

@@ -188,7 +188,7 @@ def solve_lu(a: Any, b: Any, left: bool) -> tuple:
         try:
             return _solve_small(a, b, left), _no_info(a), None, None
         except np.linalg.LinAlgError:
-            pass
+            pass  # a singular matrix of the batch: the factors below tell which, and the others get their solutions
     lu, pivots, info = lu_factor(a)
     return lu_packed_solve(lu, pivots, b, left, False), info, lu, pivots
 
