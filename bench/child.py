@@ -1,8 +1,11 @@
 """What only a fresh process can show: `python bench/child.py WHAT ENGINE THREADS WORKLOAD` prints [figure, numbers]."""
 
+import gc
+import itertools
 import json
 import sys
 import time
+import tracemalloc
 
 START = time.perf_counter()
 
@@ -22,11 +25,31 @@ def memory(engine: str, threads: int, workload: str) -> tuple[float, Any]:
     return max(harness.memory()["peak_rss_mb"] - before, 0.1), losses
 
 
+def arrays(engine: str, threads: int, workload: str) -> tuple[float, Any]:
+    """Megabytes of tensors that a training step adds at its peak; ferro's Python objects are counted too."""
+    trainer, batch = _trainer(engine, threads, workload)
+    losses = [trainer.step(*batch).item() for _ in range(2)]
+    if engine == "torch":
+        from torch.autograd.profiler import profile
+
+        with profile(profile_memory=True) as seen:
+            losses.append(trainer.step(*batch).item())
+        events = [(e.start_ns(), e.nbytes()) for e in seen.kineto_results.events() if e.name() == "[memory]"]
+        return max(itertools.accumulate(size for _, size in sorted(events))) / 1e6, losses
+    tracemalloc.start()
+    trainer.step(*batch)
+    gc.collect()
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    losses.append(trainer.step(*batch).item())
+    return (tracemalloc.get_traced_memory()[1] - before) / 1e6, losses
+
+
 def startup(engine: str, threads: int, workload: str) -> tuple[float, Any]:
-    """Seconds from the start of the program to the end of the first training step."""
+    """Seconds from the start of the program to the end of the first training step, without reading the data."""
     trainer, batch = _trainer(engine, threads, workload)
     loss = trainer.step(*batch).item()
-    return time.perf_counter() - START, [loss]
+    return time.perf_counter() - START - _reading, [loss]
 
 
 def importing(engine: str, threads: int, workload: str) -> tuple[float, Any]:
@@ -37,6 +60,7 @@ def importing(engine: str, threads: int, workload: str) -> tuple[float, Any]:
 
 def _trainer(engine: str, threads: int, workload: str) -> tuple[Any, Any]:
     """A model, the same for every engine, and its batch."""
+    global _reading
     import importlib
 
     import numpy as np
@@ -55,12 +79,17 @@ def _trainer(engine: str, threads: int, workload: str) -> tuple[Any, Any]:
         if value.dtype.kind == "f" and "running" not in name:
             state[name] = (rng.uniform(-1, 1, value.shape) / max(value.shape[-1], 1) ** 0.5).astype(np.float32)
     trainer = Trainer(chosen, lib, state)
-    return trainer, trainer.load(next(chosen.batches()))
+    start = time.perf_counter()
+    batch = next(chosen.batches())
+    _reading = time.perf_counter() - start
+    return trainer, trainer.load(batch)
+
+
+_reading = 0.0  # seconds: what the data of the digits come from is a package that takes longer than all the rest
 
 
 if __name__ == "__main__":
     what, engine, threads, workload = sys.argv[1:]
-    figure, numbers = {"memory": memory, "startup": startup, "importing": importing}[what](
-        engine, int(threads), workload
-    )
+    measures = {"memory": memory, "arrays": arrays, "startup": startup, "importing": importing}
+    figure, numbers = measures[what](engine, int(threads), workload)
     print(json.dumps([figure, numbers]))

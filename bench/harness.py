@@ -233,6 +233,6 @@ def save(args: argparse.Namespace, libraries: Mapping[str, ModuleType], results:
     if args.json is None:
         return
     versions = {name: str(library.__version__) for name, library in libraries.items()}
-    record = {"machine": machine(), "versions": versions, "threads": args.threads, "memory": memory(), **results}
+    record = {"machine": machine(), "versions": versions, "threads": args.threads, "process": memory(), **results}
     args.json.write_text(json.dumps(record, indent=1) + "\n")
     print(f"saved {args.json}")

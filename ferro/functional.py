@@ -50,6 +50,7 @@ from ferro.ops.filling import *
 from ferro.ops.fourier import fft_bins, fft_c2c, fft_c2r, fft_r2c
 from ferro.ops.grids import grid_slopes, sample_taps, spread_taps, tap_weights, weigh_taps
 from ferro.ops.indexing import *
+from ferro.ops.indexing import select_spread
 from ferro.ops.interpolation import resample, resample_spread
 from ferro.ops.items import *
 from ferro.ops.items import index_get, index_put_at, index_spread
@@ -64,6 +65,7 @@ from ferro.ops.linear_entropy import cross_entropy_again
 from ferro.ops.lu import *
 from ferro.ops.lu import lu_packed_solve, swap_rows
 from ferro.ops.masks import *
+from ferro.ops.masks import masked_spread
 from ferro.ops.matrices import *
 from ferro.ops.matrix_functions import *
 from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
@@ -90,11 +92,13 @@ from ferro.ops.polynomials import gegenbauer, hermite_polynomial_h, hermite_poly
 from ferro.ops.pooling import adaptive_avg, adaptive_avg_spread, avg_pool, avg_spread, pool_gather, pool_scatter
 from ferro.ops.products import *
 from ferro.ops.products import linear
+from ferro.ops.recurrent import gru_one_vjp, gru_steps_vjp, lstm_one_vjp, lstm_steps_vjp, rnn_steps_vjp
 from ferro.ops.reductions import *
 from ferro.ops.rounding import *
 from ferro.ops.scans import *
-from ferro.ops.scans import affine_scan, cumprod_others, picked_sum, prod_others, shift
+from ferro.ops.scans import affine_scan, cumprod_others, cumsum_vjp, picked_sum, prod_others, shift
 from ferro.ops.scattering import *
+from ferro.ops.scattering import gather_spread
 from ferro.ops.shape import *
 from ferro.ops.shape import expand
 from ferro.ops.softmax import *
@@ -110,6 +114,7 @@ from ferro.ops.statistics import *
 from ferro.ops.structure import *
 from ferro.ops.structure import cast
 from ferro.ops.trigonometric import *
+from ferro.ops.trigonometric import cos_vjp, sin_vjp, tanh_vjp
 from ferro.ops.windows import *
 
 __all__ = [name for name in dir() if not name.startswith("_")]

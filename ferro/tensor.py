@@ -293,18 +293,21 @@ class Tensor(
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        if value is not None:
-            if not isinstance(value, TensorBase):
-                raise TypeError(
-                    f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
-                )
-            if value is self:
-                raise RuntimeError("can't assign Variable as its own grad")
-            if value._data.shape != self._data.shape:
-                raise RuntimeError(f"assigned grad has data of a different size: attempting to assign a gradient of size {list(value._data.shape)} "
-                                   f"to a tensor of size {list(self._data.shape)}")  # fmt: skip
-            if value._data.dtype is not self._data.dtype:
-                raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} instead of {self.dtype}")
+        if value is None:
+            if self._meta is not None and self._meta.grad is not None:
+                self._meta.grad = None
+            return
+        if not isinstance(value, TensorBase):
+            raise TypeError(
+                f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+            )
+        if value is self:
+            raise RuntimeError("can't assign Variable as its own grad")
+        if value._data.shape != self._data.shape:
+            raise RuntimeError(f"assigned grad has data of a different size: attempting to assign a gradient of size {list(value._data.shape)} "
+                               f"to a tensor of size {list(self._data.shape)}")  # fmt: skip
+        if value._data.dtype is not self._data.dtype:
+            raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} instead of {self.dtype}")
         meta_of(self).grad = value
 
     @grad.deleter
@@ -451,12 +454,13 @@ class Tensor(
 
     def item(self) -> Any:
         """The value of a tensor with one element, as a Python number."""
-        if self._data.size != 1:
-            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
+        try:
+            value = self._data.item()
+        except ValueError:
+            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar") from None
         if self._node is not None:
             departed("item()")
-        value = self._data.item()
-        return value if isinstance(value, (bool, int, float, complex)) else float(value)
+        return value if type(value) is float or isinstance(value, (bool, int, complex)) else float(value)
 
     def tolist(self) -> Any:
         """The tensor as (nested lists of) Python numbers."""

@@ -20,7 +20,7 @@ settings.register_profile("ferro", derandomize=True, deadline=None, database=Non
 settings.load_profile("ferro")
 
 # Kernels are waited for: else NumPy would answer until they are made, and round differently in the middle of a test.
-background.PATIENCE = 120.0
+background.MODE = "wait"
 
 # What code under test may switch and must switch back (tests too).
 AMBIENT = ("is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "get_num_threads")

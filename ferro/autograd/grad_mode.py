@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.core.base import Lost, version_of
-from ferro.core.mode import MODE, MULTITHREADING, Mode, changed, enter, leave, settle
+from ferro.core.mode import ACTIVE, MODE, MULTITHREADING, Mode, changed, settle, silent
 from ferro.core.provenance import caller
 
 _OFF = {"grad": False}
+_HERE: dict[tuple, Mode] = {}
 
 
 class _Context:
@@ -21,31 +22,46 @@ class _Context:
     changes: dict[str, Any]
     subject: Any = None  # the function that the mode decorates
 
-    _previous: tuple = ()
+    _previous: list | None = None
 
     def __enter__(self) -> None:
         previous = MODE.get()
-        self._previous = (*self._previous, previous)
-        if self.changes is _OFF and (previous is None or previous.silent):
-            enter(Mode(False, lost=self._mark()))
+        if self._previous is None:
+            self._previous = [previous]
         else:
-            enter(changed(**self.changes, lost=self._mark()))
+            self._previous.append(previous)
+        if self.changes is _OFF and (previous is None or previous.silent):
+            mode: Mode | None = silent(self._mark()) if self.subject is not None else self._here()
+        else:
+            mode = changed(**self.changes, lost=self._mark())
+        ACTIVE.append(None)
+        MODE.set(mode)
+
+    def _here(self) -> Mode:
+        """The mode that nothing but switches recording off, entered at the place of the ``with``; the same each time."""
+        code, offset = place = caller(3)
+        key = (id(code), offset, self.__class__)  # (the mark keeps the code alive)
+        mode = _HERE.get(key)
+        if mode is None:
+            if len(_HERE) > 1000:
+                _HERE.clear()
+            mode = _HERE[key] = silent(Lost(self.__class__.__name__, place))
+        return mode
 
     def _mark(self) -> Lost | None:
         """What marks results that the mode leaves without a history."""
-        if self.changes.get("grad", True):
+        if self.changes is not _OFF and self.changes.get("grad", True):
             return None
         name = self.__class__.__name__
         if self.subject is None:
-            return Lost(name, caller())
+            return Lost(name, caller(3))
         code = getattr(self.subject, "__code__", None)
         subject = getattr(self.subject, "__name__", type(self.subject).__name__)
         return Lost(f"{name}, the decorator of {subject}()", caller() if code is None else (code, 0))
 
     def __exit__(self, *exc: object) -> None:
-        *rest, previous = self._previous
-        self._previous = tuple(rest)
-        leave(previous)
+        MODE.set(self._previous.pop())  # type: ignore[union-attr]
+        ACTIVE.pop()
 
     def clone(self) -> _Context:
         """A fresh context of the same kind."""

@@ -8,6 +8,7 @@ Python's reference count tells exactly: views count as references to the array t
 from __future__ import annotations
 
 import threading
+from functools import lru_cache
 from sys import getrefcount
 from typing import Any
 
@@ -17,6 +18,7 @@ from ferro import cpu
 from ferro.core import worlds
 from ferro.core.base import bump, meta_of, wrap
 from ferro.core.node import Pick
+from ferro.cpu import fusion
 
 ndarray, asarray = np.ndarray, np.asarray
 LARGE = 4096  # elements above which adding in place is worth a look at the reference count
@@ -36,10 +38,14 @@ def add(before: Any, gx: Any) -> Any:
             and getrefcount(before) == HELD_BY_CALLER
             and before.flags.writeable
         ):
-            return np.add(before, gx, out=before)
-        total = before + gx
+            return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
+        total = before + gx if before.size < fusion.LARGE else fusion.run(_sum, cpu, before, gx)
         return total if type(total) is ndarray else asarray(total)
     return before if gx is None else before + gx
+
+
+def _sum(xp: Any, x: Any, y: Any) -> Any:
+    return x + y
 
 
 def held_by_caller(array: Any) -> int:
@@ -72,8 +78,20 @@ def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
         a = gx._data if record else gx
         if a.shape != pick.shape or a.dtype is not pick.dtype:
             gx = conform(gx, pick.shape, pick.dtype, record)
-        buffer[pick.index] = add(buffer[pick.index], gx)
+        before = buffer[pick.index]
+        buffer[pick.index] = gx if before is None else add(before, gx)
     return buffer
+
+
+@lru_cache(4096)
+def repeated(have: tuple, shape: tuple) -> tuple:
+    """The dimensions over which a gradient is summed that belongs to something broadcast from `shape`."""
+    n = len(have) - len(shape)
+    if n < 0 or any(s != have[n + i] and s != 1 for i, s in enumerate(shape)):
+        raise RuntimeError(
+            f"a derivative formula returned a gradient of shape {list(have)} for a tensor of shape {list(shape)}"
+        )
+    return tuple(range(n)) + tuple(n + i for i, s in enumerate(shape) if s == 1 and have[n + i] != 1)
 
 
 def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
@@ -82,15 +100,12 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
         gx = asarray(gx)
     a = gx._data if record else gx
     if a.shape != shape:
-        n = a.ndim - len(shape)
-        if n < 0 or any(s != a.shape[n + i] and s != 1 for i, s in enumerate(shape)):
-            raise RuntimeError(
-                f"a derivative formula returned a gradient of shape {list(a.shape)} for a tensor of shape {list(shape)}"
-            )
-        dims = tuple(range(n)) + tuple(n + i for i, s in enumerate(shape) if s == 1 and a.shape[n + i] != 1)
+        dims = repeated(a.shape, shape)
         xp = worlds.functional if record else cpu
-        gx = xp.sum(gx, dims, False) if dims else gx
-        gx = xp.reshape(gx, shape)
+        if dims:
+            gx = xp.sum(gx, dims, False)
+        if (gx._data if record else gx).shape != shape:
+            gx = xp.reshape(gx, shape)
     a = gx._data if record else gx
     if a.dtype is not dtype:
         if a.dtype.kind == "c" and dtype.kind != "c":
@@ -121,7 +136,8 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
                 )
             if 0 in total.strides:
                 _refuse_overlap(total)
-            np.add(total, gx, out=total, casting="unsafe")
+            if not owned or fusion.evaluate(_sum, total, gx, out=total) is None:
+                np.add(total, gx, out=total, casting="unsafe")
             bump(grad, "backward", place)
 
 
@@ -133,8 +149,10 @@ def _refuse_overlap(grad: Any) -> None:
 
 def _laid_out(gx: Any, like: Any) -> Any:
     """A copy of a gradient that lies in memory like the leaf it belongs to; in C order if the leaf has gaps."""
-    if gx.strides == like.strides or like.flags.c_contiguous:
-        return np.array(gx, order="K" if gx.strides == like.strides else "C", copy=True)
+    if gx.strides == like.strides:
+        return np.array(gx, copy=True)
+    if like.flags.c_contiguous:
+        return cpu.contiguous(gx)
     out = np.empty_like(like, gx.dtype)
     if out.strides != like.strides:
         return np.array(gx, order="C", copy=True)

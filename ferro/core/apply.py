@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from sys import _getframe
 from typing import Any
 
 import numpy as np
 
 from ferro import cpu
-from ferro.core import dtypes, worlds
+from ferro.core import dtypes, views, worlds
 from ferro.core.base import (  # fmt: skip
     LEAF,
     Lost,
-    Meta,
     Packed,
     TensorBase,
-    View,
     history,
     mark_inference,
     new,
-    version_of,
     wrap,
 )
 from ferro.core.mode import ACTIVE, MODE, Mode, current, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, caller, outermost
+from ferro.core.views import mark_view, viewed
 from ferro.core.worlds import world
+from ferro.cpu import fusion
+from ferro.cpu.fusion import LARGE
 
 ndarray, asarray = np.ndarray, np.asarray
 INEXACT = dtypes.INEXACT
@@ -54,7 +55,14 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     try:
         if type(a) is ndarray:
             direct = op.direct
-            out = direct(a) if direct is not None else op.forward(cpu, a, *params)
+            if direct is None and op.view:
+                return viewed(op, x, params) if op.diff else under_mode(op, (x,), params)
+            if a.size >= LARGE:
+                out = fusion.run(op.forward, cpu, a, *params)
+            elif direct is not None:
+                out = direct(a, *params) if params else direct(a)
+            else:
+                out = op.forward(cpu, a, *params)
             if type(out) is not ndarray:
                 out = asarray(out)
         else:
@@ -64,21 +72,16 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     t = new(Tensor)
     t._data = out
     t._counter = t._meta = None
-    if op.view:
-        _mark_view(t, x, op, params, None, not ACTIVE or (mode := MODE.get()) is None or mode.grad)
     if n is None or not op.diff:
         t._node = None
         if lost is not None:
-            if t._meta is None:
-                t._meta = lost
-            else:
-                t._meta.lost = lost
+            t._meta = lost
         elif n is not None:
             _mark_lost(t, None, op, (x,))
-        elif (m := x._meta) is not None and t._meta is None:
-            t._meta = m if type(m) is Lost else m.lost
+        elif (m := x._meta) is not None:
+            t._meta = m.lost
         return t
-    node = t._node = new(Node)
+    node = t._node = Node()
     plan: Any = op.table[1] or op.plan(1)
     node.plan = plan
     if n is LEAF:
@@ -102,6 +105,10 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
             node.saved = (out,)
         elif short == 0:
             node.saved = (x,)
+        elif short == 22:
+            node.saved = (*params, a.shape)
+        elif short == 20:
+            node.saved = (a.shape,)
         else:
             node.saved = pick((x, out, *params))
             if plan.shapes:
@@ -155,7 +162,10 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         return under_mode(op, (x, y), ())
     try:
         direct = op.direct
-        out = direct(a, b) if direct is not None else op.forward(cpu, a, b)
+        if a.size >= LARGE:
+            out = fusion.run(op.forward, cpu, a, b)
+        else:
+            out = direct(a, b) if direct is not None else op.forward(cpu, a, b)
     except ValueError as e:
         raise _shape_error(op, (a, b), e) from None
     except RuntimeWarning:
@@ -190,7 +200,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     else:
         plan = op.table[3] or op.plan(3)
         edges = (x if nx is LEAF else nx, y if ny is LEAF else ny)
-    node = t._node = new(Node)
+    node = t._node = Node()
     node.plan = plan
     node.edges = edges
     pick = plan.pick
@@ -230,13 +240,60 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     return t
 
 
+def joined(op: Op, xs: tuple, params: tuple) -> Any:
+    """Applies an operation of a sequence of tensors, cast to their common dtype, that saves nothing but parameters and shapes.
+
+    A short form of `apply`.
+    """
+    arrays = []
+    edges = []
+    mask = 0
+    bit = 1
+    dtype = xs[0]._data.dtype
+    for x in xs:
+        a = x._data
+        if a.dtype is not dtype:
+            return joined(op, tuple(promote(*xs)), params)
+        arrays.append(a)
+        n = x._node if (v := x._counter) is None or not v.n else history(x)
+        if n is not None:
+            mask |= bit
+            edges.append(x if n is LEAF else n)
+        bit += bit
+    mode = None
+    if ACTIVE and (mode := MODE.get()) is not None and mode.special:
+        return _special(op, xs, params, mode)
+    try:
+        out = op.direct(arrays, *params)  # type: ignore[misc]
+    except ValueError as e:
+        raise _shape_error(op, tuple(arrays), e) from None
+    t = new(Tensor)
+    t._data = out
+    t._node = t._counter = t._meta = None
+    if mask and mode is None:
+        node = t._node = Node()
+        plan: Any = op.plans.get(mask) or op.plan(mask)
+        node.plan = plan
+        node.edges = tuple(edges)
+        node.saved = (*params, tuple([a.shape for a in arrays])) if plan.shapes else params
+        node.shape = out.shape
+        node.dtype = out.dtype
+        node.seq = next_sequence()
+        node.meta = None
+    elif mask & 1 and mode is not None:
+        t._meta = mode.lost
+    else:
+        _mark_lost(t, None if mode is None else mode.lost, op, xs)
+    return t
+
+
 def apply(op: Op, xs: tuple, params: tuple = ()) -> Any:
     """Applies any operation to tensors (None for an absent optional one) and parameters; the general form.
 
     Returns a tensor, or a tuple of tensors for an operation with several outputs.
     """
-    if ACTIVE and MODE.get() is not None:
-        return under_mode(op, xs, params)
+    if ACTIVE and (mode := MODE.get()) is not None:
+        return _special(op, xs, params, mode) if mode.special else compute(op, xs, params, mode.grad)
     return unary(op, xs[0], params) if op.short else compute(op, xs, params, True)
 
 
@@ -270,13 +327,18 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
         else:
             a = x._data
             arrays.append(a)
-            if xp is None:
-                xp = cpu if type(a) is ndarray else world(a)
-            if recording and (x._node if x._counter is None else history(x)) is not None:
+            if type(a) is not ndarray:
+                xp = world(a)
+            if recording and (x._node if (v := x._counter) is None or not v.n else history(x)) is not None:
                 mask |= bit
         bit <<= 1
     try:
-        result = op.forward(xp, tuple(arrays), *params) if op.variadic else op.forward(xp, *arrays, *params)
+        direct = op.direct if xp is None else None
+        if op.variadic:
+            given = tuple(arrays)
+            result = direct(given, *params) if direct is not None else op.forward(xp or cpu, given, *params)
+        else:
+            result = direct(*arrays, *params) if direct is not None else op.forward(xp or cpu, *arrays, *params)
     except ValueError as e:
         raise _shape_error(op, arrays, e) from None
     except RuntimeWarning:
@@ -294,7 +356,7 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
     t._data = data
     t._node = t._counter = t._meta = None
     if op.view:
-        _mark_view(t, xs[0], op, params, None, recording)
+        mark_view(t, xs[0], op, params, None, recording)
     if mask and (dtype := data.dtype) in INEXACT:
         node = t._node = _record(op, Node, mask, xs, arrays, outs, params)
         node.shape = data.shape
@@ -314,29 +376,46 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
     return t
 
 
-def _wrap_outputs(op: Op, result: tuple, mask: int, xs: tuple, arrays: tuple, params: tuple, recording: bool) -> tuple:
+def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params: tuple, recording: bool) -> tuple:
     """The tensors of an operation with several outputs."""
-    count = len(result) - len(op.aux)
-    tensors = tuple([wrap(r) for r in result[:count]])
-    data = [t._data for t in tensors]
+    data = list(result[: -len(op.aux)] if op.aux else result)
+    outputs: list = [None] * len(data)  # shape and dtype of those that are recorded
     node: Any = None
-    differentiable = [i not in op.nondiff_indices and d.dtype in INEXACT for i, d in enumerate(data)]
-    if mask and any(differentiable):
-        node = _record(op, MultiNode, mask, xs, arrays, (*data, *result[count:]), params)
+    place: Any = None
+    for i, d in enumerate(data):
+        if type(d) is not ndarray and isinstance(d, np.generic):
+            d = data[i] = asarray(d)
+        if mask and d.dtype in INEXACT and i not in op.nondiff_indices:
+            outputs[i] = node = (d.shape, d.dtype)
+    if node is not None:
+        node = _record(op, MultiNode, mask, xs, arrays, (*data, *result[len(data) :]), params)
         if node.plan.keeps:
-            node.code, node.offset = caller()
-        node.outputs = tuple([(d.shape, d.dtype) if ok else None for d, ok in zip(data, differentiable, strict=True)])
-        node.shape, node.dtype = None, None
-        for i, t in enumerate(tensors):
-            if differentiable[i]:
-                t._node = Pick(node, i, data[i].shape, data[i].dtype)
-    place = node.place if node is not None and node.plan.keeps else caller() if op.view else None
-    for i, t in enumerate(tensors):
+            place = node.code, node.offset = caller(3)
+        node.outputs = tuple(outputs)
+        node.shape = node.dtype = None
+    if place is None and op.view:
+        place = caller()
+    lost = None if recording else current().lost
+    marked = mask or not recording or len(xs) > 1 or xs[0]._meta is not None
+    tensors = []
+    for i, d in enumerate(data):
+        t = new(Tensor)
+        t._data = d
+        t._counter = t._meta = t._node = None
         if op.view:
-            _mark_view(t, xs[0], op, params, i, recording, place)
-        if t._node is None:
-            _mark_lost(t, None if recording else current().lost, op, xs, place)
-    return tensors
+            mark_view(t, xs[0], op, params, i, recording, place)
+        if outputs[i] is not None:
+            pick: Any = new(Pick)
+            t._node = pick
+            pick.node = node
+            pick.index = i
+            pick.shape, pick.dtype = outputs[i]
+        elif i and not recording and not op.view:
+            t._meta = tensors[0]._meta  # where nothing is recorded, all are marked alike
+        elif marked:
+            _mark_lost(t, lost, op, xs, place)
+        tensors.append(t)
+    return tuple(tensors)
 
 
 def _mark_lost(t: Any, lost: Any, op: Op, xs: tuple, place: Any = None) -> None:
@@ -354,7 +433,7 @@ def _mark_lost(t: Any, lost: Any, op: Op, xs: tuple, place: Any = None) -> None:
             continue
         elif lost is not None:
             mark = lost
-        elif not current().grad:
+        elif ACTIVE and not current().grad:
             continue
         else:
             mark = Lost(op.name, place or caller(2), x, t._data.dtype)
@@ -376,21 +455,26 @@ def _mask(op: Op, xs: tuple) -> int:
     return mask
 
 
-def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: tuple, outs: tuple, params: tuple) -> Any:
+def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: Sequence, outs: tuple, params: tuple) -> Any:
     """A node for one call, with what its formulas need saved."""
     plan: Plan = op.plans.get(mask) or op.plan(mask)
-    node = new(cls)
+    node = cls()
     node.plan = plan
-    node.edges = tuple([x if (n := x._node) is LEAF else n for x in [xs[i] for i in plan.indices]])
+    edges = []
+    for i in plan.indices:
+        n = xs[i]._node
+        edges.append(xs[i] if n is LEAF else n)
+    node.edges = tuple(edges)
     if plan.pick is None:
         node.saved = ()
     else:
         inputs = (xs,) if op.variadic else xs
-        produced = (outs,) if op.outputs == "*" else outs
-        node.saved = plan.pick((*inputs, *produced, *params))
-        if plan.shapes:
-            node.saved += (tuple([a.shape for a in arrays]),) if op.variadic else tuple(
-                [None if arrays[i] is None else arrays[i].shape for i in plan.shapes])  # fmt: skip
+        node.saved = plan.pick((*inputs, outs, *params) if op.outputs == "*" else (*inputs, *outs, *params))
+        if op.variadic and plan.shapes:
+            node.saved += (tuple([a.shape for a in arrays]),)
+        else:
+            for i in plan.shapes:
+                node.saved += (None if arrays[i] is None else arrays[i].shape,)
     node.seq = next_sequence()
     node.meta = None
     if plan.saves_inputs:
@@ -410,47 +494,6 @@ def guard(node: Node, v: Any) -> None:
     if meta.guards is None:
         meta.guards = []
     meta.guards.append((v, v.n, "input"))
-
-
-def _mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool, place: Any = None) -> None:
-    """Makes `t` a view of the base of `x` if it shares memory with it."""
-    data, source = t._data, x._data
-    if data.base is not source and data is not source and not _shares(data, source):
-        return
-    v = x._counter
-    if v is None:
-        v = version_of(x)
-    t._counter = v
-    meta = t._meta = new(Meta)
-    view = meta.view = new(View)
-    parent = x._meta.view if x._meta is not None else None
-    if parent is None:
-        view.base = x
-        view.steps = ((op, params, index),)
-        creation = None
-    else:
-        view.base = parent.base
-        view.steps = (*parent.steps, (op, params, index))
-        creation = parent.creation
-    view.stamp = view.tangent_stamp = v.n
-    if not recording or index is not None or creation is not None:
-        view.creation = creation or ("no_grad" if not recording else "multi")
-        view.place = place
-        if not recording:
-            view.lost = current().lost
-            view.born = next_sequence()
-        elif parent is not None:
-            view.born = parent.born
-
-
-def _shares(a: Any, b: Any) -> bool:
-    """Whether a NumPy result is a view of its input (an own copy has no base, or a base of its own)."""
-    if a is b:
-        return True
-    if isinstance(a, ndarray):
-        base = a.base
-        return base is not None and (base is b or base is b.base or np.may_share_memory(a, b))
-    return np.may_share_memory(a, b)
 
 
 def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
@@ -594,8 +637,20 @@ def _with_number(a: Any, number: Any) -> Any:
 
 def promote(*xs: Any) -> list:
     """The tensors cast (recorded) to their common dtype by PyTorch's rules."""
-    dtype = dtypes.result_np([x._data for x in xs])
-    return [x if x._data.dtype is dtype else apply(worlds.CAST, (x,), (dtype,)) for x in xs]
+    if len(xs) == 2 and (xs[0]._data.ndim == 0) is (xs[1]._data.ndim == 0):
+        dtype = dtypes._promote_np(xs[0]._data.dtype, xs[1]._data.dtype)
+    else:
+        dtype = dtypes.result_np([x._data for x in xs])
+    plain = not ACTIVE or (mode := MODE.get()) is None or mode.silent
+    found = []
+    for x in xs:
+        if x._data.dtype is dtype:
+            found.append(x)
+        elif plain and x._node is None and x._meta is None:  # nothing to record, nothing to mark
+            found.append(wrap(cpu.cast(x._data, dtype)))
+        else:
+            found.append(apply(worlds.CAST, (x,), (dtype,)))
+    return found
 
 
 def _shape_error(op: Op, arrays: tuple, e: ValueError) -> Exception:
@@ -628,3 +683,4 @@ def bind(cls: Any) -> None:
     """Registers the Tensor class (defined above the core)."""
     global Tensor  # noqa: PLW0603 (the core stands below the class it makes instances of)
     Tensor = worlds.tensor_class = cls
+    views.bind(cls)

@@ -7,9 +7,13 @@ from typing import Any
 
 from ferro.core.base import TensorBase, wrap
 
+ALL_DIMS = [tuple(range(n)) for n in range(65)]  # NumPy allows 64 dimensions
+
 
 def one_dim(name: str, ndim: int, dim: Any, argument: str = "dim") -> int:
     """A dimension as a non-negative number; IndexError out of range (a 0-d tensor counts as having one dimension)."""
+    if type(dim) is int and -ndim <= dim < ndim:
+        return dim % ndim
     try:
         d = operator.index(dim)
     except TypeError:
@@ -23,7 +27,9 @@ def one_dim(name: str, ndim: int, dim: Any, argument: str = "dim") -> int:
 def many_dims(name: str, ndim: int, dim: Any, empty_is_all: bool = True) -> tuple[int, ...]:
     """Dimensions (None: all; an int; a sequence, the empty one meaning all) as a sorted tuple of non-negative numbers."""
     if dim is None:
-        return tuple(range(ndim))
+        return ALL_DIMS[ndim]
+    if type(dim) is int and -ndim <= dim < ndim:
+        return (dim % ndim,)
     if not isinstance(dim, (tuple, list)):
         d = one_dim(name, ndim, dim)
         return (d,) if ndim else ()
@@ -40,6 +46,11 @@ def sizes(name: str, given: tuple) -> tuple[int, ...]:
     """Sizes given as f(2, 3), f((2, 3)) or f([2, 3])."""
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = tuple(given[0])
+    for s in given:
+        if type(s) is not int:
+            break
+    else:
+        return given
     try:
         return tuple([operator.index(s) if not isinstance(s, TensorBase) else int(s._data) for s in given])
     except TypeError:

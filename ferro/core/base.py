@@ -32,30 +32,14 @@ LEAF = Leaf()
 class Version:
     """Counts the in-place changes of a storage; shared by all tensors that view it, made when first needed."""
 
-    n = 0
+    __slots__ = ("__dict__", "n")  # (the count is read at every turn, the rest in errors)
+
+    n: int
     culprit = ""  # the last operation that changed the storage, where, and through which view operations
     place: Place | None = None
     through: tuple = ()
     lost: Any = None  # of an inference tensor: the mode that made it
     inference = False  # of an inference tensor, which must not be saved (its n is not 0, so that `guard` looks)
-
-
-class View:
-    """How a tensor views its base.
-
-    steps: replayable (op, parameters, output number); stamp and tangent_stamp: the version at which the history and the
-    tangents were made; creation: None, or why the history cannot follow a write ("no_grad", "inference", "multi", "function").
-    """
-
-    base: Any
-    steps: tuple
-    stamp: int
-    tangent_stamp: int
-    creation: str | None = None
-    dual: Any = None  # where tangents begin, if not at the base: (dual tensor, number of steps to it), or OWN: at the view itself
-    born = 0  # of a view made under no_grad: a sequence number of that time
-    place: Place | None = None  # where such a view was made, and
-    lost: Any = None  # under which mode: a Lost
 
 
 class Meta:
@@ -73,23 +57,70 @@ class Meta:
     lost: Any = None  # how the history was lost: a Lost
 
 
+class View(Meta):
+    """How a tensor views its base; and its `_meta` itself, since making an object is what a view costs.
+
+    path: how to get there from the base, (path before, op, parameters, output number) or None, which `steps` shows as a
+    tuple of replayable (op, parameters, output number); stamp and tangent_stamp: the version at which the history and the
+    tangents were made; creation: None, or why the history cannot follow a write ("no_grad", "inference", "multi", "function").
+    """
+
+    __slots__ = ("base", "born", "creation", "dual", "path", "place", "stamp", "tangent_stamp", "under")
+
+    base: Any  # None if the tensor has ceased to be a view
+    path: tuple | None
+    stamp: int
+    tangent_stamp: int
+    creation: str | None
+    dual: Any  # where tangents begin, if not at the base: (dual tensor, number of steps to it), or OWN: at the view itself
+    born: int  # of a view made under no_grad: a sequence number of that time; else 0
+    place: Place | None  # where such a view was made, and
+    under: Any  # under which mode: a Lost
+
+    @property
+    def view(self) -> View | None:  # type: ignore[override]
+        """What Meta.view is: this, unless the tensor has ceased to be a view."""
+        return self if self.base is not None else None
+
+    @view.setter
+    def view(self, other: View | None) -> None:
+        for name in View.__slots__:
+            setattr(self, name, getattr(other, name, None))
+
+    @property
+    def steps(self) -> tuple:
+        """The way from the base to the view."""
+        found: list = []
+        path = self.path
+        while path is not None:
+            path, *step = path
+            found.append(tuple(step))
+        return tuple(found[::-1])
+
+    @steps.setter
+    def steps(self, steps: tuple) -> None:
+        path = None
+        for step in steps:
+            path = (path, *step)
+        self.path = path
+
+
 class Lost(Meta):
     """What is left of a history that ends: why, where, and of which tensor; the `_meta` of a tensor with no other.
 
     Results computed from such a tensor alone inherit the mark, so an error can tell where a loss lost its history.
     """
 
+    __slots__ = ("dtype", "op", "place", "shape", "why")
+
     def __init__(self, why: str, place: Any, source: TensorBase | None = None, dtype: Any = None) -> None:
-        self.why, self.place, self.dtype = (
-            why,
-            place,
-            dtype,
-        )  # dtype: of the result, if `why` is the operation that has no gradient
-        self.shape = None if source is None else source._data.shape
-        node = None if source is None else source._node
-        if type(node) is Pick:
-            node = node.node
-        self.op = None if node is None or node is LEAF else node.plan.op  # that made the tensor; None for a leaf
+        # dtype: of the result, if `why` is the operation that has no gradient
+        self.why, self.place, self.dtype = why, place, dtype
+        self.shape = self.op = None
+        if source is not None:
+            self.shape = source._data.shape
+            node: Any = source._node.node if type(source._node) is Pick else source._node
+            self.op = None if node is None or node is LEAF else node.plan.op  # that made the tensor; None for a leaf
 
     def __str__(self) -> str:
         why = self.why if self.dtype is None else (
@@ -121,7 +152,7 @@ def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:
     """A tensor around an array, with the given history."""
     if type(data) is not np.ndarray and isinstance(data, np.generic):
         data = np.asarray(data)
-    t = new(cls or worlds.tensor_class)
+    t = new(worlds.tensor_class if cls is None else cls)
     t._data = data
     t._node = node
     t._counter = None
@@ -133,7 +164,7 @@ def meta_of(t: TensorBase) -> Meta:
     """The tensor's rare belongings, made at first use."""
     m: Any = t._meta
     if m is None or type(m) is Lost:  # (a mark is shared by many tensors)
-        before, fresh = m, new(Meta)
+        before, fresh = m, Meta()
         if before is not None:
             fresh.lost = before
         m = t._meta  # see Note [Made once] in node.py
@@ -146,8 +177,9 @@ def version_of(t: TensorBase) -> Version:
     """The tensor's version counter, made at first use; a node that saved the tensor as its result starts to watch it."""
     v = t._counter
     if v is None:
-        fresh = new(Version)
-        if t._node is not None:
+        fresh = Version()
+        fresh.n = 0
+        if t._node is not None and t._node is not LEAF:
             watch(t, fresh)
         v = t._counter  # see Note [Made once] in node.py
         if v is None:
@@ -157,10 +189,10 @@ def version_of(t: TensorBase) -> Version:
 
 def view_of(base: Any, steps: tuple, stamp: int, creation: str | None) -> View:
     """A new View."""
-    view: Any = new(View)
-    view.base, view.steps, view.stamp, view.tangent_stamp = base, steps, stamp, stamp
-    if creation is not None:
-        view.creation = creation
+    view: Any = View()
+    view.base, view.stamp, view.tangent_stamp, view.creation = base, stamp, stamp, creation
+    view.dual = view.place = view.under = None
+    view.born, view.steps = 0, steps
     return view
 
 
@@ -172,12 +204,12 @@ def root(view: View) -> TensorBase:
 
 def watch(t: TensorBase, v: Version) -> None:
     """Lets the node that made `t`, if it saved its result, check `v` before using it."""
-    node = t._node
-    kept = ("array",)
-    if isinstance(node, Pick):
-        kept = (f"array{node.index}", "arrays")
+    node: Any = t._node
+    kept: tuple = ("array",)
+    if type(node) is Pick:
+        kept = (f"array{node.index}", "arrays") if node.node.plan.keeps_out else ()
         node = node.node
-    if isinstance(node, Node) and node.plan.keeps_out and any(k in kept for k in node.plan.kinds):
+    if node.plan.keeps_out and any(k in kept for k in node.plan.kinds):
         meta = node_meta(node)
         if meta.packed and (type(node.saved) is not tuple or any(
                 k in kept and not isinstance(s, np.ndarray) for s, k in zip(node.saved, node.plan.kinds, strict=True))):  # fmt: skip
@@ -291,7 +323,7 @@ def forget(position: Any) -> None:
 
 def mark_inference(t: TensorBase) -> None:
     """Makes `t` an inference tensor."""
-    v = t._counter = new(Version)
+    v = t._counter = Version()
     v.n, v.inference, v.lost = 1, True, _mode.current().lost
 
 

@@ -24,6 +24,7 @@ from ferro.core.hooks import finish, prepare, run_tensor_hooks
 from ferro.core.leaves import leaf_ready
 from ferro.core.node import Freed, FreedError, MultiNode, Node, Pick
 from ferro.core.run import STATE, Run, wanted
+from ferro.cpu.fusion import LARGE
 
 ndarray = np.ndarray
 # Estimated nanoseconds of formulas that are worth another thread: of two nodes at hand; of one, with more to come behind others.
@@ -182,7 +183,7 @@ def execute(run: Run, ready: list) -> None:
                 same = False
             else:
                 xp = cpu if type(g) is ndarray else worlds.world(g)
-                formulas = plan.formulas
+                formulas = plan.formulas if g.size < LARGE else plan.large or plan.for_large()
                 if len(edges) == 1:
                     gx = formulas[0](xp, g, node)
                     t = edges[0]

@@ -264,7 +264,7 @@ def refuse(view: Any, name: str) -> None:
 
 
 def _made(view: Any) -> str:
-    return f" (the view was made under {view.lost})" if view.lost is not None else ""
+    return f" (the view was made under {view.under})" if view.under is not None else ""
 
 
 def rebase(self: Any, out: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
+from opcode import hasjabs, hasjrel
 from operator import itemgetter
 from typing import Any
 
@@ -12,7 +13,7 @@ from ferro import cpu
 from ferro.core import samples as _samples
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
-from ferro.cpu import blocks
+from ferro.cpu import blocks, fusion
 
 OPS: dict[str, Op] = {}
 ELEMENTWISE, LINEAR, MULTILINEAR, GENERAL = "elementwise", "linear", "multilinear", "general"
@@ -71,9 +72,10 @@ class Op:
             self.multi and len(self.output_names) - len(self.nondiff) == 1 and outputs != "*") else None  # fmt: skip
         self.nondiff_indices = frozenset(i for i, n in enumerate(self.output_names) if n in self.nondiff)
         # one input, one output, nothing special: apply() takes the short form
-        self.short = len(self.inputs) == 1 and not (self.multi or self.aux or variadic)
-        plain = not (self.multi or self.aux or variadic or self.params)
-        self.direct = _direct(forward, len(self.inputs)) if plain else None
+        self.short = len(self.inputs) == 1 and not (self.multi or self.aux or variadic or view)
+        direct = _direct(forward, len(self.inputs), len(self.params))
+        # of a view, which `viewed` in views.py applies
+        self.direct, self.viewing = (None, getattr(direct, "method", direct)) if view else (direct, None)
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [
             None,
@@ -134,6 +136,14 @@ class _Operand:
         return lambda *operands: (getattr(operator, name), operands)
 
     __add__, __sub__, __mul__, __truediv__, __neg__ = map(_function, ("add", "sub", "mul", "truediv", "neg"))
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_function, ("eq", "ne", "lt", "le", "gt", "ge"))
+
+
+class _Parameter:
+    """Stands for a parameter in `_direct`."""
+
+    def __bool__(self) -> bool:
+        raise TypeError
 
 
 class _Vocabulary:
@@ -143,17 +153,23 @@ class _Vocabulary:
         return lambda *operands: (getattr(cpu, name), operands)
 
 
-def _direct(forward: Callable, count: int) -> Callable | None:
-    """What a forward function of a single step calls, ``lambda xp, x: xp.exp(x)`` or ``x + y``: spares the hot path a call."""
+def _direct(forward: Callable, count: int, parameters: int) -> Callable | None:
+    """What a forward function of a single step calls, ``lambda xp, x, /, dim: xp.sum(x, dim)`` or ``x + y``, with the same arguments.
+
+    Spares the hot path a call.
+    """
     code = forward.__code__
-    if len(code.co_code) > 50 or code.co_freevars:
+    if len(code.co_code) > 200 or code.co_freevars or not _JUMPS.isdisjoint(code.co_code[::2]):
         return None
-    operands = tuple([_Operand() for _ in range(count)])
+    operands = (*[_Operand() for _ in range(count)], *[_Parameter() for _ in range(parameters)])
     try:
         function, given = forward(_Vocabulary(), *operands)
     except (AttributeError, TypeError, ValueError):
         return None
-    return function if given == operands else None
+    return function if len(given) == len(operands) and all(map(operator.is_, given, operands)) else None
+
+
+_JUMPS = frozenset((*hasjrel, *hasjabs))
 
 
 def _parameters(name: str, forward: Callable) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -180,7 +196,7 @@ class Plan:
     shape is saved behind them.  `indices` are the input numbers of the edges.
     """
 
-    __slots__ = ("arity", "formulas", "general", "indices", "joint", "keeps", "keeps_out", "kinds", "mask", "names", "op", "pick",
+    __slots__ = ("arity", "formulas", "general", "indices", "joint", "keeps", "keeps_out", "kinds", "large", "mask", "names", "op", "pick",
                  "recorded", "same", "saves_inputs", "shapes", "short", "spread", "user")  # fmt: skip
 
     def __init__(self, op: Op, mask: int) -> None:
@@ -206,8 +222,12 @@ class Plan:
         expose(self.names)
         positions = [flat.index(n) for n in values]
         self.pick: Any = _getter(positions) if wanted else None
-        # what the short forms of apply save without `pick`: the value at position 0 or 1, or (10) those at 1 and 0
+        # what the short forms of apply save without `pick`: the value at position 0 or 1, those at 1 and 0 (10), or of an
+        # operation of one input: its shape or shapes (20), all parameters (21), these and the shapes (22)
         self.short = {(0,): 0, (1,): 1, (1, 0): 10}.get(tuple(positions), 99) if not shapes else 99
+        everything = positions == list(range(len(base), len(flat)))
+        if len(op.inputs) == 1 and (everything or (shapes and not positions)):
+            self.short = (22 if positions else 20) if shapes else 21 if positions else 99
         self.shapes = tuple(op.inputs.index(n.removesuffix("_shape")) for n in shapes)
         self.kinds = tuple(_kind(op, n) for n in self.names)
         self.keeps_out = any(k.startswith("array") for k in self.kinds)
@@ -224,6 +244,13 @@ class Plan:
         needs = tuple(bool(mask >> i & 1) for i in (range(self.arity) if op.variadic else op.diff))
         self.formulas = tuple(_bind(op, f, self.names, needs, recorded=False) for f in used)
         self.recorded = tuple(_bind(op, f, self.names, needs, recorded=True) for f in used)
+        self.large: tuple | None = None  # see `for_large`
+
+    def for_large(self) -> tuple:
+        """The formulas of the short form of the engine's loop, for large arrays."""
+        op = self.op
+        self.large = tuple([_bind_large(op, op.formulas[op.inputs[i]], self.names) for i in self.indices])
+        return self.large
 
 
 def _getter(positions: list[int]) -> Callable:
@@ -248,6 +275,9 @@ def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...],
         return lambda xp, g, node: formula(xp, g)
     if not recorded and op.kind == ELEMENTWISE and _of_steps(formula):
         return _bind_blocks(formula, list(zip(kinds, where, strict=True)), needs)
+    if not recorded and kinds[-1] == "needs" and len(wanted) > 1 and all(k == "plain" for k in kinds[:-1]):
+        pick = _getter(where[:-1])
+        return lambda xp, g, node: formula(xp, g, *pick(node.saved), needs)
     if not recorded and all(k in ("plain", "array") for k in kinds) and len(wanted) <= 3:
         if len(wanted) == 1:
             i = where[0]
@@ -268,6 +298,21 @@ def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...],
     if recorded:
         return lambda xp, g, node: formula(xp, g, *saved_tensors(node, entries, needs))
     return lambda xp, g, node: formula(xp, g, *saved_arrays(node, entries, needs))
+
+
+def _bind_large(op: Op, formula: Any, names: tuple[str, ...]) -> Callable:
+    """`_bind` for large arrays: the formula runs as a program if it can be one."""
+    entries = [(_kind(op, n), names.index(n)) for n in argument_names(formula)[2:]]
+    steps = op.kind == ELEMENTWISE and _of_steps(formula)
+
+    def function(xp: Any, g: Any, node: Any) -> Any:
+        values = saved_arrays(node, entries, ())
+        out = fusion.evaluate(formula, g, *values)
+        if out is None:
+            out = blocks.by_blocks(formula, xp, g, *values) if steps else formula(xp, g, *values)
+        return out
+
+    return function
 
 
 def _of_steps(formula: Any) -> bool:

@@ -81,4 +81,4 @@ departures: deque[tuple[str, Any]] = deque(maxlen=4)
 
 def departed(how: str) -> None:
     """Notes that values of a tensor with a history left the tape as numbers."""
-    departures.append((how, caller()))
+    departures.append((how, caller(2)))

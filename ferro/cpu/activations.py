@@ -8,6 +8,8 @@ import numpy as np
 
 from ferro.cpu.blocks import fused, with_kernel
 from ferro.cpu.kernels.activations import gelu, gelu_vjp, mish, mish_vjp, silu, silu_vjp, softplus, softplus_vjp
+from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.lines import over
 from ferro.cpu.pointwise import where
 
 __all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid",
@@ -29,7 +31,7 @@ def _zero(dtype: Any) -> Any:
 
 def relu(x: Any) -> Any:
     """max(x, 0); nan stays nan."""
-    return np.maximum(x, _zero(x.dtype))
+    return over("relu", x) if x.size >= SMALL and has_kernel(x, "relu") else np.maximum(x, _zero(x.dtype))
 
 
 @with_kernel("relu_vjp")

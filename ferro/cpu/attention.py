@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import HALF
+from ferro.cpu.kernels import attention as heads
 from ferro.cpu.kernels import get
+from ferro.cpu.kernels.background import ready
 from ferro.cpu.kernels.common import SMALL, split
 from ferro.cpu.kernels.softmax import softmax, softmax_vjp
 from ferro.cpu.products import matmul
@@ -30,17 +32,23 @@ WORK = 1 << 21  # multiplications that are worth a hand-over to another thread
 HEADS = 4  # from which backward gives whole heads to threads
 
 
-def _heads(*arrays: Any) -> list | None:
-    """Large arrays (..., rows, columns) with the leading dimensions flattened; None if these are not the same."""
+def _are_large(*arrays: Any) -> bool:
+    """Whether arrays (..., rows, columns), q and k the first of them, are alike in front and large enough for kernels."""
     q, k = arrays[:2]
     if any(a.shape[:-2] != q.shape[:-2] or a.dtype != q.dtype or a.dtype not in _REAL for a in arrays):
-        return None
-    if math.prod(q.shape[:-1]) * k.shape[-2] < SMALL or 0 in q.shape + k.shape + arrays[2].shape:
+        return False
+    return math.prod(q.shape[:-1]) * k.shape[-2] >= SMALL and 0 not in q.shape + k.shape + arrays[2].shape
+
+
+def _heads(*arrays: Any) -> list | None:
+    """The arrays with the leading dimensions flattened; None while there are no kernels."""
+    if not ready(_KERNELS, arrays[0].dtype):
         return None
     return [np.ascontiguousarray(a).reshape(-1, *a.shape[-2:]) for a in arrays]
 
 
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
+_KERNELS = ("scaled_softmax", "scaled_softmax_vjp")
 
 
 def _tiled(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple:
@@ -91,11 +99,16 @@ def _tiled_vjp(g: Any, q: Any, k: Any, v: Any, p: Any, scale: float, causal: boo
 def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> tuple:
     """softmax(scale q kᵀ + mask) v, and the softmax; 0 in rows that may attend to nothing."""
     dtype, q, k, v = q.dtype, _wide(q), _wide(k), _wide(v)
-    tiles = _heads(q, k, v) if mask is None else None
-    if tiles is not None:
-        qs, ks, vs = tiles
-        out, p = _tiled(qs, ks, vs, scale, causal)
-        return out.reshape(*q.shape[:-1], v.shape[-1]).astype(dtype, copy=False), p.reshape(*q.shape[:-1], k.shape[-2])
+    if mask is None and _are_large(q, k, v):
+        if heads.usable(q.dtype):
+            out, p = heads.attend(q, k, v, scale, causal)
+            return out.astype(dtype, copy=False), p
+        tiles = _heads(q, k, v)
+        if tiles is not None:
+            qs, ks, vs = tiles
+            out, p = _tiled(qs, ks, vs, scale, causal)
+            out = out.reshape(*q.shape[:-1], v.shape[-1]).astype(dtype, copy=False)
+            return out, p.reshape(*q.shape[:-1], k.shape[-2])
     scores = matmul(q * np.asarray(scale, q.dtype), np.swapaxes(k, -2, -1))
     dead = None
     if causal:
@@ -119,11 +132,16 @@ def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> 
 def attention_vjp(g: Any, q: Any, k: Any, v: Any, mask: Any, p: Any, scale: float, causal: bool, needs: tuple) -> tuple:
     """The backward of attention by q, k, v and a mask that was added (None where `needs` says so)."""
     g, factor = _wide(g), np.asarray(scale, p.dtype)
-    tiles = _heads(_wide(q), _wide(k), _wide(v), g, p) if mask is None and all(needs[:3]) else None
-    if tiles is not None and len(tiles[0]) >= HEADS:
-        qs, ks, vs, gs, ps = tiles
-        found = _tiled_vjp(gs, qs, ks, vs, ps, scale, causal)
-        return *[d.reshape(x.shape) for d, x in zip(found, (q, k, v), strict=True)], None
+    if mask is None and all(needs[:3]) and math.prod(p.shape[:-2]) >= HEADS:
+        wide = _wide(q), _wide(k), _wide(v), g, p
+        if _are_large(*wide):
+            if heads.usable(p.dtype):
+                return *heads.attend_vjp(g, *wide[:3], p, scale, causal), None
+            tiles = _heads(*wide)
+            if tiles is not None:
+                qs, ks, vs, gs, ps = tiles
+                found = _tiled_vjp(gs, qs, ks, vs, ps, scale, causal)
+                return *[d.reshape(x.shape) for d, x in zip(found, (q, k, v), strict=True)], None
     dv = matmul(np.swapaxes(p, -2, -1), g) if needs[2] else None
     if not (needs[0] or needs[1] or needs[3]):
         return None, None, dv, None

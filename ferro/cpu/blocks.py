@@ -13,7 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel, pointwise, split
+from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel, split
+from ferro.cpu.kernels.lines import over
 
 BLOCK = 1 << 15  # elements of a block
 LARGE = 1 << 16  # elements from which arrays are cut
@@ -79,7 +80,7 @@ def _line(a: Any) -> Any:
 def elementwise(name: str, function: Callable, *args: Any) -> Any:
     """The kernel of that name for arrays of one shape and dtype, and numbers behind them; else the function `by_blocks`."""
     first = args[0]
-    if name and has_kernel(first):
+    if name and has_kernel(first, name):
         count = 0
         for a in args:
             if type(a) is np.ndarray:
@@ -89,7 +90,7 @@ def elementwise(name: str, function: Callable, *args: Any) -> Any:
             elif not isinstance(a, (int, float)):
                 break
         else:
-            return pointwise(name, *args[:count], parameters=tuple(map(float, args[count:])))
+            return over(name, *args[:count], parameters=tuple(map(float, args[count:])))
     return by_blocks(function, *args)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu import small_convolution as _small
 from ferro.cpu.kernels import conv as _kernels
 from ferro.cpu.products import widened
 from ferro.cpu.threads import blas_single, parallel_for
@@ -46,6 +47,11 @@ def _run(part: Callable[[int], None], chunks: int, work: int) -> None:
         else:
             for chunk in range(chunks):
                 part(chunk)
+
+
+def _is_small(images: Any, weights: int, places: tuple) -> bool:
+    """Whether a convolution without groups is better off without kernels and threads, and its numbers need no widening."""
+    return images.shape[0] * weights * math.prod(places) < _LARGE and images.dtype.itemsize > 2
 
 
 def _has_kernel(x: Any, work: int, geometry: tuple) -> bool:
@@ -89,6 +95,8 @@ def _by_group(y: Any, groups: int) -> Any:
 
 def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """y[n,o,i] = Σ w[o,c,k] x[n,c,i stride - pad + k dilation] + b[o], of spatial shape `out`."""
+    if groups == 1 and _is_small(x, w.size, out):
+        return _small.conv(x, w, b, out, stride, pad, dilation)
     wide = widened(x, w, b)
     if wide is not None:
         return conv(wide[0], wide[1], wide[2], out, stride, pad, dilation, groups).astype(x.dtype)
@@ -116,6 +124,10 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
 
 def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """x[n,c,j] = Σ w[o,c,k] y[n,o,i] + b[c] over i stride - pad + k dilation = j, of spatial shape `size`."""
+    if groups == 1 and _is_small(y, w.size, size):
+        x = _small.conv_input(y, w, b, size, stride, pad, dilation)
+        if x is not None:
+            return x
     wide = widened(y, w, b)
     if wide is not None:
         return conv_input(wide[0], wide[1], wide[2], size, stride, pad, dilation, groups).astype(y.dtype)
@@ -143,6 +155,8 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
 
 def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """w[o,c,k] = Σ y[n,o,i] x[n,c,i stride - pad + k dilation], of spatial shape `kernel`."""
+    if groups == 1 and _is_small(x, x.shape[1] * y.shape[1] * math.prod(kernel), y.shape[2:]):
+        return _small.conv_weight(x, y, kernel, stride, pad, dilation)
     wide = widened(x, y)
     if wide is not None:
         return conv_weight(wide[0], wide[1], kernel, stride, pad, dilation, groups).astype(x.dtype)

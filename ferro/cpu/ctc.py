@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import ctc as _kernels
+from ferro.cpu.kernels.background import ready
 
 __all__ = ["ctc_fwd", "ctc_occupancy", "ctc_vjp"]
 
@@ -36,7 +37,7 @@ def ctc_fwd(y: Any, labels: Any, steps: Any, lengths: Any) -> tuple[Any, Any]:
 
     y: log-probabilities (T, N, C); labels: the states (N, 2 S + 1); steps, lengths: numbers of time steps and labels.
     """
-    if labels.size * len(y) >= SMALL:
+    if labels.size * len(y) >= SMALL and ready(("ctc_alpha",), y.dtype):
         alpha = _kernels.alpha(y, labels, steps, lengths)
     else:
         rows, _ = _recursion(_emissions(y, labels, lengths), _no_directions(y), labels, None)
@@ -171,7 +172,7 @@ def ctc_occupancy(y: Any, v: Any, labels: Any, steps: Any, lengths: Any, alpha: 
 
     See Note [Derivatives of the occupancy].  Zero for samples without any path.
     """
-    if len(v) == 0 and labels.size * len(y) >= SMALL:
+    if len(v) == 0 and labels.size * len(y) >= SMALL and ready(("ctc_alpha", "ctc_occupancy"), y.dtype):
         alpha = _kernels.alpha(y, labels, steps, lengths) if alpha is None else alpha
         total = _total(alpha, steps, lengths)
         return _kernels.occupancy(y, labels, steps, lengths, alpha, total)

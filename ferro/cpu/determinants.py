@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.lapack import SMALL, native
+from ferro.cpu.linalg_solve import lu_factor
 from ferro.cpu.threads import blas_single
 
 __all__ = ["cofactors", "det", "slogdet"]
@@ -14,15 +16,24 @@ __all__ = ["cofactors", "det", "slogdet"]
 
 def det(x: Any) -> Any:
     """The determinants of (a stack of) square matrices."""
-    with np.errstate(all="ignore"), blas_single():
-        return np.asarray(np.linalg.det(x))
+    char = x.dtype.char
+    with blas_single():
+        return np.asarray(native("det", f"{char}->{char}", np.linalg.det, x))
 
 
 def slogdet(x: Any) -> tuple:
-    """(det A / |det A|, ln |det A|); (0, -inf) for a singular matrix."""
-    with np.errstate(all="ignore"), blas_single():
-        sign, log = np.linalg.slogdet(x)
-    return np.asarray(sign), np.asarray(log)
+    """(det A / |det A|, ln |det A|, LU, pivots); (0, -inf) for a singular matrix. Of small matrices no factors: None."""
+    if x.shape[-1] <= SMALL:
+        char = x.dtype.char
+        sign, log = native("slogdet", f"{char}->{char}{x.real.dtype.char}", np.linalg.slogdet, x)
+        return np.asarray(sign), np.asarray(log), None, None
+    lu, pivots, _ = lu_factor(x)
+    diagonal = lu.diagonal(0, -2, -1)
+    exchanges = np.count_nonzero(pivots != np.arange(1, pivots.shape[-1] + 1), axis=-1)
+    sign = np.sign(diagonal).prod(-1) * (1 - 2 * (exchanges % 2))
+    with np.errstate(divide="ignore"):
+        log = np.log(abs(diagonal)).sum(-1)
+    return np.asarray(sign, x.dtype), np.asarray(log), lu, pivots
 
 
 def cofactors(xs: tuple) -> Any:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.blocks import HALF
-from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.kernels import along
+from ferro.cpu.kernels.common import has_kernel
 
 __all__ = ["add_rows", "row_scale", "take_rows"]
 
 
+_UNSIGNED = {np.dtype(np.int64): np.dtype(np.uint64), np.dtype(np.int32): np.dtype(np.uint32)}
+_top: Any = np.maximum.reduce
+
+
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
-    if indices.size and not 0 <= indices.min() <= indices.max() < table.shape[0]:
+    bits = indices.view(_UNSIGNED[indices.dtype]) if indices.dtype in _UNSIGNED else indices  # negative ones are large
+    if indices.size and not _top(bits, None) < table.shape[0]:
         wrong = indices[(indices < 0) | (indices >= table.shape[0])].flat[0]
         raise IndexError(f"embedding: index out of range: {wrong} for a table of {table.shape[0]} "
                          f"rows; allowed are 0 to {table.shape[0] - 1}")  # fmt: skip
-    return table[indices]
+    return table.take(indices, 0) if table.flags.c_contiguous else table[indices]
 
 
 def row_scale(indices: Any, padding: int | None, by_frequency: bool, dtype: Any) -> Any:
@@ -47,24 +52,18 @@ def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency
     """
     rest = g.shape[indices.ndim :]
     dtype = np.dtype(np.float32) if g.dtype in HALF else g.dtype
-    flat = indices.reshape(-1)
-    rows = g.reshape(flat.size, math.prod(rest)).astype(dtype, copy=False)
-    scale = row_scale(flat, padding, by_frequency, dtype)
+    flat = indices if indices.ndim == 1 else indices.reshape(-1)
+    rows = g.reshape(flat.size, math.prod(rest))
+    if rows.dtype is not dtype:
+        rows = rows.astype(dtype)
+    scale = None if padding is None and not by_frequency else row_scale(flat, padding, by_frequency, dtype)
     if scale is not None:
         kept = np.flatnonzero(scale)  # what counts as 0 must not be multiplied: it may be infinite
-        flat, rows, scale = flat[kept], rows[kept], scale[kept]
-    if rows.size >= SMALL:
-        weights = np.ones(flat.size, dtype) if scale is None else scale
-        table = _sparse()((weights, flat, np.arange(flat.size + 1)), shape=(flat.size, count)).T @ rows
+        flat, rows = flat[kept], rows[kept] * scale[kept, None]
+    table = np.zeros((count, rows.shape[1]), dtype)
+    if has_kernel(rows, "add_slices", "add_slices_rows"):
+        along.add_slices(table[None], 1, flat.astype(np.int64, copy=False), rows[None])
     else:
-        table = np.zeros((count, rows.shape[1]), dtype)
-        np.add.at(table, flat, rows if scale is None else rows * scale[:, None])
-    return table.astype(g.dtype, copy=False).reshape(count, *rest)
-
-
-@cache
-def _sparse() -> Any:
-    """SciPy's sparse matrix, imported when first needed; its product adds rows one after the other, as np.add.at does."""
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix
+        np.add.at(table, flat, rows)
+    table = table.astype(g.dtype, copy=False)
+    return table if len(rest) == 1 else table.reshape(count, *rest)  # (a view is not taken over as a gradient)

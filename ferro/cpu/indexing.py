@@ -8,6 +8,7 @@ an underscore change their first argument; the others copy it.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,20 @@ import numpy as np
 from ferro.cpu.kernels import along
 from ferro.cpu.kernels.common import SMALL, has_kernel
 
-__all__ = ["diagonal_put", "gather", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill",
-           "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread", "masked_fill", "masked_fill_",
-           "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "put", "put_", "scatter", "scatter_",
-           "scatter_add", "scatter_add_", "scatter_reduce", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
+__all__ = ["diagonal_put", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
+           "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread",
+           "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "masked_spread",
+           "nonzero", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
+           "select_spread", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
 TINY = 1024  # elements below which what comes before an addition costs more than the addition
 NARROW = 8  # elements up to which a kernel copies the slices of an index faster than NumPy does
-HALF = frozenset(("float16", "bfloat16"))
+
+
+def is_half(x: Any) -> bool:
+    """Whether x holds 16-bit floats."""
+    return x.itemsize == 2 and x.dtype.kind in "fV"
 
 
 def _copied(x: Any) -> Any:
@@ -33,9 +39,7 @@ def _copied(x: Any) -> Any:
 # -- basic indexing ----------------------------------------------------------------------------------------------------
 
 
-def slice_get(x: Any, key: tuple) -> Any:
-    """The view x[key] for a key of integers, slices, None and one Ellipsis."""
-    return x[key]
+slice_get = operator.getitem  # the view x[key] for a key of integers, slices, None and one Ellipsis
 
 
 def slice_put(x: Any, src: Any, key: tuple) -> Any:
@@ -102,7 +106,7 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
     """out[index] = ufunc(out[index], src) for one element after the other."""
     if out.ndim == 0:
         out, index, src = out.reshape(1), index.reshape(-1), np.broadcast_to(src, index.shape).reshape(-1)
-    if out.dtype.name in HALF:  # sums are taken in single precision and rounded once
+    if is_half(out):  # sums are taken in single precision and rounded once
         wide = out.astype(np.float32)
         _combine(ufunc, wide, dim, index, src.astype(np.float32))
         out[...] = wide
@@ -129,6 +133,11 @@ def scatter_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
 def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x plus src at the elements that `index` names along `dim`."""
     return scatter_add_(_copied(x), dim, index, src)
+
+
+def gather_spread(g: Any, shape: tuple, dim: int, index: Any) -> Any:
+    """Zeros of `shape` to which g is added where `gather` reads: its transpose."""
+    return scatter_add_(np.zeros(shape, g.dtype), dim, index, g)
 
 
 def scatter_(out: Any, dim: int, index: Any, src: Any) -> Any:
@@ -174,7 +183,7 @@ def _neutral(reduce: str, dtype: Any) -> Any:
 
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """The slices of x along `dim` that `index` names."""
-    if has_kernel(x) and x.flags.c_contiguous and math.prod(x.shape[dim + 1 :]) < NARROW:
+    if has_kernel(x, "take", "take_rows") and x.flags.c_contiguous and math.prod(x.shape[dim + 1 :]) < NARROW:
         return along.take(x, dim, index)
     return x.take(index, dim)
 
@@ -186,9 +195,9 @@ def _spread(dim: int, index: Any, like: Any) -> Any:
 
 def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Adds the slices of src along `dim` to those of `out` that `index` names."""
-    if has_kernel(src) and src.dtype is out.dtype and out.flags.c_contiguous:
+    if has_kernel(src, "add_slices", "add_slices_rows") and src.dtype is out.dtype and out.flags.c_contiguous:
         along.add_slices(out, dim, index, src.copy() if np.may_share_memory(out, src) else src)
-    elif src.size < TINY and out.ndim and out.dtype.name not in HALF:
+    elif src.size < TINY and out.ndim and not is_half(out):
         np.add.at(out, (ALL,) * dim + (index,), src)  # type: ignore[arg-type]
     else:
         _combine(np.add, out, dim, index if out.ndim <= 1 else _spread(dim, index, src), src)
@@ -198,6 +207,11 @@ def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
 def index_add(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x plus the slices of src along `dim` at the slices that `index` names."""
     return index_add_(_copied(x), dim, index, src)
+
+
+def select_spread(g: Any, shape: tuple, dim: int, index: Any) -> Any:
+    """Zeros of `shape` to which g is added where `index_select` reads: its transpose."""
+    return index_add_(np.zeros(shape, g.dtype), dim, index, g)
 
 
 def index_copy_(out: Any, dim: int, index: Any, src: Any) -> Any:
@@ -259,6 +273,8 @@ def put(x: Any, index: Any, src: Any, accumulate: bool) -> Any:
 
 def _key(index: Any, dims: tuple) -> tuple:
     """The NumPy key of the indices index[0], index[1], ... of the dimensions `dims`."""
+    if len(dims) == 1:
+        return (ALL,) * dims[0] + (index[0],)
     key = [ALL] * (dims[-1] + 1)
     for d, i in zip(dims, index, strict=True):
         key[d] = i
@@ -276,7 +292,7 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
     """Writes (or adds) `value`, broadcast, to what `index_get` reads."""
     if not accumulate:
         out[_key(index, dims)] = value
-    elif max(value.size, index.size) < TINY and out.dtype.name not in HALF:
+    elif max(value.size, index.size) < TINY and not is_half(out):
         np.add.at(out, _key(index, dims), value)
     elif len(dims) == 1 and dims[0] and out.size:
         lead, rest = out.shape[: dims[0]], out.shape[dims[0] + 1 :]
@@ -292,7 +308,7 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
         )
         values = np.broadcast_to(value, index.shape[1:] + rest).reshape(-1, *rest)
         index_add_(out.reshape(-1, *rest), 0, rows, values)
-    elif out.dtype.name in HALF:
+    elif is_half(out):
         out[...] = index_put_(out.astype(np.float32), index, value.astype(np.float32), dims, True)
     else:
         np.add.at(out, _key(index, dims), value)
@@ -326,6 +342,11 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
 def masked_select(x: Any, mask: Any) -> Any:
     """The elements of x where the mask (of the same shape) is true, in one dimension."""
     return x[mask]
+
+
+def masked_spread(g: Any, shape: tuple, mask: Any) -> Any:
+    """Zeros of `shape` with g where `masked_select` reads: its transpose."""
+    return masked_scatter_(np.zeros(shape, g.dtype), mask, g)
 
 
 def masked_scatter_(out: Any, mask: Any, src: Any) -> Any:

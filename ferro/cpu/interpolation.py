@@ -11,7 +11,10 @@ import numpy as np
 
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import interpolation as _kernels
+from ferro.cpu.kernels.background import ready
 from ferro.cpu.kernels.common import SMALL
+
+_KERNELS = ("resample_lines", "resample_planes")
 
 __all__ = ["resample", "resample_spread"]
 
@@ -185,7 +188,7 @@ def _along(x: Any, dim: int, m: Map) -> Any:
         return np.take(x, m.columns, dim)
     shape = (*x.shape[:dim], m.rows, *x.shape[dim + 1 :])
     size = math.prod(shape)
-    if max(size, x.size) >= SMALL and x.dtype.kind == "f":
+    if max(size, x.size) >= SMALL and x.dtype.kind == "f" and ready(_KERNELS, x.dtype):
         weights = np.ones(len(m.columns)) if m.weights is None else m.weights
         return _kernels.along(x, dim, m.starts, m.columns, weights, shape)
     picked = np.take(x, m.columns, dim)

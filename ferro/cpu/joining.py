@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from ferro.cpu.kernels.moves import reversed_rows
 
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
            "tril", "triu"]  # fmt: skip
@@ -12,13 +16,13 @@ __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index
 ALL = slice(None)
 
 
-def cat(xs: Any, dim: int) -> Any:
-    """The arrays one behind the other along `dim`."""
-    return np.concatenate(xs, dim)
+cat = np.concatenate  # the arrays one behind the other along a dimension
 
 
 def stack(xs: Any, dim: int) -> Any:
-    """The arrays one behind the other along a new dimension."""
+    """The arrays, of one shape and dtype, one behind the other along a new dimension."""
+    if not dim:
+        return np.array(xs)
     key = (ALL,) * dim + (None, ...)
     return np.concatenate([x[key] for x in xs], dim)
 
@@ -35,6 +39,8 @@ def block_diag(xs: Any) -> Any:
 
 def flip(x: Any, dims: tuple) -> Any:
     """x in reverse order along `dims`, as a copy."""
+    if dims == (x.ndim - 1,):
+        return reversed_rows(x)
     turned = slice(None, None, -1)
     return x[tuple([turned if d in dims else ALL for d in range(x.ndim)])].copy() if x.ndim else x.copy()
 
@@ -59,14 +65,55 @@ def repeat(x: Any, times: tuple) -> Any:
     return np.array(np.broadcast_to(x.reshape(ones), pairs), order="C").reshape(final)
 
 
+_SQUARE = 128  # order of the matrices that are masked; larger ones are copied in strips of so many rows
+
+
 def tril(x: Any, diagonal: int) -> Any:
     """x with zeros above the diagonal of its last two dimensions."""
-    return np.where(np.tri(x.shape[-2], x.shape[-1], diagonal, bool), x, np.zeros((), x.dtype))
+    m, n = x.shape[-2:]
+    diagonal = max(-m, min(diagonal, n))
+    if m <= _SQUARE and n <= _SQUARE:
+        return _cleared(x, diagonal, True)
+    out = np.empty(x.shape, x.dtype)
+    for i, j, first, last in _strips(m, n, diagonal):
+        out[..., i:j, :first] = x[..., i:j, :first]
+        out[..., i:j, first:last] = _cleared(x[..., i:j, first:last], i + diagonal - first, True)
+        out[..., i:j, last:] = 0
+    return out
 
 
 def triu(x: Any, diagonal: int) -> Any:
     """x with zeros below the diagonal of its last two dimensions."""
-    return np.where(np.tri(x.shape[-2], x.shape[-1], diagonal - 1, bool), np.zeros((), x.dtype), x)
+    m, n = x.shape[-2:]
+    diagonal = max(-m, min(diagonal - 1, n))
+    if m <= _SQUARE and n <= _SQUARE:
+        return _cleared(x, diagonal, False)
+    out = np.empty(x.shape, x.dtype)
+    for i, j, first, last in _strips(m, n, diagonal):
+        out[..., i:j, :first] = 0
+        out[..., i:j, first:last] = _cleared(x[..., i:j, first:last], i + diagonal - first, False)
+        out[..., i:j, last:] = x[..., i:j, last:]
+    return out
+
+
+def _cleared(x: Any, diagonal: int, above: bool) -> Any:
+    """A copy with zeros above a diagonal, or up to it."""
+    out = np.array(x, order="C")
+    np.copyto(out, 0, where=_triangle(x.shape[-2], x.shape[-1], diagonal, above))
+    return out
+
+
+@lru_cache(maxsize=128)
+def _triangle(m: int, n: int, diagonal: int, above: bool) -> Any:
+    """The mask of what lies above a diagonal, or up to it."""
+    return np.tri(m, n, diagonal, bool) != above
+
+
+def _strips(m: int, n: int, diagonal: int) -> Iterator[tuple[int, int, int, int]]:
+    """For strips of rows i to j: the first column that the diagonal cuts, and the one behind the last."""
+    for i in range(0, m, _SQUARE):
+        j = min(i + _SQUARE, m)
+        yield i, j, min(max(i + diagonal, 0), n), min(max(j + diagonal, 0), n)
 
 
 def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
@@ -85,8 +132,14 @@ def constant_pad(x: Any, pads: tuple, value: Any) -> Any:
     kept = tuple([slice(max(-a, 0), s - max(-b, 0)) for s, (a, b) in zip(x.shape, pads, strict=True)])
     if 0 in shape:
         return np.empty(shape, x.dtype)
-    out = np.full(shape, value, x.dtype) if value else np.zeros(shape, x.dtype)
+    out = np.empty(shape, x.dtype)
     out[inner] = x[kept]
+    for d, part in enumerate(inner):  # only the edges are filled
+        before = inner[:d]
+        if part.start:
+            out[(*before, slice(0, part.start))] = value
+        if part.stop < shape[d]:
+            out[(*before, slice(part.stop, None))] = value
     return out
 
 

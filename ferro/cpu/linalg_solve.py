@@ -1,43 +1,48 @@
 """Factorisations by elimination, and what solves systems with them: Cholesky, LU, LDL, triangles, inverses.
 
-A stack of small matrices is one call of NumPy's; large matrices, and those that NumPy refuses without saying which of
-the stack it was, go one by one to LAPACK through SciPy, loaded when first needed.  Nothing here raises for a singular
-matrix: `info` is LAPACK's number of the first zero pivot, or of the first minor that is not positive; 0 is success.
-LAPACK runs on one thread, so that numbers do not depend on the number of threads (see Note in threads.py).
+A stack of small matrices is one call of NumPy's LAPACK; large matrices, and those that NumPy refuses without saying which
+of the stack it was, go one by one to SciPy's.  Nothing here raises for a singular matrix: `info` is LAPACK's number of
+the first zero pivot, or of the first minor that is not positive; 0 is success.  LAPACK runs on one thread, so that
+numbers do not depend on the number of threads (see Note in threads.py).  Large factors lie by columns, as in PyTorch.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.threads import blas_single, scipy_blas_single
+from ferro.cpu.kernels import triangle
+from ferro.cpu.kernels.background import ready
+from ferro.cpu.lapack import SMALL, native, refused, routine
+from ferro.cpu.linalg_errors import accepted
+from ferro.cpu.team import run_rows
+from ferro.cpu.threads import scipy_blas_single
 
-__all__ = ["cholesky_ex", "inv_ex", "ldl_below", "ldl_blocks", "ldl_exchanges", "ldl_factor", "ldl_multipliers",
-           "lu_factor", "lu_packed_solve", "solve_lu", "solve_tri", "swap_rows"]  # fmt: skip
-
-_SMALL = 32  # up to this order a second factorisation costs less than a loop in Python over the stack
+__all__ = ["cholesky", "cholesky_ex", "inv", "inv_ex", "ldl_below", "ldl_blocks", "ldl_exchanges", "ldl_factor", "ldl_multipliers",
+           "lu_factor", "lu_packed_solve", "solve", "solve_lu", "solve_tri", "swap_rows"]  # fmt: skip
 
 
-@lru_cache(maxsize=64)
-def _routine(library: str, name: str, char: str) -> Any:
-    """A routine of BLAS or LAPACK for the dtype of the given character."""
-    from scipy.linalg import blas, lapack
-
-    return getattr(blas if library == "blas" else lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[char] + name)
+_ELIMINATE = ("eliminate",)
+_TINY = 16  # order up to which elimination without blocks is quick
+_STACK = 16  # such matrices from which a kernel for all costs less than a call of LAPACK for each
+_GRAIN = 1 << 18  # subtractions of a chunk, some 50 us
 
 
 def _lapack(name: str, x: Any) -> Any:
-    return _routine("lapack", name, x.dtype.char)
+    return routine("lapack", name, x.dtype.char)
 
 
 def _stacked(x: Any, ndim: int = 2) -> Any:
     """The matrices (or, ndim 1, vectors) as a stack of one dimension."""
     rest = x.shape[x.ndim - ndim :]
     return x.reshape(math.prod(x.shape[: x.ndim - ndim]), *rest)
+
+
+def _by_columns(x: Any) -> Any:
+    """A copy whose matrices lie by columns, as LAPACK reads and writes them."""
+    return np.array(x.swapaxes(-1, -2), order="C").swapaxes(-1, -2)
 
 
 def _no_info(x: Any) -> Any:
@@ -51,8 +56,14 @@ def solve_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
     """X with A X = B, or (left False) X A = B, where only one triangle of A is read (unit: nor its diagonal)."""
     if a.ndim == 2 and b.ndim > 2:  # one matrix, many right sides: they are columns of one
         return _side_by_side(lambda c: solve_tri(a, c, upper, left, unit), b, left)
-    n = a.shape[-1]
-    if n <= _SMALL:
+    if triangle.ready(a, b):
+        if not left:
+            return solve_tri(a.swapaxes(-1, -2), b.swapaxes(-1, -2), not upper, True, unit).swapaxes(-1, -2)
+        if a.shape[:-2] != b.shape[:-2]:
+            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+            a, b = np.broadcast_to(a, batch + a.shape[-2:]), np.broadcast_to(b, batch + b.shape[-2:])
+        return _substituted(a, np.array(b, order="C"), upper, unit)
+    if a.shape[-1] <= SMALL:
         try:
             return _solve_small_tri(a, b, upper, left, unit)
         except np.linalg.LinAlgError:
@@ -65,6 +76,14 @@ def solve_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
             for c, d, x in zip(_stacked(a), _stacked(b), _stacked(out), strict=True):
                 x[...] = _trsm(c, d, upper, left, unit)
     return out
+
+
+def _substituted(a: Any, x: Any, *triangles: bool) -> Any:
+    """x, changed to the solution of one system after the other with the same matrix: (upper, unit) for each."""
+    if x.size:
+        for upper, unit in zip(triangles[::2], triangles[1::2], strict=True):
+            triangle.solve(a, x, upper, unit)
+    return x
 
 
 def _side_by_side(solve: Any, b: Any, left: bool) -> Any:
@@ -92,7 +111,7 @@ def _trsm(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
     """One triangular system.  Its transpose is solved, which lies in Fortran's order where the arrays are in C's."""
     transposed = a.flags.f_contiguous and not a.flags.c_contiguous
     given, lower = (a, not upper) if transposed else (a.T, upper)
-    trsm = _routine("blas", "trsm", b.dtype.char)
+    trsm = routine("blas", "trsm", b.dtype.char)
     return trsm(1, given, b.T, side=int(left), lower=int(lower), trans_a=int(transposed), diag=int(unit)).T
 
 
@@ -101,37 +120,63 @@ def _trsm(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
 
 def cholesky_ex(x: Any) -> tuple:
     """(L, info): A = L Lᴴ by the lower triangle of A."""
-    info = _no_info(x)
-    try:
-        with blas_single():
-            out = np.linalg.cholesky(x)
-    except np.linalg.LinAlgError:
-        out, flat = np.empty(x.shape, x.dtype), info.reshape(-1)
-        factor = _lapack("potrf", x)
+    if x.shape[-1] <= SMALL:
+        char = x.dtype.char
+        try:
+            out = native("cholesky_lo", f"{char}->{char}", np.linalg.cholesky, x)
+            if not out.size or not refused(out[..., -1, -1]):  # a nan spreads to the last pivot
+                return out, _no_info(x)
+        except np.linalg.LinAlgError:
+            pass
+    out, info = _by_columns(x), _no_info(x)
+    if x.size:
+        factor, flat = _lapack("potrf", x), info.reshape(-1)
         with scipy_blas_single():
-            for i, (a, target) in enumerate(zip(_stacked(x), _stacked(out), strict=True)):
-                target[...], flat[i] = factor(a, lower=1, clean=1)
-    lost = np.isnan(out.diagonal(0, -2, -1))  # not every LAPACK takes a nan for a pivot that is not positive
-    if lost.any():
-        info = np.where(lost.any(-1) & (info == 0), lost.argmax(-1) + 1, info).astype(np.int32)
+            for i, a in enumerate(_stacked(out)):
+                found, flat[i] = factor(a, lower=1, clean=1, overwrite_a=1)
+                if found is not a:
+                    a[...] = found
+        lost = np.isnan(out.diagonal(0, -2, -1))  # not every LAPACK takes a nan for a pivot that is not positive
+        if lost.any():
+            info = np.where(lost.any(-1) & (info == 0), lost.argmax(-1) + 1, info).astype(np.int32)
     return out, info
+
+
+def cholesky(x: Any) -> Any:
+    """L with A = L Lᴴ by the lower triangle of A; Refused where there is none."""
+    out, info = cholesky_ex(x)
+    accepted(info)
+    return out
 
 
 # -- LU ----------------------------------------------------------------------------------------------------------------
 
 
+def _eliminated(x: Any) -> bool:
+    """Whether a kernel factors the whole stack."""
+    m, n = x.shape[-2:]
+    return (x.ndim > 2 and 0 < max(m, n) <= _TINY and x.size >= _STACK * m * n > 0 and x.dtype.char in "fd"
+            and ready(_ELIMINATE, x.dtype))  # fmt: skip
+
+
 def lu_factor(x: Any) -> tuple:
     """(LU, pivots, info) of matrices of any shape: P A' = L U with partial pivoting, pivots counted from 1."""
     m, n = x.shape[-2:]
-    k = min(m, n)
-    out, info = np.empty(x.shape, x.dtype), _no_info(x)
-    pivots = np.empty((*x.shape[:-2], k), np.int32)
+    pivots, info = np.empty((*x.shape[:-2], min(m, n)), np.int32), _no_info(x)
+    if _eliminated(x):
+        out = np.array(x, order="C")
+        args = (0, info.size, _stacked(out), _stacked(pivots, 1), info.reshape(-1))
+        run_rows("eliminate", out.size * n // _GRAIN, info.size, args, whole=-1, span=0)
+        return out, pivots, info
+    out = _by_columns(x)
     if x.size:
         factor = _lapack("getrf", x)
         flat = info.reshape(-1)
         with scipy_blas_single():
-            for i, (a, lu, p) in enumerate(zip(_stacked(x), _stacked(out), _stacked(pivots, 1), strict=True)):
-                lu[...], p[...], flat[i] = factor(a)
+            for i, (a, p) in enumerate(zip(_stacked(out), _stacked(pivots, 1), strict=True)):
+                found, p[...], flat[i] = factor(a, overwrite_a=1)
+                if found is not a:
+                    a[...] = found
         pivots += 1
     return out, pivots, info
 
@@ -162,7 +207,7 @@ def swap_rows(x: Any, pivots: Any, inverse: bool) -> Any:
     if inverse:
         order = order.argsort(-1)
     if order.ndim == 1:
-        return x[..., order, :]
+        return x.take(order, -2)
     batch = np.broadcast_shapes(x.shape[:-2], order.shape[:-1])
     x = np.broadcast_to(x, batch + x.shape[-2:])
     return np.take_along_axis(x, np.broadcast_to(order, (*batch, order.shape[-1]))[..., None], -2)
@@ -173,6 +218,12 @@ def lu_packed_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> 
     if not left:  # Xᴴ solves the adjoint system
         x = lu_packed_solve(lu, pivots, b.conj().swapaxes(-1, -2), True, not adjoint)
         return x.conj().swapaxes(-1, -2)
+    if lu.shape[:-2] == b.shape[:-2] and triangle.ready(lu, b):  # on copies of our own, in place
+        if adjoint:
+            return swap_rows(
+                _substituted(lu.swapaxes(-1, -2), np.array(b, order="C"), False, False, True, True), pivots, True
+            )
+        return _substituted(lu, np.ascontiguousarray(swap_rows(b, pivots, False)), False, True, True, False)
     if adjoint:
         lh = lu.conj().swapaxes(-1, -2)
         return swap_rows(solve_tri(lh, solve_tri(lh, b, False, True, False), True, True, True), pivots, True)
@@ -184,11 +235,15 @@ def lu_packed_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> 
 
 def solve_lu(a: Any, b: Any, left: bool) -> tuple:
     """(X, info, LU, pivots): A X = B or (left False) X A = B.  Of small matrices the factors are not kept: None."""
-    if a.shape[-1] <= _SMALL:
+    if a.shape[-1] <= SMALL and not _eliminated(a):
         try:
-            return _solve_small(a, b, left), _no_info(a), None, None
+            x = _solve_small(a, b, left)
+            # what is refused is nan throughout; without a single element nothing could be told
+            if x.size and not refused(x[..., 0, 0]):
+                return x, _no_info(a), None, None
         except np.linalg.LinAlgError:
-            pass  # a singular matrix of the batch: the factors below tell which, and the others get their solutions
+            pass
+        # perhaps a singular matrix: the factors below tell which, and the others get their solutions
     lu, pivots, info = lu_factor(a)
     return lu_packed_solve(lu, pivots, b, left, False), info, lu, pivots
 
@@ -197,18 +252,37 @@ def _solve_small(a: Any, b: Any, left: bool) -> Any:
     if a.ndim == 2 and b.ndim > 2:
         return _side_by_side(lambda c: _solve_small(a, c, left), b, left)
     if not left:
-        return np.linalg.solve(a.swapaxes(-1, -2), b.swapaxes(-1, -2)).swapaxes(-1, -2)
-    return np.linalg.solve(a, b)
+        return _solve_small(a.swapaxes(-1, -2), b.swapaxes(-1, -2), True).swapaxes(-1, -2)
+    char = a.dtype.char
+    return native("solve", f"{char}{char}->{char}", np.linalg.solve, a, b)
 
 
 def inv_ex(x: Any) -> tuple:
     """(A⁻¹, info)."""
-    try:
-        with blas_single():
-            return np.linalg.inv(x), _no_info(x)
-    except np.linalg.LinAlgError:
-        lu, pivots, info = lu_factor(x)
-        return lu_packed_solve(lu, pivots, np.eye(x.shape[-1], dtype=x.dtype), True, False), info
+    if x.shape[-1] <= SMALL and not _eliminated(x):
+        char = x.dtype.char
+        try:
+            out = native("inv", f"{char}->{char}", np.linalg.inv, x)
+            if not out.size or not refused(out[..., 0, 0]):
+                return out, _no_info(x)
+        except np.linalg.LinAlgError:
+            pass
+    lu, pivots, info = lu_factor(x)
+    return lu_packed_solve(lu, pivots, np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape), True, False), info
+
+
+def inv(x: Any) -> Any:
+    """A⁻¹; Refused for a singular matrix."""
+    out, info = inv_ex(x)
+    accepted(info)
+    return out
+
+
+def solve(a: Any, b: Any, left: bool) -> tuple:
+    """(X, LU, pivots) of `solve_lu`; Refused for a singular matrix."""
+    x, info, lu, pivots = solve_lu(a, b, left)
+    accepted(info)
+    return x, lu, pivots
 
 
 # -- LDL ---------------------------------------------------------------------------------------------------------------

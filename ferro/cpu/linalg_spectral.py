@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.joining import triu
+from ferro.cpu.lapack import SMALL, gufunc_of, refused, routine
 from ferro.cpu.linalg_errors import LinAlgError
 from ferro.cpu.linalg_solve import solve_tri
 from ferro.cpu.products import matmul
-from ferro.cpu.threads import blas_single
+from ferro.cpu.threads import blas_single, scipy_blas_single
 
-__all__ = ["count_above", "eig_factors", "eigh_factors", "eigvals", "eigvalsh", "geqrf", "householder_product", "lstsq",
-           "nuclear_norm", "ormqr", "polar_factor", "pseudo_inverse", "qr_factors", "svd_factors", "svdvals"]  # fmt: skip
+_QR_BLOCK = 32  # columns that LAPACK reflects together
+
+__all__ = ["count_above", "eig_factors", "eigh_factors", "eigvals", "eigvalsh", "eigvalsh_kept", "geqrf", "householder_product", "lstsq",
+           "nuclear_norm", "ormqr", "polar_factor", "pseudo_inverse", "qr_factors", "svd_factors", "svdvals", "svdvals_kept"]  # fmt: skip
 
 
 def _lapack(name: str, function: Callable, x: Any, *args: Any) -> Any:
@@ -32,6 +36,21 @@ def _lapack(name: str, function: Callable, x: Any, *args: Any) -> Any:
         raise LinAlgError(f"{name}: The algorithm failed to converge because {why}{where}") from None
 
 
+def _native(name: str, gufunc: Any, signature: str, values: int, x: Any, public: Callable) -> Any:
+    """The same without NumPy's wrapper, in which float32 becomes float64; `values` is the number of the real result.
+
+    The wrapper serves where there is no such gufunc, and for a nan among the results: it knows whether to complain.
+    """
+    if gufunc is not None:
+        char, real = x.dtype.char, x.real.dtype.char
+        with blas_single():
+            found = gufunc(x, signature=f"{char}->{signature.replace('r', real).replace('x', char)}")
+        some = found[values] if type(found) is tuple else found
+        if not some.size or not refused(some[..., 0]):
+            return found
+    return _lapack(name, public, x)
+
+
 def adjoint(x: Any) -> Any:
     """The conjugate transposes."""
     return x.conj().swapaxes(-1, -2)
@@ -42,12 +61,23 @@ def adjoint(x: Any) -> Any:
 
 def svd_factors(x: Any, full: bool) -> tuple:
     """(U, S, Vᴴ) with X = U diag(S) Vᴴ; full: U and V are square."""
-    return tuple(_lapack("linalg.svd", np.linalg.svd, x, full))
+    m, n = x.shape[-2:]
+    found = gufunc_of("svd_f" if full else "svd_s", "svd_" + ("m" if m < n else "n") + ("_f" if full else "_s"))
+    return tuple(_native("linalg.svd", found, "xrx", 1, x, lambda a: np.linalg.svd(a, full)))
 
 
 def svdvals(x: Any) -> Any:
     """The singular values in descending order."""
-    return _lapack("linalg.svdvals", lambda a: np.linalg.svd(a, compute_uv=False), x)
+    found = gufunc_of("svd", "svd_m" if x.shape[-2] < x.shape[-1] else "svd_n")
+    return _native("linalg.svdvals", found, "r", 0, x, lambda a: np.linalg.svd(a, compute_uv=False))
+
+
+def svdvals_kept(x: Any, keep: bool) -> tuple:
+    """(singular values, U, Vᴴ), the vectors None unless they are kept for the derivative: both together cost least."""
+    if not keep:
+        return svdvals(x), None, None
+    u, s, vh = svd_factors(x, False)
+    return s, u, vh
 
 
 def nuclear_norm(x: Any) -> Any:
@@ -72,12 +102,19 @@ def polar_factor(x: Any) -> Any:
 
 def eigh_factors(x: Any, upper: bool) -> tuple:
     """(eigenvalues, eigenvectors) of the Hermitian matrices of which one triangle is read; ascending."""
-    return tuple(_lapack("linalg.eigh", np.linalg.eigh, x, "U" if upper else "L"))
+    found = gufunc_of("eigh_up" if upper else "eigh_lo")
+    return tuple(_native("linalg.eigh", found, "rx", 0, x, lambda a: np.linalg.eigh(a, "U" if upper else "L")))
 
 
 def eigvalsh(x: Any, upper: bool) -> Any:
     """The eigenvalues of Hermitian matrices of which one triangle is read; ascending."""
-    return _lapack("linalg.eigvalsh", np.linalg.eigvalsh, x, "U" if upper else "L")
+    found = gufunc_of("eigvalsh_up" if upper else "eigvalsh_lo")
+    return _native("linalg.eigvalsh", found, "r", 0, x, lambda a: np.linalg.eigvalsh(a, "U" if upper else "L"))
+
+
+def eigvalsh_kept(x: Any, upper: bool, keep: bool) -> tuple:
+    """(eigenvalues, eigenvectors), the vectors None unless they are kept for the derivative."""
+    return eigh_factors(x, upper) if keep else (eigvalsh(x, upper), None)
 
 
 def _complex(x: Any) -> Any:
@@ -99,8 +136,25 @@ def eigvals(x: Any) -> Any:
 
 def qr_factors(x: Any, mode: str) -> tuple:
     """(Q, R); mode: "reduced", "complete", or "r" for an empty Q."""
-    result = _lapack("linalg.qr", np.linalg.qr, x, mode)
-    return (np.zeros(0, x.dtype), result) if mode == "r" else tuple(result)
+    if not x.size or (x.ndim > 2 and max(x.shape[-2:]) <= SMALL):
+        result = _lapack("linalg.qr", np.linalg.qr, x, mode)
+        return (np.zeros(0, x.dtype), result) if mode == "r" else tuple(result)
+    if x.ndim > 2:
+        found = [qr_factors(a, mode) for a in x.reshape(-1, *x.shape[-2:])]
+        q, r = [np.stack(some).reshape(*x.shape[:-2], *some[0].shape) for some in zip(*found, strict=True)]
+        return (np.zeros(0, x.dtype) if mode == "r" else q), r
+    m, n = x.shape
+    columns = m if mode == "complete" else min(m, n)
+    with scipy_blas_single():
+        packed, tau, _, _ = routine("lapack", "geqrf", x.dtype.char)(x, lwork=_QR_BLOCK * n)
+        r = triu(packed[:columns], 0)
+        if mode == "r":
+            return np.zeros(0, x.dtype), r
+        if columns > n:
+            packed, short = np.empty((columns, m), x.dtype).T, packed
+            packed[:, :n] = short
+        form = routine("lapack", "orgqr" if x.dtype.kind == "f" else "ungqr", x.dtype.char)
+        return form(packed[:, :columns], tau, lwork=_QR_BLOCK * columns, overwrite_a=1)[0], r
 
 
 def geqrf(x: Any) -> tuple:

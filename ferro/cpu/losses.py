@@ -8,12 +8,18 @@ import numpy as np
 
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, split
+from ferro.cpu.kernels.common import GRAIN, SMALL, contiguous, split
 from ferro.cpu.kernels.loss import cross_entropy_fwd
 from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
+from ferro.cpu.kernels.small import at_hand, nothing, suited
+from ferro.cpu.rows import ones
 
 __all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp", "difference_loss", "difference_slope",
            "nll_pick", "nll_spread"]  # fmt: skip
+
+
+_INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
+_top: Any = np.maximum.reduce
 
 
 def _classes(target: Any, classes: int, ignore_index: int) -> tuple:
@@ -23,8 +29,10 @@ def _classes(target: Any, classes: int, ignore_index: int) -> tuple:
     """
     if target.size == 0:
         return target, None
-    if not 0 <= ignore_index < classes and target.min() >= 0 and target.max() < classes:
-        return target, None
+    if not 0 <= ignore_index < classes:
+        bits = target.view(_UINT64) if target.dtype is _INT64 else target  # read so, negative numbers are large ones
+        if _top(bits, None) < classes:
+            return target, None
     valid = target != ignore_index
     wrong = valid & ((target < 0) | (target >= classes))
     if wrong.any():
@@ -100,14 +108,20 @@ def nll_spread(g: Any, target: Any, weight: Any, shape: tuple, ignore_index: int
 
 def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float) -> tuple:
     """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and what its backward wants kept:
-    softmax(x), or for a large matrix x the logsumexp of each row.
+    softmax(x), or for a matrix x that a kernel takes the logsumexp of each row.
     """
     dtype, x = x.dtype, _wide(x)
     safe, valid = _classes(target, x.shape[1], ignore_index)
-    w = _weights(safe, valid, weight, x.dtype)
-    if x.ndim == 2 and has_kernel(x):  # of images, NumPy is as fast: it goes along the pixels
+    w = None if weight is None and valid is None else _weights(safe, valid, weight, x.dtype)
+    if x.ndim == 2 and x.size >= SMALL:  # of images, NumPy is as fast: it goes along the pixels
         weight = None if weight is None else weight.astype(x.dtype, copy=False)
         values, kept = cross_entropy_fwd(x, target, weight, ignore_index, smoothing)
+    elif (run := _kernel_for("cross_entropy", x, target, weight)) is not None:
+        values, kept = np.empty(target.size, x.dtype), np.empty(target.size)
+        run(x, target, nothing(x.dtype), ignore_index, float(smoothing), values, kept)
+        if reduction != "none":
+            total = float(values.dot(ones(values.size, x.dtype)))
+            return np.array(total / float(_total(target, w) or np.nan) if reduction == "mean" else total, dtype), kept
     else:
         values, kept = _small(x, safe, w, weight, smoothing)
         if valid is not None:
@@ -116,13 +130,19 @@ def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction
     return np.asarray(loss).astype(dtype, copy=False), kept
 
 
+def _kernel_for(name: str, x: Any, target: Any, weight: Any) -> Any:
+    """The kernel of that name, if it can be called for these small arrays."""
+    fits = weight is None and x.ndim == 2 and target.dtype is _INT64 and target.flags.carray
+    return suited(name, x) if fits else None
+
+
 @np.errstate(invalid="ignore", divide="ignore")
 def _small(x: Any, target: Any, w: Any, weight: Any, smoothing: float) -> tuple:
     """The loss of each element, and softmax(x)."""
     classes = x.shape[1]
     if x.size == 0:
         return np.zeros(target.shape, x.dtype), x
-    shifted = x - np.maximum.reduce(x, 1, keepdims=True)
+    shifted = x - _top(x, 1, keepdims=True)
     p = np.exp(shifted)
     total = np.add.reduce(p, 1, keepdims=True)
     log_total = np.log(total)
@@ -151,11 +171,17 @@ def cross_entropy_vjp(
     """
     dtype, x, g = x.dtype, _wide(x), _wide(g)
     safe, valid = _classes(target, x.shape[1], ignore_index)
-    w = _weights(safe, valid, weight, x.dtype)
+    w = None if weight is None and valid is None else _weights(safe, valid, weight, x.dtype)
     if reduction == "mean":
         g = g / np.asarray(_total(target, w), x.dtype)
-    if x.ndim == 2 and has_kernel(x):
-        rows = np.broadcast_to(g, target.shape).astype(x.dtype, copy=False)
+    if kept.ndim < x.ndim:  # logsumexps: a kernel has computed the loss
+        rows = np.empty(target.shape, x.dtype)
+        rows[...] = g
+        run = _kernel_for("cross_entropy_vjp", x, target, weight) if x.size < SMALL else None
+        if run is not None:
+            dx = np.empty(x.shape, x.dtype)
+            run(rows, x, target, kept, nothing(x.dtype), ignore_index, float(smoothing), dx)
+            return dx if dx.dtype is dtype else dx.astype(dtype)
         weight = None if weight is None else weight.astype(x.dtype, copy=False)
         dx = _kernel_vjp(rows, x, target, kept, weight, ignore_index, smoothing)
     elif smoothing:
@@ -198,9 +224,15 @@ def cross_entropy_share(
     return share / np.asarray(total, dtype) if total else share  # where nothing counts, the shares are 0
 
 
-# -- losses of differences: of large arrays only, the formulas for others stand with the operations ------------------------
+# -- losses of differences: by kernels alone, the formulas for where there are none stand with the operations --------------
 
 SQUARE, ABSOLUTE, HUBER = 0, 1, 2
+
+
+def small_differences(x: Any, y: Any) -> bool:
+    """Whether kernels compute the loss of these small arrays, and its slope."""
+    return (x.size > 0 and x.shape == y.shape and x.dtype is y.dtype and x.flags.carray and y.flags.carray
+            and at_hand("loss_sum", x.dtype) is not None and at_hand("loss_vjp", x.dtype) is not None)  # fmt: skip
 
 
 def _flat_pair(x: Any, y: Any) -> tuple:
@@ -215,14 +247,18 @@ def difference_loss(kind: int, x: Any, y: Any, parameter: float, factor: float, 
         flat, each = out.reshape(-1), get("loss_each")
         split(a.size, GRAIN, lambda i, j: each(a[i:j], b[i:j], parameter, factor, flat[i:j]))
         return out
-    parts, run = {}, get("loss_sum")
+    run = get("loss_sum")
+    if a.size < 4 * GRAIN:
+        total = run(kind, a, b, parameter) * factor
+        return np.array(total / a.size if reduction == "mean" else total, x.dtype)
+    parts = {}
 
     def part(i: int, j: int) -> None:
         parts[i] = run(kind, a[i:j], b[i:j], parameter)
 
     split(a.size, 2 * GRAIN, part)
     total = sum(parts[i] for i in sorted(parts)) * factor
-    return np.asarray(total / a.size if reduction == "mean" else total, x.dtype)
+    return np.array(total / a.size if reduction == "mean" else total, x.dtype)
 
 
 def difference_slope(kind: int, g: Any, x: Any, y: Any, parameter: float, factor: float) -> Any:
@@ -232,7 +268,10 @@ def difference_slope(kind: int, g: Any, x: Any, y: Any, parameter: float, factor
     flat, run = out.reshape(-1), get("loss_vjp")
     if not g.ndim:
         factor *= float(g)
-    split(a.size, GRAIN, lambda i, j: run(a[i:j], b[i:j], kind, parameter, factor, flat[i:j]))
+    if a.size < 2 * GRAIN:
+        run(a, b, kind, parameter, factor, flat)
+    else:
+        split(a.size, GRAIN, lambda i, j: run(a[i:j], b[i:j], kind, parameter, factor, flat[i:j]))
     if g.ndim:
         out *= g
     return out

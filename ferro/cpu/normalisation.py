@@ -10,6 +10,8 @@ import numpy as np
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.small import nothing, suited
+from ferro.cpu.rows import column_sums, row_sums, scalar
 
 __all__ = [
     "batch_norm",
@@ -23,10 +25,11 @@ __all__ = [
 ]
 
 vecdot: Any = np.vecdot  # the type stubs do not know keepdims
+_PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def _wide(x: Any) -> Any:
-    return x if x is None or x.dtype not in HALF else x.astype(np.float32)
+    return x if x is None or x.dtype in _PLAIN or x.dtype not in HALF else x.astype(np.float32)
 
 
 def _rows(x: Any, n: int) -> Any:
@@ -37,76 +40,130 @@ def _rows(x: Any, n: int) -> Any:
     return x.reshape(math.prod(x.shape[:split]), math.prod(x.shape[split:]))
 
 
-def _row_mean(a: Any, b: Any) -> Any:
-    """The mean over each row of a b, as a column."""
-    return vecdot(a, b, keepdims=True) / a.shape[1]
+def _flat(v: Any) -> Any:
+    """A weight or bias as a vector."""
+    return v if v is None or (v.ndim == 1 and v.dtype in _PLAIN) else _wide(v).reshape(-1)
+
+
+def _like(out: Any, x: Any) -> Any:
+    """A result with the dtype and shape of x."""
+    if out.shape != x.shape:
+        out = out.reshape(x.shape)
+    return out if out.dtype is x.dtype else out.astype(x.dtype, copy=False)
+
+
+def _inverse_root(var: Any, eps: float) -> Any:
+    """1 / sqrt(var + eps)."""
+    root = var + scalar(eps, var.dtype)
+    np.sqrt(root, root)
+    return np.reciprocal(root, root)
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-@np.errstate(invalid="ignore", divide="ignore")
 def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
-    """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; the mean and 1 / sqrt(var + eps) of
-    each row.
+    """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; and the mean and 1 / sqrt(var + eps) of
+    each row: vectors from a kernel, else a column or (of short rows) a value in every place of the row.
     """
-    rows = _rows(_wide(x), n)
-    if has_kernel(rows):
+    rows, weight, bias = _rows(_wide(x), n), _flat(weight), _flat(bias)
+    if rows.size >= SMALL:
         out, mean, rstd = _kernels.layer_norm(rows, rows.shape[1], weight, bias, eps)
-        return out.astype(x.dtype, copy=False).reshape(x.shape), mean[:, None], rstd[:, None]
-    mean = np.add.reduce(rows, 1, keepdims=True) / rows.shape[1]
+        return _like(out, x), mean, rstd
+    run = suited("layer_norm", rows, weight, bias)
+    if run is not None:
+        none, count, dtype = nothing(rows.dtype), rows.shape[0], rows.dtype
+        out, mean, rstd = np.empty(rows.shape, dtype), np.empty(count, dtype), np.empty(count, dtype)
+        run(rows, none if weight is None else weight, none if bias is None else bias, float(eps), out, mean, rstd)
+        return _like(out, x), mean, rstd
+    count = scalar(rows.shape[1], rows.dtype)
+    mean = row_sums(rows)
+    mean /= count
     out = rows - mean
-    rstd = np.reciprocal(np.sqrt(_row_mean(out, out) + eps))
+    var = row_sums(out * out)
+    var /= count
+    rstd = _inverse_root(var, eps)
     out *= rstd
     if weight is not None:
-        out *= _wide(weight).reshape(-1)
+        out = out * weight
     if bias is not None:
-        out += _wide(bias).reshape(-1)
-    return out.astype(x.dtype, copy=False).reshape(x.shape), mean, rstd
+        out = out + bias
+    return _like(out, x), mean, rstd
 
 
 def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
-    gs, rows, shape = _rows(_wide(g), n), _rows(_wide(x), n), x.shape[x.ndim - n :]
-    if has_kernel(rows):
-        dx, dw, db = _kernels.layer_norm_vjp(gs, rows, mean[:, 0], rstd[:, 0], weight, needs)
-        dx = None if dx is None else dx.astype(x.dtype, copy=False).reshape(x.shape)
-        return dx, None if dw is None else dw.reshape(shape), None if db is None else db.reshape(shape)
-    xhat = (rows - mean) * rstd
-    dx = None
-    if needs[0]:
-        gw = gs if weight is None else gs * _wide(weight).reshape(-1)
-        dx = gw - np.add.reduce(gw, 1, keepdims=True) / gw.shape[1] if gw.size else gw
-        if gw.size:
-            dx -= xhat * _row_mean(gw, xhat)
-            dx *= rstd
-        dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
-    dw = np.add.reduce(gs * xhat, 0).reshape(shape) if needs[1] else None
-    db = np.add.reduce(gs, 0).reshape(shape) if needs[2] else None
+    gs, rows, weight = _rows(_wide(g), n), _rows(_wide(x), n), _flat(weight)
+    if mean.ndim == 1:
+        dx, dw, db = _by_kernel(gs, rows, mean, rstd, weight, needs)
+    else:
+        dx, dw, db = _by_products(gs, rows, mean, rstd, weight, needs)
+    if n > 1:
+        shape = x.shape[x.ndim - n :]
+        dw, db = [None if d is None else d.reshape(shape) for d in (dw, db)]
+    return None if dx is None else _like(dx, x), dw, db
+
+
+def _by_kernel(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, needs: tuple) -> tuple:
+    """`layer_norm_vjp` of matrices, with the statistics that a kernel gave."""
+    run = suited("layer_norm_vjp", x, g, weight) if x.size < SMALL else None
+    if run is None:
+        return _kernels.layer_norm_vjp(g, x, mean, rstd, weight, needs)
+    none, dtype = nothing(x.dtype), x.dtype
+    dx = np.empty(x.shape if needs[0] else (0, 0), dtype)
+    sums = np.zeros((2, x.shape[1] if needs[1] or needs[2] else 0))
+    run(g, x, mean, rstd, none if weight is None else weight, dx, sums)
+    dw, db = sums.astype(dtype)
+    return dx if needs[0] else None, dw if needs[1] else None, db if needs[2] else None
+
+
+def _by_products(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, needs: tuple) -> tuple:
+    """The same with the statistics that NumPy gave."""
+    xhat = x - mean
+    xhat *= rstd
+    dw = column_sums(g * xhat) if needs[1] else None
+    db = column_sums(g) if needs[2] else None
+    if not needs[0]:
+        return None, dw, db
+    gw = g if weight is None else g * weight
+    count = scalar(x.shape[1], gw.dtype)
+    along, level = row_sums(gw * xhat), row_sums(gw)
+    along /= count
+    level /= count
+    xhat *= along
+    xhat += level
+    dx = gw - xhat
+    dx *= rstd
     return dx, dw, db
 
 
-@np.errstate(invalid="ignore", divide="ignore")
 def rms_norm(x: Any, weight: Any, n: int, eps: float) -> tuple:
     """x / sqrt(mean(x^2) + eps) over the last n dimensions, scaled; and 1 / sqrt(mean(x^2) + eps) of each row."""
     rows = _rows(_wide(x), n)
-    rstd = np.reciprocal(np.sqrt(_row_mean(rows, rows) + eps))
+    squares = vecdot(rows, rows, keepdims=True) if rows.size >= SMALL else row_sums(rows * rows)
+    squares /= scalar(rows.shape[1], squares.dtype)
+    rstd = _inverse_root(squares, eps)
     out = rows * rstd
     if weight is not None:
-        out *= _wide(weight).reshape(-1)
-    return out.astype(x.dtype, copy=False).reshape(x.shape), rstd
+        out *= _flat(weight)
+    return _like(out, x), rstd
 
 
 def rms_norm_vjp(g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of rms_norm by x and weight (None where `needs` says so)."""
     gs = _rows(_wide(g), n)
     xhat = _rows(_wide(x), n) * rstd
+    small = gs.size < SMALL
     dx = None
     if needs[0]:
-        gw = gs if weight is None else gs * _wide(weight).reshape(-1)
-        dx = (gw - xhat * _row_mean(gw, xhat)) * rstd if gw.size else gw
-        dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
-    dw = np.einsum("ij,ij->j", gs, xhat).reshape(x.shape[x.ndim - n :]) if needs[1] else None
+        gw = gs if weight is None else gs * _flat(weight)
+        along = row_sums(gw * xhat) if small else vecdot(gw, xhat, keepdims=True)
+        along /= scalar(gw.shape[1], along.dtype)
+        dx = _like((gw - xhat * along) * rstd, x)
+    dw = None
+    if needs[1]:
+        dw = column_sums(gs * xhat) if small else np.einsum("ij,ij->j", gs, xhat)
+        dw = dw.reshape(x.shape[x.ndim - n :])
     return dx, dw
 
 
@@ -123,30 +180,31 @@ def group_norm(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple
     """layer_norm of each group of channels (dimension 1), then scaled and shifted per channel; and its mean and rstd."""
     if _fits(x):
         out, mean, rstd = _kernels.group_norm(_wide(x), _wide(weight), _wide(bias), groups, eps)
-        return out.astype(x.dtype, copy=False), mean[:, None], rstd[:, None]
+        return _like(out, x), mean, rstd
     rows = _wide(x).reshape(x.shape[0] * groups, -1)
     out, mean, rstd = layer_norm(rows, None, None, 1, eps)
     out = out.reshape(x.shape[0], x.shape[1], -1)
     if weight is not None:
-        out *= _column(weight)
+        out = out * _column(weight)
     if bias is not None:
-        out += _column(bias)
-    return out.astype(x.dtype, copy=False).reshape(x.shape), mean, rstd
+        out = out + _column(bias)
+    return _like(out, x), mean, rstd
 
 
 def group_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: int, eps: float, needs: tuple) -> tuple:
     """The backward of group_norm by x, weight and bias (None where `needs` says so)."""
     if _fits(x):
-        wide = _wide(g), _wide(x), _wide(weight), mean[:, 0], rstd[:, 0]
+        wide = _wide(g), _wide(x), _wide(weight), mean, rstd
         dx, dw, db = _kernels.group_norm_vjp(*wide, groups, needs)
         return None if dx is None else dx.astype(x.dtype, copy=False), dw, db
     gs, rows = _channels(_wide(g)), _wide(x).reshape(mean.shape[0], -1)
     dx = dw = None
     if needs[0]:
         gw = gs if weight is None else gs * _column(weight)
-        dx = layer_norm_vjp(gw.reshape(rows.shape), rows, None, mean, rstd, 1, eps, (True, False, False))[0]
-        dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
+        dx = _like(layer_norm_vjp(gw.reshape(rows.shape), rows, None, mean, rstd, 1, eps, (True, False, False))[0], x)
     if needs[1]:
+        if mean.ndim == 1:
+            mean, rstd = mean[:, None], rstd[:, None]
         xhat = ((rows - mean) * rstd).reshape(gs.shape)
         dw = np.add.reduce(vecdot(gs, xhat), 0)
     return dx, dw, np.add.reduce(np.add.reduce(gs, 2), 0) if needs[2] else None
@@ -157,67 +215,95 @@ def group_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: in
 
 def _channels(x: Any) -> Any:
     """x of shape (N, C, ...) as (N, C, M)."""
-    return x.reshape(x.shape[0], x.shape[1], math.prod(x.shape[2:]))
-
-
-def _channel_sum(a: Any) -> Any:
-    return np.add.reduce(a, (0, 2))
+    return x[:, :, None] if x.ndim == 2 else x.reshape(x.shape[0], x.shape[1], math.prod(x.shape[2:]))
 
 
 def _column(v: Any) -> Any:
     return _wide(v)[:, None]
 
 
-@np.errstate(invalid="ignore", divide="ignore")
+def _images(x: Any) -> Any:
+    """A small array with channels in dimension 1 as (N, C) or (N, C, M)."""
+    x = _wide(x)
+    return x if x.ndim == 2 else _channels(x)
+
+
+def _channel_sum(a: Any) -> Any:
+    """The sum of each channel of such an array."""
+    if a.ndim > 2:
+        n, c, m = a.shape
+        a = row_sums(a.reshape(n * c, m))[:, 0].reshape(n, c)
+    return column_sums(a)
+
+
+def _over(v: Any, a: Any) -> Any:
+    """A number for each channel in the shape in which it is broadcast over such an array."""
+    return v if a.ndim == 2 else v[:, None]
+
+
 def batch_norm(
     x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float
 ) -> tuple:
     """(x - mean) / sqrt(var + eps) for each channel (dimension 1), scaled and shifted; and the mean and biased variance
     used.
     """
-    wide = _channels(_wide(x))
-    if has_kernel(wide):
-        mean, var = (
-            _kernels.moments(wide, (0, 2)) if training else (_wide(running_mean).copy(), _wide(running_var).copy())
-        )
-        out = _kernels.batch_norm(wide, mean, 1 / np.sqrt(var + eps), _wide(weight), _wide(bias))
-        return out.astype(x.dtype, copy=False).reshape(x.shape), mean, var
+    if x.size >= SMALL:
+        wide = _channels(_wide(x))
+        mean, var = _kernels.moments(wide, (0, 2)) if training else (_wide(running_mean), _wide(running_var))
+        out = _kernels.batch_norm(wide, mean, _inverse_root(var, eps), _wide(weight), _wide(bias))
+        return _like(out, x), mean, var
+    a, weight, bias = _images(x), _flat(weight), _flat(bias)
     if training:
-        count = wide.shape[0] * wide.shape[2]
-        mean = _channel_sum(wide) / count
-        out = wide - mean[:, None]
-        var = np.einsum("ncm,ncm->c", out, out) / count
+        run = suited("batch_norm", a, weight, bias)
+        if run is not None:
+            none, channels, dtype = nothing(a.dtype), a.shape[1], a.dtype
+            out, mean, var = np.empty(a.shape, dtype), np.empty(channels, dtype), np.empty(channels, dtype)
+            weight, bias = none if weight is None else weight, none if bias is None else bias
+            run(_channels(a), weight, bias, float(eps), _channels(out), mean, var)
+            return _like(out, x), mean, var
+        count = scalar(a.size // max(a.shape[1], 1), a.dtype)
+        mean = _channel_sum(a)
+        mean /= count
+        out = a - _over(mean, a)
+        var = _channel_sum(out * out)
+        var /= count
     else:
-        mean, var = _wide(running_mean).copy(), _wide(running_var).copy()
-        out = wide - mean[:, None]
-    scale = 1 / np.sqrt(var + eps)
-    out *= scale[:, None] if weight is None else scale[:, None] * _column(weight)
+        mean, var = _wide(running_mean), _wide(running_var)
+        out = a - _over(mean, a)
+    scale = _inverse_root(var, eps)
+    if weight is not None:
+        scale = scale * weight
+    out = out * _over(scale, a)
     if bias is not None:
-        out += _column(bias)
-    return out.astype(x.dtype, copy=False).reshape(x.shape), mean, var
+        out = out + _over(bias, a)
+    return _like(out, x), mean, var
 
 
 def batch_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, var: Any, training: bool, eps: float, needs: tuple) -> tuple:
     """The backward of batch_norm by x, weight and bias (None where `needs` says so)."""
-    gs = _channels(_wide(g))
-    rstd = (1 / np.sqrt(var + eps))[:, None]
-    if has_kernel(gs):
-        dx, dw, db = _kernels.batch_norm_vjp(gs, _channels(_wide(x)), mean, rstd[:, 0], _wide(weight), training, needs)
-        return None if dx is None else dx.astype(x.dtype, copy=False).reshape(x.shape), dw, db
+    if x.size >= SMALL:
+        wide = _channels(_wide(g)), _channels(_wide(x)), mean, _inverse_root(var, eps), _wide(weight)
+        dx, dw, db = _kernels.batch_norm_vjp(*wide, training, needs)
+        return None if dx is None else _like(dx, x), dw, db
+    a, gs, weight = _images(x), _images(g), _flat(weight)
+    run = suited("batch_norm_vjp", a, gs, weight) if training and mean.dtype is a.dtype else None
+    if run is not None:
+        none, dtype = nothing(a.dtype), a.dtype
+        dx, sums = np.empty(a.shape if needs[0] else (0, 0, 0), dtype), np.empty((2, a.shape[1]), dtype)
+        run(_channels(gs), _channels(a), mean, var, none if weight is None else weight, float(eps), _channels(dx), sums)
+        return _like(dx, x) if needs[0] else None, sums[0] if needs[1] else None, sums[1] if needs[2] else None
+    rstd = _inverse_root(var, eps)
+    dx = dw = None
     db = _channel_sum(gs)
-    xhat = dw = None
     if training or needs[1]:
-        xhat = (_channels(_wide(x)) - mean[:, None]) * rstd
-        dw = np.einsum("ncm,ncm->c", gs, xhat)
-    dx = None
+        xhat = (a - _over(mean, gs)) * _over(rstd, gs)
+        dw = _channel_sum(gs * xhat)
+        if training and needs[0]:
+            count = scalar(gs.size // max(gs.shape[1], 1), gs.dtype)
+            xhat *= _over(dw / count, gs)
+            xhat += _over(db / count, gs)
+            gs = gs - xhat
     if needs[0]:
-        scale = rstd if weight is None else rstd * _column(weight)
-        if xhat is not None and dw is not None and training and gs.size:
-            count = gs.shape[0] * gs.shape[2]
-            dx = gs - (db / count)[:, None]
-            dx -= xhat * (dw / count)[:, None]
-            dx *= scale
-        else:
-            dx = gs * scale
-        dx = dx.astype(x.dtype, copy=False).reshape(x.shape)
+        scale = rstd if weight is None else rstd * weight
+        dx = _like(gs * _over(scale, gs), x)
     return dx, dw if needs[1] else None, db if needs[2] else None

@@ -8,13 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.threads import gemm
+from ferro.cpu.kernels.background import ready
+from ferro.cpu.kernels.common import GRAIN, contiguous
+from ferro.cpu.kernels.gemm import gemm
+from ferro.cpu.rows import ones
+from ferro.cpu.team import run_rows
 
-__all__ = ["addmm", "contract", "cross", "dot", "linear", "matmul", "mm", "mv", "outer"]
+__all__ = ["addmm", "channel_sum", "contract", "cross", "dot", "leading_sum", "linear", "matmul", "mm", "mv", "outer"]
 
+_OUTER = ("outer",)
 _BLAS = frozenset(np.dtype(c) for c in "fdFD")
+_REAL = (np.dtype(np.float32), np.dtype(np.float64))
+_MANY = 1 << 14  # rows for which ones are kept to multiply them by
+_NARROW = 256  # columns up to which reductions along them are slow
 _WIDE = np.dtype(np.float32)
-_SMALL = 2048  # operands whose sizes multiply to no more are multiplied by one thread whatever BLAS is allowed
+_SMALL = 2048  # multiplications up to which BLAS uses one thread whatever it is allowed
 
 
 def widened(*arrays: Any) -> Any:
@@ -28,7 +36,7 @@ def widened(*arrays: Any) -> Any:
 def mm(x: Any, y: Any) -> Any:
     """The product of two matrices of one dtype."""
     if x.dtype in _BLAS:
-        return x.dot(y) if x.size * y.size <= _SMALL else gemm(x, y)
+        return x.dot(y) if x.size * y.shape[-1] <= _SMALL else gemm(x, y)
     wide = widened(x, y)
     return x.dot(y) if wide is None else gemm(*wide).astype(x.dtype)
 
@@ -38,7 +46,7 @@ def matmul(x: Any, y: Any) -> Any:
     if x.ndim == 2 and y.ndim == 2:
         return mm(x, y)
     if x.dtype in _BLAS:
-        return np.matmul(x, y) if x.size * y.size <= _SMALL else gemm(x, y)
+        return np.matmul(x, y) if x.size * y.shape[-1] <= _SMALL else gemm(x, y)
     wide = widened(x, y)
     return np.matmul(x, y) if wide is None else gemm(*wide).astype(x.dtype)
 
@@ -55,22 +63,52 @@ def dot(x: Any, y: Any) -> Any:
 
 def outer(x: Any, y: Any) -> Any:
     """The products of every element of a vector with every element of another."""
-    return x[:, None] * y
+    if x.size * y.size < GRAIN or x.dtype is not y.dtype or x.dtype.char not in "fd" or not ready(_OUTER, x.dtype):
+        return x[:, None] * y
+    out = np.empty((x.size, y.size), x.dtype)
+    run_rows(
+        "outer", x.size * y.size // GRAIN, x.size, (0, x.size, contiguous(x), contiguous(y), out), whole=-1, span=0
+    )
+    return out
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """x wᵀ + b for x of any number of dimensions and a matrix w."""
+    if x.ndim == 2 and x.size * w.size <= _SMALL and x.dtype in _BLAS:
+        out = x.dot(w.T)
+        return out if b is None else out + b  # (of small arrays quicker than in place)
     wide = widened(x, w, b)
     if wide is not None:
         return linear(*wide).astype(x.dtype)
-    if x.ndim == 2:
-        out = x.dot(w.T) if x.size * w.size <= _SMALL and x.dtype in _BLAS else mm(x, w.T)
+    rows = x
+    if x.ndim != 2:
+        rows = x.reshape(-1, w.shape[1]) if w.shape[1] else x.reshape(math.prod(x.shape[:-1]), 0)
+    if x.dtype in _BLAS:
+        out = gemm(rows, w.T, b)
     else:
-        out = mm(x.reshape(-1, w.shape[1]) if w.shape[1] else x.reshape(math.prod(x.shape[:-1]), 0), w.T)
-        out = out.reshape(*x.shape[:-1], w.shape[0])
-    if b is not None:
-        out += b
-    return out
+        out = rows.dot(w.T)
+        if b is not None:
+            out += b
+    return out if x.ndim == 2 else out.reshape(*x.shape[:-1], w.shape[0])
+
+
+def leading_sum(g: Any) -> Any:
+    """g summed over all dimensions but the last, several times as fast as a reduction; None where BLAS is not suited."""
+    n = math.prod(g.shape[:-1])
+    if g.dtype not in _REAL or not 1 < n <= _MANY:
+        return None
+    rows = g if g.ndim == 2 else g.reshape(n, g.shape[-1])
+    return mm(ones((2, n), g.dtype), rows)[0]  # see Note [Two columns] in rows.py
+
+
+def channel_sum(g: Any) -> Any:
+    """g (n, c, ...) summed over all dimensions but the second; None where a reduction is as fast or BLAS is not suited."""
+    n, c, *places = g.shape
+    m = math.prod(places)
+    if g.dtype not in _REAL or not 0 < m <= _NARROW or not 0 < n <= _MANY:
+        return None
+    images = mm(g.reshape(n * c, m), ones((m, 2), g.dtype))[:, 0]
+    return mm(ones((2, n), g.dtype), images.reshape(n, c))[0]
 
 
 def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:

@@ -8,6 +8,7 @@ summed as float32 and rounded once.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -16,8 +17,8 @@ import numpy as np
 from ferro.cpu.blocks import by_blocks
 from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels import softmax as _softmax
-from ferro.cpu.kernels.common import has_kernel, split
-from ferro.cpu.kernels.reduce import has_sum_kernel, product, total
+from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.reduce import extreme, first_extreme, has_extreme_kernel, has_sum_kernel, product, total
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max_dim", "mean",
            "min_dim", "nansum", "prod", "prod_others", "std", "std_mean", "sum", "tie_weights", "value_gather",
@@ -31,7 +32,6 @@ _and: Any = np.logical_and.reduce
 _or: Any = np.logical_or.reduce
 RUN = 256  # so many numbers may be added one after the other
 SMALL = 4096  # elements below which an array goes straight to NumPy
-SPLIT = 1 << 19  # elements from which the halves of an extremum are worth a hand-over to another thread
 
 
 def wide(x: Any) -> Any:
@@ -46,6 +46,14 @@ def count(shape: tuple, dim: tuple) -> int:
     for d in dim:
         n *= shape[d]
     return n
+
+
+@lru_cache(1024)
+def number(value: float, dtype: Any) -> Any:
+    """A number as a 0-d array: arrays of few elements combine twice as fast with it as with a Python number."""
+    found = np.asarray(value, dtype)
+    found.flags.writeable = False
+    return found
 
 
 def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
@@ -110,7 +118,10 @@ def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     d = x.dtype
     total = sum(wide(x), dim, keepdim)
     n = count(x.shape, dim)
-    total = total / n if n else np.full_like(total, np.nan)
+    if n:
+        total = total / (n if total.ndim == 0 else number(n, total.dtype))
+    else:
+        total = np.full_like(total, np.nan)
     return total if d is total.dtype else total.astype(d)
 
 
@@ -172,7 +183,17 @@ def _prod_others(x: Any, dim: int) -> Any:
 
 def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
     """Variance over the dimensions `dim`: the sum of |x - mean|^2 over n - correction (at least 0)."""
+    if x.size <= SMALL and x.dtype is FLOAT32 and (rest := count(x.shape, dim) - correction) > 0 <= correction:
+        return _about_mean(x, dim, keepdim)[1] / number(rest, FLOAT32)
     return var_mean(x, dim, correction, keepdim)[0]
+
+
+def _about_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
+    """Of a small array: the mean, its dimensions kept, and the sum of squared distances from it."""
+    d = x.dtype
+    m = _add(x, dim, d, None, True) / number(count(x.shape, dim), d)
+    diff = x - m
+    return m, _add(diff * diff, dim, d, None, keepdim)
 
 
 def std(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
@@ -189,10 +210,7 @@ def var_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
         m, squares = _moments(x, dim, n)
         m, squares = _kept_or_not(m, x.shape, dim, keepdim), _kept_or_not(squares, x.shape, dim, keepdim)
     elif x.size <= SMALL and d.kind == "f" and n:
-        y = wide(x)
-        m = _add(y, dim, y.dtype, None, True) / n
-        diff = y - m
-        squares = _add(diff * diff, dim, y.dtype, None, keepdim)
+        m, squares = _about_mean(wide(x), dim, keepdim)
         m = m if keepdim else m.reshape(squares.shape)
     else:
         y = wide(x)
@@ -243,8 +261,8 @@ def _extreme(ufunc: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
         return _extreme(ufunc, x.astype(FLOAT32), dim, keepdim).astype(d)
     if x.size > SMALL and x.flags.c_contiguous:
         n = count(x.shape, dim)
-        if x.size >= SPLIT and n >= RUN and dim == tuple(range(x.ndim - len(dim), x.ndim)):
-            out = _of_long_rows(ufunc, x.reshape(-1, n))
+        if n >= RUN and has_extreme_kernel(x) and dim[-1] - dim[0] + 1 == len(dim):
+            out = extreme(x, dim[0], dim[-1] + 1, ufunc is np.maximum)
             return out.reshape([1 if k in dim else s for k, s in enumerate(x.shape) if keepdim or k not in dim])
         out = None
         if dim == tuple(range(len(dim))) and x.size < 64 * n:
@@ -257,21 +275,6 @@ def _extreme(ufunc: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
 
 
 # NumPy spends most of its time between rows where these are short; so they are taken together, or column by column.
-
-
-def _of_long_rows(ufunc: Any, x: Any) -> Any:
-    """Over the rows of a large matrix, which are spread over the threads; of a few rows, each is cut in parts."""
-    rows, n = x.shape
-    if rows < 16:
-        parts = -(-x.size // (SPLIT // 2)) // rows + 1
-        cut = [n * k // parts for k in range(parts)]
-        found = np.empty((rows, parts), x.dtype)
-        ends = [*cut[1:], n]
-        split(parts, 1, lambda i, j: [ufunc.reduce(x[:, cut[k] : ends[k]], 1, out=found[:, k]) for k in range(i, j)])
-        return ufunc.reduce(found, 1)
-    out = np.empty(rows, x.dtype)
-    split(rows, SPLIT // 2 // n + 1, lambda i, j: ufunc.reduce(x[i:j], 1, out=out[i:j]))
-    return out
 
 
 def _down_columns(ufunc: Any, x: Any) -> Any:
@@ -315,6 +318,8 @@ def _arg(find: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
 
 _argmax: Any = np.ndarray.argmax
 _argmin: Any = np.ndarray.argmin
+_largest: Any = np.maximum.reduce
+_least: Any = np.minimum.reduce
 
 
 def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
@@ -330,6 +335,13 @@ def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
 def _picked(x: Any, dim: int, keepdim: bool, find: Any) -> tuple:
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
+    if x.size <= SMALL and x.dtype is FLOAT32:
+        largest = find is argmax
+        best = (_largest if largest else _least)(x, dim, None, None, keepdim)
+        return best, (_argmax if largest else _argmin)(x, dim, None, keepdims=keepdim)
+    if x.flags.c_contiguous and dim < x.ndim - 1 and x.size > RUN * x.shape[dim] and has_extreme_kernel(x):
+        best, place = first_extreme(x, dim, find is argmax)
+        return (np.expand_dims(best, dim), np.expand_dims(place, dim)) if keepdim else (best, place)
     over = amax if find is argmax else amin
     return over(x, (dim,), keepdim), find(x, dim, keepdim)
 
@@ -361,9 +373,15 @@ def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -
     """Zeros of shape x_shape with g at `index` along `dim`, which repeats no index: the transpose of value_gather."""
     if not x_shape:
         return g.reshape(())
+    out = np.zeros(x_shape, g.dtype)
+    if len(x_shape) == 2 and index.size == x_shape[1 - dim]:  # one number in every row or column
+        places = np.arange(index.size)
+        index = index.reshape(-1)
+        out[(places, index) if dim else (index, places)] = g.reshape(-1)
+        return out
     if not keepdim:
         g, index = np.expand_dims(g, dim), np.expand_dims(index, dim)
-    return scatter_(np.zeros(x_shape, g.dtype), dim, index, g)
+    return scatter_(out, dim, index, g)
 
 
 # -- logarithms, logic -------------------------------------------------------------------------------------------------

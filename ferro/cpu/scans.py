@@ -17,6 +17,7 @@ __all__ = [
     "cumprod",
     "cumprod_others",
     "cumsum",
+    "cumsum_vjp",
     "logcumsumexp",
     "picked_sum",
     "shift",
@@ -25,20 +26,29 @@ __all__ = [
 
 def cumsum(x: Any, dim: int) -> Any:
     """Sums of the elements up to each place along `dim`, accumulated in double precision."""
-    return _accumulated("cumsum", np.add, x, dim)
+    return scan.cumsum(x, dim, False) if x.ndim and has_kernel(x, "cumsum") else _accumulated(np.add, x, dim)
+
+
+def cumsum_vjp(g: Any, dim: int) -> Any:
+    """Sums of the elements from each place along `dim` on: the backward of `cumsum`."""
+    if g.ndim == 0:
+        return g
+    if has_kernel(g, "cumsum"):
+        return scan.cumsum(g, dim, True)
+    return np.flip(_accumulated(np.add, np.flip(g, dim), dim), dim)
 
 
 def cumprod(x: Any, dim: int) -> Any:
     """Products of the elements up to each place along `dim`, accumulated in double precision."""
     with np.errstate(over="ignore"):
-        return _accumulated("cumprod", np.multiply, x, dim)
+        if x.ndim and has_kernel(x, "cumprod"):
+            return scan.accumulate("cumprod", x, dim)
+        return _accumulated(np.multiply, x, dim)
 
 
-def _accumulated(name: str, ufunc: Any, x: Any, dim: int) -> Any:
+def _accumulated(ufunc: Any, x: Any, dim: int) -> Any:
     if x.ndim == 0:
         return x.copy()
-    if has_kernel(x):
-        return scan.accumulate(name, x, dim)
     d = x.dtype
     y = x.astype(np.complex128 if d.kind == "c" else np.float64 if d.kind in "fV" else d)
     return ufunc.accumulate(y, dim, None, y).astype(d, copy=False)
@@ -48,7 +58,7 @@ def logcumsumexp(x: Any, dim: int) -> Any:
     """log of the sum of exp of the elements up to each place along `dim`, without overflow."""
     if x.ndim == 0:
         return x.copy()
-    if has_kernel(x):
+    if has_kernel(x, "logcumsumexp"):
         return scan.accumulate("logcumsumexp", x, dim)
     if x.dtype.kind != "c":
         return np.logaddexp.accumulate(wide(x), dim).astype(x.dtype, copy=False)
@@ -77,7 +87,7 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
     y = wide(x)
-    if has_kernel(y):
+    if has_kernel(y, "running_extremum"):
         values, index = scan.running_extremum(y, dim, ufunc is np.maximum)
         return values.astype(x.dtype, copy=False), index
     values = ufunc.accumulate(y, dim)
@@ -93,7 +103,7 @@ def picked_sum(g: Any, dim: int, index: Any) -> Any:
     """Zeros like g, to which g is added at `index` along `dim`: an index may repeat."""
     if g.ndim == 0 or g.size == 0:
         return g.copy()
-    if has_kernel(g):
+    if has_kernel(g, "picked_sum"):
         return scan.picked_sum(g, dim, index)
     rows, n = np.moveaxis(g, dim, -1), g.shape[dim]
     where = np.moveaxis(index, dim, -1) + np.arange(rows.size // n).reshape((*rows.shape[:-1], 1)) * n
@@ -123,9 +133,8 @@ def affine_scan(a: Any, b: Any, dim: int, reverse: bool) -> Any:
     d = b.dtype
     if b.ndim == 0:
         return b.copy()
-    if has_kernel(b):
-        turned = (slice(None),) * dim + (slice(None, None, -1),)
-        return scan.affine_scan(a[turned], b[turned], dim)[turned] if reverse else scan.affine_scan(a, b, dim)
+    if has_kernel(b, "affine_scan"):
+        return scan.affine_scan(a, b, dim, reverse)
     a, s = np.moveaxis(wide(a), dim, 0), np.array(np.moveaxis(wide(b), dim, 0), order="C")
     if reverse:
         a, s = a[::-1], s[::-1]

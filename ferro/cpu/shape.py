@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as _as_strided
+
+from ferro.cpu.kernels.moves import contiguous
 
 __all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal",
            "expand", "geometry", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split",
@@ -23,14 +24,30 @@ def reshape(x: Any, shape: tuple) -> Any:
     return x.reshape(shape)
 
 
+def permute(x: Any, dims: tuple) -> Any:
+    """x with its dimensions in the order `dims`."""
+    return x.transpose(dims)
+
+
+def transpose(x: Any, dim0: int, dim1: int) -> Any:
+    """x with two of its dimensions exchanged."""
+    return x.swapaxes(dim0, dim1)
+
+
+# What these are on arrays (but not on NumPy's scalars, which come up in gradients): a call less.
+reshape.method, permute.method, transpose.method = np.ndarray.reshape, np.ndarray.transpose, np.ndarray.swapaxes  # type: ignore[attr-defined]
+
+
 def expand(x: Any, shape: tuple) -> Any:
-    """x broadcast to `shape` without a copy (writing into the result is for the caller to refuse)."""
-    have = x.shape
-    lead = len(shape) - len(have)
-    if have == shape[lead:]:
-        return strided(x, shape, (0,) * lead + x.strides) if lead else x.view()
-    strides = [0 if h == 1 != s else t for h, s, t in zip(have, shape[lead:], x.strides, strict=True)]
-    return strided(x, shape, (*(0,) * lead, *strides))
+    """x broadcast to `shape` without a copy (writing into the result is for the caller to refuse): numpy.broadcast_to, faster."""
+    if x.size == 1:
+        return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    flags = _WRITABLE if x.flags.writeable else None
+    return np.nditer(x, _BROADCAST, flags, None, "C", "safe", None, shape).itviews[0]
+
+
+_BROADCAST: Any = ["multi_index", "zerosize_ok", "reduce_ok"]
+_WRITABLE: Any = [["readwrite"]]
 
 
 def strided(x: Any, shape: tuple, strides: tuple, start: int = 0) -> Any:
@@ -42,52 +59,62 @@ def strided(x: Any, shape: tuple, strides: tuple, start: int = 0) -> Any:
     return _as_strided(x, shape, strides)
 
 
-def permute(x: Any, dims: tuple) -> Any:
-    """x with its dimensions in the order `dims`."""
-    return x.transpose(dims)
-
-
-def transpose(x: Any, dim0: int, dim1: int) -> Any:
-    """x with two dimensions exchanged."""
-    return x.swapaxes(dim0, dim1) if x.ndim else x.view()
-
-
 def unsqueeze(x: Any, dim: int) -> Any:
     """x with a dimension of size 1 inserted before `dim`."""
-    return x[(ALL,) * (dim if dim >= 0 else dim + x.ndim + 1) + (None, ...)]
+    return x[_INSERT[dim if dim >= 0 else dim + x.ndim + 1]]
+
+
+_INSERT = [(ALL,) * d + (None, ...) for d in range(65)]
 
 
 def squeeze(x: Any, dim: Any) -> Any:
     """x without those of the dimensions `dim` (a number or a tuple) whose size is 1."""
-    dims = (dim,) if isinstance(dim, int) else dim
-    n = x.ndim
-    return x.squeeze(tuple([d for d in dims if -n <= d < n and x.shape[d] == 1]))
+    try:
+        return x.squeeze(dim)
+    except ValueError:  # one of them is no dimension of size 1
+        n = x.ndim
+        dims = (dim,) if isinstance(dim, int) else dim
+        return x.squeeze(tuple([d for d in dims if -n <= d < n and x.shape[d] == 1]))
 
 
 def select(x: Any, dim: int, index: int) -> Any:
     """The slice of x at `index` along `dim`, without that dimension."""
+    if not dim:
+        return x[index, ...]
     return x[(ALL,) * (dim if dim >= 0 else dim + x.ndim) + (index, ...)]
 
 
 def narrow(x: Any, dim: int, start: int, length: int) -> Any:
     """`length` elements of x along `dim` from `start` on."""
+    if not dim:
+        return x[start : start + length]
     return x[(ALL,) * (dim if dim >= 0 else dim + x.ndim) + (slice(start, start + length), ...)]
 
 
 def split(x: Any, lengths: tuple, dim: int) -> tuple:
     """Consecutive parts of x along `dim`, of the given lengths."""
-    ends = accumulate(lengths)
-    if dim == 0:
-        return tuple([x[e - n : e] for e, n in zip(ends, lengths, strict=True)])
     before = (ALL,) * dim
-    return tuple([x[(*before, slice(e - n, e))] for e, n in zip(ends, lengths, strict=True)])
+    parts = []
+    start = 0
+    for n in lengths:
+        stop = start + n
+        if dim == 0:
+            parts.append(x[start:stop])
+        elif dim == 1:  # (as a constant index half as dear as any other)
+            parts.append(x[:, start:stop])
+        else:
+            parts.append(x[(*before, slice(start, stop))])
+        start = stop
+    return tuple(parts)
 
 
 def unbind(x: Any, dim: int) -> tuple:
     """All slices of x along `dim`, without that dimension."""
     if x.ndim == 1:
         return tuple([x[i, ...] for i in range(len(x))])  # iterating would give numbers
-    return tuple(x.transpose((dim, *range(dim), *range(dim + 1, x.ndim))) if dim else x)
+    if dim:
+        x = x.transpose((dim, *range(dim), *range(dim + 1, x.ndim)))
+    return tuple([x[i] for i in range(len(x))])
 
 
 def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
@@ -148,11 +175,6 @@ def _rows_add(g: Any, dim: int, size: int, step: int) -> Any:
 def bit_view(x: Any, dtype: Any) -> Any:
     """The bits of x read as another dtype; the last dimension grows or shrinks with the size of an element."""
     return x.view(dtype)
-
-
-def contiguous(x: Any) -> Any:
-    """A copy of x in C order."""
-    return np.array(x, order="C", copy=True)
 
 
 # -- strides over the storage ------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import numpy as np
 
 from ferro.cpu.kernels import softmax as _kernels
 from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.kernels.small import of_rows, of_rows_of_two
+from ferro.cpu.rows import row_sums
 
 __all__ = ["log_softmax", "log_softmax_vjp", "softmax", "softmax_vjp"]
 
@@ -17,45 +19,76 @@ __all__ = ["log_softmax", "log_softmax_vjp", "softmax", "softmax_vjp"]
 _top: Any = np.maximum.reduce
 _sum: Any = np.add.reduce
 _PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
+# If the squares of all numbers add up to less than this, the numbers lie within 60 of 0 and within 85 of each other: exp
+# needs no shift by the maximum, neither overflows nor loses digits, and no quotient of two exponentials is below float32.
+_MODERATE = 3600.0
 
 
 def _is_small(x: Any) -> bool:
     return 0 < x.size < SMALL and x.dtype in _PLAIN and x.ndim > 0
 
 
+def _quotients(x: Any, dim: int) -> Any:
+    """softmax along the rows of a small matrix of moderate numbers; None for other numbers (nan too), arrays and dims."""
+    if dim == 1 and x.ndim == 2:
+        flat = x.ravel()
+        if flat.dot(flat) < _MODERATE:
+            e = np.exp(x, order="C")
+            e /= row_sums(e)
+            return e
+    return None
+
+
 def softmax(x: Any, dim: int) -> Any:
     """exp(x) over its sum along `dim`."""
+    out = of_rows("softmax", x, dim)
+    if out is not None:
+        return out
     if not _is_small(x):
         return _kernels.softmax(x, dim)
-    e = x - _top(x, dim, None, None, True)
-    np.exp(e, e)
-    e /= _sum(e, dim, None, None, True)
-    return e
+    out = _quotients(x, dim)
+    if out is None:
+        out = x - _top(x, dim, None, None, True)
+        np.exp(out, out)
+        out /= _sum(out, dim, None, None, True)
+    return out
 
 
 def softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of softmax, from its result."""
+    found = of_rows_of_two("softmax_vjp", g, out, dim)
+    if found is not None:
+        return found
     if not _is_small(out):
         return _kernels.softmax_vjp(g, out, dim)
-    product = g * out
-    product -= out * _sum(product, dim, None, None, True)
-    return product
+    found = g * out
+    found -= out * (row_sums(found) if dim == 1 == out.ndim - 1 else _sum(found, dim, None, None, True))
+    return found
 
 
 def log_softmax(x: Any, dim: int) -> Any:
     """x minus its logsumexp along `dim`."""
+    out = of_rows("log_softmax", x, dim)
+    if out is not None:
+        return out
     if not _is_small(x):
         return _kernels.log_softmax(x, dim)
-    shifted = x - _top(x, dim, None, None, True)
-    total = _sum(np.exp(shifted), dim, None, None, True)
-    shifted -= np.log(total, total)
-    return shifted
+    out = _quotients(x, dim)
+    if out is not None:
+        return np.log(out, out)
+    out = x - _top(x, dim, None, None, True)
+    total = _sum(np.exp(out), dim, None, None, True)
+    out -= np.log(total, total)
+    return out
 
 
 def log_softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of log_softmax, from its result."""
+    found = of_rows_of_two("log_softmax_vjp", g, out, dim)
+    if found is not None:
+        return found
     if not _is_small(out):
         return _kernels.log_softmax_vjp(g, out, dim)
     p = np.exp(out)
-    p *= _sum(g, dim, None, None, True)
+    p *= row_sums(g) if dim == 1 == out.ndim - 1 else _sum(g, dim, None, None, True)
     return np.subtract(g, p, p)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import HALF, float32, fused
+from ferro.cpu.extensions import special as _special
 from ferro.cpu.kernels.activations import erf  # noqa: F401 - one of the functions of this world
 from ferro.cpu.pointwise import split_over_threads, typed
 
@@ -21,9 +22,7 @@ def _from_scipy(name: str, doc: str) -> Callable:
 
     def function(x: Any, *rest: Any) -> Any:
         if not found:
-            import scipy.special
-
-            found.append(getattr(scipy.special, name))
+            found.append(_special(name))
         if x.size >= WORTH and not rest and x.dtype not in HALF:
             return split_over_threads(found[0], x, WORTH // 2)
         if x.dtype in HALF:

@@ -132,6 +132,13 @@ class Module:
                 return state[table][name]
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
+    def _weight_and_bias(self) -> tuple[Any, Any]:
+        """``self.weight, self.bias``; where they are parameters, without the detour to `__getattr__`, half a microsecond each."""
+        own = self._parameters
+        if "weight" in own and "bias" in own:
+            return own["weight"], own["bias"]
+        return self.weight, self.bias
+
     def __setattr__(self, name: str, value: Any) -> None:
         state = self.__dict__
         if isinstance(value, Parameter):

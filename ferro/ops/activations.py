@@ -39,7 +39,10 @@ def floating(name: str, *tensors: Any) -> None:
     for t in tensors:
         if t is None:
             continue
-        dtype = need_tensor(name, "input", t)._data.dtype
+        try:
+            dtype = t._data.dtype
+        except AttributeError:
+            dtype = need_tensor(name, "input", t)._data.dtype
         if dtype is _FLOAT32:  # (a look into a set of dtypes takes longer)
             continue
         if dtype not in INEXACT or dtype in COMPLEX:
@@ -68,7 +71,8 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0).  d relu x = [x > 0] dx: 0 at the kink x = 0."""
     if inplace:
         return relu_(input)
-    if need_tensor("relu", "input", input)._data.dtype.kind in "bc":
+    dtype = need_tensor("relu", "input", input)._data.dtype
+    if dtype is not _FLOAT32 and dtype.kind in "bc":
         raise RuntimeError(f"relu: {input.dtype} inputs are not supported; expected a floating-point or integer tensor")
     return unary(RELU, input)
 

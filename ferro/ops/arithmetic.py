@@ -245,13 +245,17 @@ RECIPROCAL = Op("reciprocal", lambda xp, x: xp.reciprocal(x), floats=True, kind=
 
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-x; not defined for bool tensors."""
-    need_tensor("neg", "input", input)
-    if input._data.dtype.kind == "b":
+    if need_tensor("neg", "input", input)._data.dtype is BOOL:
         raise RuntimeError(
             "neg: Negation, the `-` operator, on a bool tensor is not supported. Use `~` or logical_not() instead."
         )
     result = unary(NEG, input)
     return result if out is None else into("neg", out, result)
+
+
+def negated(self: Any) -> Any:
+    """-self."""
+    return neg(self) if self._data.dtype is BOOL else unary(NEG, self)
 
 
 NEG = Op("neg", lambda xp, x: -x, kind=ELEMENTWISE, x=lambda xp, g: -g, samples=points(), complex=True)
@@ -298,10 +302,10 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1, out: T
 
 FUSED = [((3, 4), (3, 4), (3, 4)), ((3, 4), (4,), (3, 1)), ((), (2,), ()), ((0,), (1,), (1,))]
 
-ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: x + y * z * xp.typed(value, x), kind=ELEMENTWISE,
+ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: xp.addcmul(x, y, z, value=value), kind=ELEMENTWISE,
              x=lambda xp, g: g,
-             y=lambda xp, g, z, value: g * (z * value).conj(),
-             z=lambda xp, g, y, value: g * (y * value).conj(),
+             y=lambda xp, g, z, value: g * (z if value == 1 else z * value).conj(),
+             z=lambda xp, g, y, value: g * (y if value == 1 else y * value).conj(),
              samples=[Sample(*[Arg(*s) for s in shapes], value=v) for shapes in FUSED for v in (1, 0.5)],
              complex=True)  # fmt: skip
 
@@ -379,7 +383,8 @@ class ArithmeticMethods:
     div_ = divide_ = true_divide_ = __itruediv__ = __idiv__ = in_place(div)
     reciprocal = reciprocal
     reciprocal_ = reciprocal_
-    neg = negative = __neg__ = neg
+    neg = negative = neg
+    __neg__ = negated
     neg_ = negative_ = neg_
     positive = __pos__ = positive
     square = square

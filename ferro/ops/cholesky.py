@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import return_types, worlds
-from ferro.core.apply import apply
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import into
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.cpu.linalg_errors import LinAlgError, raise_first
+from ferro.cpu.linalg_errors import LinAlgError, Refused, raise_first
 from ferro.ops.matrix_arguments import batches, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint, matmul
 from ferro.ops.solving import regular, solve_tri
@@ -47,8 +47,14 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -
 
 
 def _checked(name: str, A: Any, upper: bool, out: Any) -> Any:
-    factor, info = _factor(name, A, upper)
-    raise_first(name, info._data, _INDEFINITE)
+    square(name, A)
+    try:
+        factor = unary(CHOLESKY, adjoint(A) if upper else A)
+    except Refused as e:
+        raise_first(name, e.info, _INDEFINITE)
+        raise
+    if upper:
+        factor = adjoint(factor)
     return factor if out is None else into(name, out, factor)
 
 
@@ -59,16 +65,13 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, o
     >>> ferro.linalg.cholesky_ex(ferro.tensor([[1.0, 2.0], [2.0, 1.0]])).info.item()
     2
     """
-    factor, info = _factor("linalg.cholesky_ex", A, upper)
+    square("linalg.cholesky_ex", A)
+    factor, info = apply(CHOLESKY_EX, (adjoint(A) if upper else A,))
+    if upper:
+        factor = adjoint(factor)
     if check_errors:
         raise_first("linalg.cholesky_ex", info._data, _INDEFINITE)
     return named("linalg.cholesky_ex", return_types.linalg_cholesky_ex, (factor, info), out)
-
-
-def _factor(name: str, A: Any, upper: bool) -> tuple:
-    square(name, A)
-    factor, info = apply(CHOLESKY, (adjoint(A) if upper else A,))
-    return (adjoint(factor) if upper else factor), info
 
 
 def _cholesky_x(xp: Any, g: Any, L: Any) -> Any:
@@ -76,7 +79,7 @@ def _cholesky_x(xp: Any, g: Any, L: Any) -> Any:
     lh = adjoint(L)
     m = xp.matmul(lh, xp.tril(g, 0))
     s = 0.5 * (xp.tril(m, 0) + adjoint(xp.tril(m, -1)))
-    return xp.solve_tri(L, xp.solve_tri(lh, s, True, True, False), False, False, False)
+    return adjoint(xp.solve_tri(lh, adjoint(xp.solve_tri(lh, s, True, True, False)), True, True, False))
 
 
 def positive(rng: Any, shape: tuple) -> Any:
@@ -90,8 +93,12 @@ _POSITIVE = [Sample(Arg(3, 3, make=positive), smooth=False), Sample(Arg(2, 2, 2,
              Sample(Arg(3, 3, make=positive), upper=True, smooth=False, complex=False), Sample(Arg(0, 0)), Sample(Arg(2, 0, 0)),
              Sample(Arg(0, 2, 2)), Sample(Arg(35, 35, make=positive), smooth=False)]  # fmt: skip
 
-CHOLESKY = Op("linalg.cholesky_ex", lambda xp, x: xp.cholesky_ex(x), outputs=("L", "info"), nondiff=("info",),
-              x=_cholesky_x, weight=50.0, samples=_POSITIVE, complex=True)  # fmt: skip
+CHOLESKY_EX = Op("linalg.cholesky_ex", lambda xp, x: xp.cholesky_ex(x), outputs=("L", "info"), nondiff=("info",),
+                 x=_cholesky_x, weight=50.0, samples=_POSITIVE, complex=True)  # fmt: skip
+CHOLESKY = Op(
+    "linalg.cholesky", lambda xp, x: xp.cholesky(x), weight=50.0, x=lambda xp, g, out: _cholesky_x(xp, g, out)
+)
+CHOLESKY.backward_name = CHOLESKY_EX.backward_name  # as in PyTorch
 declare("linalg.cholesky", _POSITIVE, complex=True)
 declare("cholesky", _POSITIVE, complex=True)
 

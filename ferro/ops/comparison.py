@@ -28,6 +28,7 @@ __all__ = ["allclose", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitw
            "where"]  # fmt: skip
 
 INF, NAN = float("inf"), float("nan")
+FLOAT32 = dtypes.float32.np
 
 # -- comparisons -------------------------------------------------------------------------------------------------------
 
@@ -468,6 +469,8 @@ FMIN = Op("fmin", lambda xp, x, y: xp.fmin(x, y), kind=ELEMENTWISE,
 
 def extremum_operands(name: str, x: Any, y: Any) -> tuple:
     """The two operands, which must be real tensors."""
+    if isinstance(x, TensorBase) and isinstance(y, TensorBase) and x._data.dtype is y._data.dtype is FLOAT32:
+        return x, y
     for argument, t in (("input", x), ("other", y)):
         if need_tensor(name, argument, t)._data.dtype.kind == "c":
             raise RuntimeError(f"{name}: not implemented for complex tensors: complex numbers have no order")
@@ -481,11 +484,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     """
     dtype = need_tensor("clamp", "input", input)._data.dtype
     if type(min) in PLAIN and type(max) in PLAIN and min is not max and dtype in REAL:  # the frequent case
-        result = unary(
-            CLAMP,
-            input,
-            (None if min is None else constant(min, dtype)._data, None if max is None else constant(max, dtype)._data),
-        )
+        result = unary(CLAMP, input, _bounds(min, max, dtype))
         return result if out is None else into("clamp", out, result)
     if min is None and max is None:
         raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
@@ -511,6 +510,18 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     return result if out is None else into("clamp", out, result)
 
 
+def _bounds(low: Any, high: Any, dtype: Any) -> tuple:
+    """Two bounds as 0-d arrays, kept for the next use as those of `constant` are."""
+    key = (low, high, dtype.num)
+    found = _kept.get(key) if low != 0 != high else None  # 0.0 and -0.0 would be equal keys
+    if found is None:
+        if len(_kept) > 1024:
+            _kept.clear()
+        found = _kept[key] = tuple([None if b is None else constant(b, dtype)._data for b in (low, high)])
+    return found
+
+
+_kept: dict[tuple, tuple] = {}
 PLAIN = (float, int, type(None))
 REAL = dtypes.INEXACT - dtypes.COMPLEX
 

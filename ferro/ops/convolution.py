@@ -6,8 +6,10 @@ import operator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ferro import cpu
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
+from ferro.core.base import TensorBase
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -51,7 +53,8 @@ def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilati
 
 def _by_channel(xp: Any, g: Any) -> Any:
     """g summed over everything but channels."""
-    return xp.sum(g, (0, *range(2, g.ndim)), False)
+    total = cpu.channel_sum(g) if xp is cpu else None
+    return xp.sum(g, (0, *range(2, g.ndim)), False) if total is None else total
 
 
 def _conv_x(xp: Any, g: Any, w: Any, x_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
@@ -132,6 +135,15 @@ def _batched(name: str, x: Any, n: int) -> Any:
     return x if ndim == n + 2 else x.reshape(1, *x._data.shape)
 
 
+def _plainly_fits(x: Any, w: Any, b: Any, groups: Any) -> bool:
+    """Whether an ungrouped convolution of an array x has nothing that `_check` refuses; False where that takes a closer look."""
+    if groups != 1 or type(groups) is not int or not isinstance(w, TensorBase) or x.size == 0:
+        return False
+    a, dtype = w._data, x.dtype
+    return a.size > 0 and a.ndim == x.ndim and a.shape[1] == x.shape[1] and a.dtype is dtype and dtype.kind != "b" and (
+        b is None or (isinstance(b, TensorBase) and b._data.dtype is dtype and b._data.shape == a.shape[:1]))  # fmt: skip
+
+
 def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: bool) -> None:
     """Refuses dtypes and numbers of channels that do not fit."""
     need_tensor(name, "weight", w)
@@ -180,9 +192,11 @@ def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: A
               groups: int) -> Tensor:  # fmt: skip
     """The convolution in n dimensions."""
     batch = _batched(name, x, n)
-    _check(name, batch, w, b, groups, n, False)
-    given = [tuple(v) if isinstance(v, list) else v for v in (stride, padding, dilation)]
-    out, stride, pad, dilation = _places(name, batch._data.shape[2:], w._data.shape[2:], *given)
+    if not _plainly_fits(batch._data, w, b, groups):
+        _check(name, batch, w, b, groups, n, False)
+    if isinstance(stride, list) or isinstance(padding, list) or isinstance(dilation, list):
+        stride, padding, dilation = [tuple(v) if isinstance(v, list) else v for v in (stride, padding, dilation)]
+    out, stride, pad, dilation = _places(name, batch._data.shape[2:], w._data.shape[2:], stride, padding, dilation)
     y = conv(batch, w, b, out, stride, pad, dilation, groups)
     return y if batch is x else y.reshape(y._data.shape[1:])
 

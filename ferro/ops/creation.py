@@ -12,7 +12,7 @@ from ferro.core import device as _device
 from ferro.core import dtypes
 from ferro.core.arguments import into, sizes
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
-from ferro.core.mode import is_inference_mode_enabled
+from ferro.core.mode import ACTIVE, is_inference_mode_enabled
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -26,7 +26,8 @@ __all__ = [
 
 def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any:
     """A new leaf around `data`."""
-    _device.check(device)
+    if device is not None:
+        _device.check(device)
     t = wrap(data)
     if requires_grad:
         if data.dtype not in dtypes.INEXACT:
@@ -34,7 +35,7 @@ def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any
                 f"{name}: Only Tensors of floating point and complex dtype can require gradients, got {t.dtype}"
             )
         t._node = LEAF
-    if is_inference_mode_enabled():
+    if ACTIVE and is_inference_mode_enabled():
         mark_inference(t)
     return t
 
@@ -196,10 +197,19 @@ def _filled(
     name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None
 ) -> Any:
     shape = sizes(name, shape)
-    if any(s < 0 for s in shape):
-        raise RuntimeError(f"{name}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
-    a = np.zeros(shape, d) if value == 0 else np.full(shape, value, d)
+    try:
+        if value:
+            a = np.empty(shape, d)
+            a.fill(value)
+        else:
+            a = np.zeros(shape, d)
+    except ValueError:
+        if min(shape) >= 0:
+            raise
+        raise RuntimeError(
+            f"{name}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
+        ) from None
     if out is not None:
         return into(name, out, wrap(a if dtype is not None else a.astype(out._data.dtype)))
     return finish(name, a, requires_grad, device)
@@ -287,6 +297,8 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, d
     """
     if end is None:
         start, end = 0, start
+    if type(start) is type(end) is type(step) is int and (end - start) * step > 0 and dtype is None and out is None:
+        return finish("arange", np.arange(start, end, step, dtype=dtypes.int64.np), requires_grad, device)
     given = [v.item() if isinstance(v, TensorBase) else v for v in (start, end, step)]  # type: ignore[attr-defined]
     start, end, step = given
     if any(isinstance(v, complex) for v in given):

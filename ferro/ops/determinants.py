@@ -94,8 +94,8 @@ def slogdet(input: Tensor, *, out: Any = None) -> Any:
     return named("slogdet", return_types.slogdet, apply(SLOGDET, (square("slogdet", input),)), out)
 
 
-def _slogdet_x(xp: Any, g: Any, x: Any, sign: Any) -> Any:
-    """c A⁻ᴴ with c = g_log - i Im(conj(g_sign) sign)."""
+def _slogdet_x(xp: Any, g: Any, x: Any, sign: Any, lu: Any, pivots: Any) -> Any:
+    """c A⁻ᴴ with c = g_log - i Im(conj(g_sign) sign); the inverse by the factors of forward where they were kept."""
     g_sign, g_log = g
     c: Any = None
     if g_sign is not None:
@@ -103,10 +103,16 @@ def _slogdet_x(xp: Any, g: Any, x: Any, sign: Any) -> Any:
         c = 0.5 * (product.conj() - product)
     if g_log is not None:
         c = g_log if c is None else g_log + c
-    return c[..., None, None] * adjoint(xp.inv_ex(x)[0])
+    if lu is None:
+        return c[..., None, None] * adjoint(xp.inv_ex(x)[0])
+    n = len(x.shape)
+    return xp.lu_packed_solve(
+        lu, pivots, xp.diag_embed(c[..., None] * xp.ones_like(x[..., 0]), 0, n - 2, n - 1), True, True
+    )
 
 
-SLOGDET = Op("linalg.slogdet", lambda xp, x: xp.slogdet(x), outputs=("sign", "logabsdet"), x=_slogdet_x, weight=50.0,
+SLOGDET = Op("linalg.slogdet", lambda xp, x: xp.slogdet(x), outputs=("sign", "logabsdet"), aux=("lu", "pivots"),
+             x=_slogdet_x, weight=50.0,
              samples=_SQUARE, complex=True)  # fmt: skip
 declare("slogdet", _SQUARE, complex=True)
 

@@ -16,7 +16,7 @@ from ferro.core.apply import apply, unary
 from ferro.core.arguments import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.ops.matrix_arguments import named, square
+from ferro.ops.matrix_arguments import named, recorded, square
 from ferro.ops.products import adjoint
 from ferro.ops.spectral import diagonal_matrix, differences, hollow, need_phase_free, skew
 
@@ -91,16 +91,17 @@ def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor
     The gradient is finite everywhere; of equal eigenvalues it is that of one choice of vectors.
     """
     square("linalg.eigvalsh", A)
-    result = unary(EIGVALSH, A, (_upper(UPLO),))
+    result = apply(EIGVALSH, (A,), (_upper(UPLO), recorded(A)))
     return result if out is None else into("linalg.eigvalsh", out, result)
 
 
-def _eigvalsh_x(xp: Any, g: Any, x: Any, upper: bool) -> Any:
-    v = xp.eigh_factors(x, upper)[1]
+def _eigvalsh_x(xp: Any, g: Any, x: Any, V: Any, upper: bool) -> Any:
+    v = xp.eigh_factors(x, upper)[1] if V is None else V
     return xp.matmul(v * g[..., None, :], adjoint(v))
 
 
-EIGVALSH = Op("linalg.eigvalsh", lambda xp, x, /, upper: xp.eigvalsh(x, upper), x=_eigvalsh_x, weight=1000.0,
+EIGVALSH = Op("linalg.eigvalsh", lambda xp, x, /, upper, keep: xp.eigvalsh_kept(x, upper, keep), aux=("V",), x=_eigvalsh_x,
+              weight=1000.0,
               samples=[*_SYMMETRIC, Sample(Arg(3, 3, make=_hermitian), "U", smooth=False, twice=False)], complex=True)  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.op import ELEMENTWISE, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.activations import floating
+from ferro.ops.activations import floating, once
 from ferro.ops.softmax import log_softmax, softmax
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
 # -- class indices -----------------------------------------------------------------------------------------------------
 
 
+_INT64, _UINT8 = np.dtype(np.int64), np.dtype(np.uint8)
+
+
 def _class_shapes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> None:
     """Checks shapes (N, C, ...) and (N, ...), the dtype of the target and the size of the weights."""
     floating(name, input, weight)
@@ -62,25 +65,29 @@ def _class_shapes(name: str, input: Tensor, target: Tensor, weight: Tensor | Non
     if not want:
         raise ValueError(f"{name}: Expected an input of shape (C,) or (N, C, ...), got a 0-d tensor")
     if have != (want[:1] + want[2:] if len(want) > 1 else ()):
-        if len(want) == 1 and have == (1,):
-            pass  # one sample without a batch dimension: PyTorch takes a target of one element too
-        elif len(want) > 1 and have and have[0] != want[0]:
-            raise ValueError(f"{name}: Expected input batch_size ({want[0]}) to match target "
-                             f"batch_size ({have[0]}): input has shape {list(want)}, target has shape "
-                             f"{list(have)}")  # fmt: skip
-        else:
-            raise RuntimeError(f"{name}: size mismatch (got input: {list(want)} , target: "
-                               f"{list(have)}); class indices for an input of shape (N, C, ...) have "
-                               "shape (N, ...), here "
-                               f"{list(want[:1] + want[2:] if len(want) > 1 else ())}")  # fmt: skip
-    if target._data.dtype not in (np.int64, np.uint8):
+        _refuse_shape(name, have, want)
+    dtype = target._data.dtype
+    if dtype is not _INT64 and dtype not in (_INT64, _UINT8):
         raise RuntimeError(
             f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()"
         )
-    classes = want[min(1, len(want) - 1)]
-    if weight is not None and weight._data.shape != (classes,):
+    if weight is not None and weight._data.shape != (classes := want[min(1, len(want) - 1)],):
         raise RuntimeError(f"{name}: weight tensor should be defined either for all {classes} classes "
                            f"or no classes but got weight tensor of shape: {list(weight._data.shape)}")  # fmt: skip
+
+
+def _refuse_shape(name: str, have: tuple, want: tuple) -> None:
+    """The error for a target that does not fit to an input of shape `want`, unless PyTorch takes it."""
+    if len(want) == 1 and have == (1,):
+        return  # one sample without a batch dimension: PyTorch takes a target of one element too
+    if len(want) > 1 and have and have[0] != want[0]:
+        raise ValueError(f"{name}: Expected input batch_size ({want[0]}) to match target "
+                         f"batch_size ({have[0]}): input has shape {list(want)}, target has shape "
+                         f"{list(have)}")  # fmt: skip
+    raise RuntimeError(f"{name}: size mismatch (got input: {list(want)} , target: "
+                       f"{list(have)}); class indices for an input of shape (N, C, ...) have "
+                       "shape (N, ...), here "
+                       f"{list(want[:1] + want[2:] if len(want) > 1 else ())}")  # fmt: skip
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
@@ -287,13 +294,15 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
 
 
 def _bce_logits(xp: Any, x: Any, y: Any, p: Any) -> Any:
-    rest = -xp.logsigmoid(x)  # of a positive example
-    return (1 - y) * x + (rest if p is None else (1 + (p - 1) * y) * rest)
+    if p is None:
+        return once(lambda xp, x, y: (1 - y) * x - xp.logsigmoid(x), xp, x, y, kernel="bce_logits")
+    return (1 - y) * x - (1 + (p - 1) * y) * xp.logsigmoid(x)
 
 
 def _bce_logits_x(xp: Any, g: Any, x: Any, y: Any, p: Any) -> Any:
-    s = xp.sigmoid(x)
-    return g * (s - y if p is None else s * (1 + (p - 1) * y) - p * y)
+    if p is None:
+        return once(lambda xp, g, x, y: g * (xp.sigmoid(x) - y), xp, g, x, y, kernel="bce_logits_vjp")
+    return g * (xp.sigmoid(x) * (1 + (p - 1) * y) - p * y)
 
 
 def _bce_logits_y(xp: Any, g: Any, x: Any, p: Any) -> Any:

@@ -11,7 +11,7 @@ from ferro.core.base import TensorBase, without_gradient, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.core.worlds import world
-from ferro.ops.reductions import need_real, renamed, spread
+from ferro.ops.reductions import FLOAT32, need_real, renamed, spread
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -173,19 +173,21 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
 
 
 def _extremum(name: str, op: Op, over: Any, input: Any, dim: Any, keepdim: bool, out: Any, names: dict) -> Any:
-    dim = names.pop("other", dim)
     if names:
+        dim = names.pop("other", dim)
         dim, keepdim = renamed(name, names, dim, keepdim)
-    need_tensor(name, "input", input)
+    a = need_tensor(name, "input", input)._data
     if isinstance(dim, TensorBase):
         return getattr(worlds.functional, f"{name}imum")(input, dim, out=out)
-    need_real(name, input)
+    if a.dtype is not FLOAT32:
+        need_real(name, input)
     if dim is None:
-        if 0 in input._data.shape:
-            need_elements(name, input._data.shape, None)
+        if 0 in a.shape:
+            need_elements(name, a.shape, None)
         return over(input, out=out)
-    d = one_dim(name, input._data.ndim, dim)
-    need_elements(name, input._data.shape, d)
+    d = one_dim(name, a.ndim, dim)
+    if 0 in a.shape:
+        need_elements(name, a.shape, d)
     pair = apply(op, (input,), (d, keepdim))
     return getattr(return_types, name)(pair if out is None else pair_into(name, out, pair))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
-from ferro.core import dtypes
+from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import wrap
@@ -40,6 +40,8 @@ def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False
     """Raises unless all of `index` is in [0, size), or in [-size, size) with `negative`."""
     if not index.size:
         return
+    if 0 in index.strides:  # expanded: to look at every number once is enough
+        index = index[tuple([slice(None) if stride else slice(1) for stride in index.strides])]
     if not negative and index.dtype == INT64 and np.maximum.reduce(index.view(np.uint64), None) < size:
         return  # a negative number is huge without its sign
     low, high = int(index.min()), int(index.max())
@@ -100,9 +102,14 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
 
 
 INDEX_SELECT = Op("index_select", lambda xp, x, index, /, dim: xp.index_select(x, dim, index), kind=LINEAR,
-                  x=lambda xp, g, x_shape, index, dim: xp.index_add(xp.new_zeros(g, x_shape), dim, index, g), complex=True,
+                  x=lambda xp, g, x_shape, index, dim: xp.select_spread(g, x_shape, dim, index), complex=True,
                   samples=[Sample(Arg(3, 4), 0, ints([2, 0, 2])), Sample(Arg(3, 4), -1, ints([1])),
                            Sample(Arg(3), 0, Arg(0, dtype="int64")), Sample(Arg(), 0, ints([0]))])  # fmt: skip
+
+
+def select_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
+    """The transpose of index_select()."""
+    return index_add(worlds.functional.new_zeros(g, shape), dim, index, g)
 
 
 def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types: tuple = (INT64, INT32)) -> tuple:

@@ -14,12 +14,13 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import worlds
-from ferro.core.apply import apply, unary
+from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, bump, version_of, wrap
 from ferro.core.inplace import overwrite, record_write, unrecorded
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.views import viewed
 from ferro.ops.filling import COPY, fits, number
 from ferro.ops.indexing import INT64, bools, in_bounds, ints
 from ferro.ops.masks import MASKED_FILL, MASKED_SELECT
@@ -40,16 +41,24 @@ ALL = slice(None)
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]: a view for integers, slices, None and Ellipsis; a copy where tensors, lists or masks take part."""
     if type(key) is not tuple:
-        if type(key) is int and (shape := self._data.shape) and -shape[0] <= key < shape[0]:
-            return unary(SLICE, self, ((key, ...),))
         key = _unpacked(key) if type(key) is list else (key,)
-    plain = plain_key(self._data.shape, key)
-    if plain is not None:
-        return unary(SLICE, self, (plain,))
-    mask = _mask_of(self, key)
-    if mask is not None:
-        return apply(MASKED_SELECT, (self, mask))
-    x, index, dims = _located(self, key)
+    quick = (*key, ...) if len(key) == 1 and type(key[0]) is int else _at_a_glance(key)
+    if quick is not None:
+        try:
+            return viewed(SLICE, self, (quick,))
+        except IndexError:  # NumPy's, which `plain_key` puts into words
+            pass
+    index = key[0] if len(key) == 1 else None
+    if isinstance(index, TensorBase) and index._data.dtype is INT64 and index._data.ndim and self._data.ndim:
+        x, index, dims = self, *_stacked([(0, index)])
+    else:
+        plain = plain_key(self._data.shape, key)
+        if plain is not None:
+            return viewed(SLICE, self, (plain,))
+        mask = _mask_of(self, key)
+        if mask is not None:
+            return apply(MASKED_SELECT, (self, mask))
+        x, index, dims = _located(self, key)
     if index is None:
         return x
     try:
@@ -83,6 +92,27 @@ def _mask_of(x: Any, key: tuple) -> Any:
     if isinstance(p, TensorBase) and p._data.dtype.kind == "b" and p._data.shape == x._data.shape != ():
         return wrap(p._data.copy())
     return None
+
+
+def _at_a_glance(parts: tuple) -> tuple | None:
+    """The key of a view with one Ellipsis, if it holds nothing that needs a closer look than NumPy's own."""
+    seen = False
+    for p in parts:
+        kind = type(p)
+        if kind is slice:
+            if (
+                ((i := p.start) is None or type(i) is int)
+                and ((i := p.stop) is None or type(i) is int)
+                and p.step is None
+            ):
+                continue
+            return None
+        if kind is int or p is None:
+            continue
+        if p is not Ellipsis or seen:
+            return None
+        seen = True
+    return parts if seen else (*parts, ...)
 
 
 def plain_key(shape: tuple, parts: tuple) -> tuple | None:
@@ -155,7 +185,7 @@ def _located(x: Any, key: tuple) -> tuple:
         return x, *_stacked([(0, first)])
     plain, advanced = _parsed(x._data.shape, [_element(p) for p in key])
     if any(p is not ALL for p in plain) or not advanced:
-        x = unary(SLICE, x, ((*plain, ...),))
+        x = viewed(SLICE, x, ((*plain, ...),))
     return x, *(_stacked(advanced) if advanced else (None, ()))
 
 
@@ -252,12 +282,13 @@ def _mask_index(mask: Any, shape: tuple, d: int) -> tuple:
 
 def _stacked(advanced: list) -> tuple:
     """The index tensors of a key as one, broadcast to one shape, with their dimensions."""
+    if len(advanced) == 1:
+        ((d, t),) = advanced
+        index = wrap(t._data[None])
+        index._counter = t._counter or version_of(t)  # the memory is the user's, who may change it
+        return index, (d,)
     dims = tuple([d for d, _ in advanced])
     arrays = [t._data for _, t in advanced]
-    if len(arrays) == 1:
-        index = wrap(arrays[0][None])
-        index._counter = version_of(advanced[0][1])  # the memory is the user's, who may change it
-        return index, dims
     try:
         shape = (
             arrays[0].shape if len({a.shape for a in arrays}) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
@@ -292,7 +323,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         given = given if given._data.dtype is self._data.dtype else given.to(self.dtype)
         record_write(self, "__setitem__", MASKED_FILL, (mask, given), (), cpu.masked_fill_)
         return
-    x, index, dims = (unary(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
+    x, index, dims = (viewed(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
     if index is None:
         overwrite(x, "__setitem__", COPY, _without_ones(given, x._data.shape))
         return
@@ -325,7 +356,7 @@ def _without_ones(value: Any, shape: tuple) -> Any:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
         )
-    return value if have == value._data.shape else unary(RESHAPE, value, (have,))
+    return value if have == value._data.shape else viewed(RESHAPE, value, (have,))
 
 
 def _result_shape(shape: tuple, index_shape: tuple, dims: tuple) -> tuple:
@@ -367,7 +398,7 @@ def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulat
     for i in indices:
         if i is not None and need_tensor(name, "indices", i)._data.dtype.kind not in "biu":
             raise IndexError(f"{name}: tensors used as indices must be long, int, byte or bool tensors, got {i.dtype}")
-    parts = [ALL if i is None else unary(RESHAPE, i, ((1,),)) if not i._data.ndim else i for i in indices]
+    parts = [ALL if i is None else viewed(RESHAPE, i, ((1,),)) if not i._data.ndim else i for i in indices]
     _, advanced = _parsed(x._data.shape, [_element(p) for p in parts])
     index, dims = _stacked(advanced)
     _check_bounds(name, x._data.shape, index._data, dims)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, promote, unary
+from ferro.core.apply import apply, joined, promote, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.views import viewed
 from ferro.ops.indexing import apart, ints
 from ferro.ops.shape import EXPAND, RESHAPE, atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -26,8 +27,8 @@ __all__ = ["block_diag", "cartesian_prod", "cat", "column_stack", "combinations"
 ALL = slice(None)
 
 
-def _tensors(name: str, given: Any) -> list:
-    """A non-empty list of tensors, cast to their common dtype."""
+def _tensors(name: str, given: Any) -> tuple:
+    """A non-empty sequence of tensors."""
     if not isinstance(given, (tuple, list)):
         raise TypeError(f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(given).__name__}")
     if not given:
@@ -35,11 +36,7 @@ def _tensors(name: str, given: Any) -> list:
     for i, x in enumerate(given):
         if not isinstance(x, TensorBase):
             need_tensor(name, f"tensors[{i}]", x)
-    dtype = given[0]._data.dtype
-    for x in given:
-        if x._data.dtype is not dtype:
-            return promote(*given)
-    return list(given)
+    return tuple(given)
 
 
 # -- one behind the other ----------------------------------------------------------------------------------------------
@@ -47,21 +44,32 @@ def _tensors(name: str, given: Any) -> list:
 
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
     """The tensors one behind the other along `dim`; their other sizes are equal (tensors of shape (0,) are passed over)."""
-    xs = _tensors("cat", tensors)
-    if out is not None:
-        apart("cat", out, *xs)
-    for x in xs:
-        if x._data.shape == (0,):
-            xs = [x for x in xs if x._data.shape != (0,)] or xs[:1]
-            break
-    shape = xs[0]._data.shape
-    # (the dimension is not looked at where all are passed over, as in PyTorch)
-    d = 0 if shape == (0,) else one_dim("cat", len(shape), dim if axis is None else axis)
+    xs = tuple(tensors) if type(tensors) in (tuple, list) and tensors else _tensors("cat", tensors)
     try:
-        result = apply(CAT, tuple(xs), (d,))
+        if out is not None:
+            apart("cat", out, *xs)
+        shape = xs[0]._data.shape
+        if shape == (0,):
+            return _cat_without_empty(xs, dim if axis is None else axis, out)
+        d = one_dim("cat", len(shape), dim if axis is None else axis)
+        result = joined(CAT, xs, (d,))
+    except AttributeError:
+        _tensors("cat", xs)
+        raise
     except ValueError:
+        if any(x._data.shape == (0,) for x in xs):
+            return _cat_without_empty(xs, d, out)
         _explain_cat([x._data.shape for x in xs], d)
         raise
+    return result if out is None else into("cat", out, result)
+
+
+def _cat_without_empty(xs: Any, dim: int, out: Any) -> Tensor:
+    """cat() where tensors of shape (0,) are passed over (and the dimension not looked at if all are, as in PyTorch)."""
+    rest = [x for x in xs if x._data.shape != (0,)]
+    if rest:
+        return cat(rest, dim, out=out)
+    result = apply(CAT, (xs[0],), (0,))
     return result if out is None else into("cat", out, result)
 
 
@@ -81,13 +89,12 @@ def _explain_cat(shapes: list, dim: int) -> None:
 
 
 def _cat_vjp(xp: Any, g: Any, xs_shape: tuple, dim: int, needs: tuple) -> tuple:
-    ends = itertools.accumulate([s[dim] for s in xs_shape])
-    return tuple(
-        [
-            xp.narrow(g, dim, e - s[dim], s[dim]) if need else None
-            for need, s, e in zip(needs, xs_shape, ends, strict=False)
-        ]
-    )
+    found: list = []
+    start = 0
+    for need, shape in zip(needs, xs_shape, strict=False):
+        found.append(xp.narrow(g, dim, start, shape[dim]) if need else None)
+        start += shape[dim]
+    return tuple(found)
 
 
 CAT = Op("cat", lambda xp, xs, /, dim: xp.cat(xs, dim), vjp=_cat_vjp, diff=("xs",), variadic=True, kind=LINEAR, complex=True,
@@ -107,14 +114,20 @@ def concatenate(tensors: Any, axis: int = 0, out: Tensor | None = None, *, dim: 
 
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape as the slices of a new dimension."""
-    xs = _tensors("stack", tensors)
-    shape = xs[0]._data.shape
-    for i, x in enumerate(xs):
-        if x._data.shape != shape:
-            raise RuntimeError(
-                f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(x._data.shape)} at entry {i}"
-            )
-    result = apply(STACK, tuple(xs), (one_dim("stack", len(shape) + 1, dim),))
+    xs = tuple(tensors) if type(tensors) in (tuple, list) and tensors else _tensors("stack", tensors)
+    try:
+        shape = xs[0]._data.shape
+        result = joined(STACK, xs, (one_dim("stack", len(shape) + 1, dim),))
+    except AttributeError:
+        _tensors("stack", xs)
+        raise
+    except ValueError:
+        for i, x in enumerate(xs):
+            if x._data.shape != shape:
+                raise RuntimeError(
+                    f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(x._data.shape)} at entry {i}"
+                ) from None
+        raise
     return result if out is None else into("stack", out, result)
 
 
@@ -164,7 +177,7 @@ def block_diag(*tensors: Any) -> Tensor:
         tensors = tuple(tensors[0])
     if not tensors:
         return wrap(np.zeros((1, 0), dtypes.default().np))
-    xs = [atleast_2d(x) for x in _tensors("block_diag", tensors)]
+    xs = [atleast_2d(x) for x in promote(*_tensors("block_diag", tensors))]
     for i, x in enumerate(xs):
         if x._data.ndim > 2:
             raise RuntimeError(
@@ -210,7 +223,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     shape = [0] * len(tensors)
     for place, x in zip(places, tensors, strict=True):
         shape[place] = x._data.size
-    return tuple([apply(EXPAND, (unary(RESHAPE, x, (tuple([x._data.size if d == place else 1 for d in range(len(shape))]),)),), (tuple(shape),))
+    return tuple([viewed(EXPAND, viewed(RESHAPE, x, (tuple([x._data.size if d == place else 1 for d in range(len(shape))]),)), (tuple(shape),))
                   for place, x in zip(places, tensors, strict=True)])  # fmt: skip
 
 

@@ -16,8 +16,8 @@ from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.cpu.kernels.common import has_kernel
-from ferro.cpu.losses import ABSOLUTE, SQUARE
+from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.losses import ABSOLUTE, SQUARE, small_differences
 from ferro.cpu.losses import HUBER as HUBER_KIND
 from ferro.ops.activations import floating, logsigmoid, once, softplus
 from ferro.ops.entropy import reduced, reduction_of
@@ -63,16 +63,13 @@ def _total(xp: Any, values: Any, reduction: str) -> Any:
     return xp.mean(values, dims, False) if reduction == "mean" else xp.sum(values, dims, False)
 
 
-def _each(g: Any, shape: tuple, reduction: str, factor: float = 1.0) -> Any:
-    """The cotangent of every element's loss, times `factor`."""
-    if reduction == "mean":
-        factor = factor / max(math.prod(shape), 1)
-    return g if factor == 1 else g * factor
-
-
-def _fast(xp: Any, x: Any, kind: int, reduction: str = "") -> bool:
+def _fast(xp: Any, x: Any, y: Any, kind: int, reduction: str = "") -> bool:
     """Whether a kernel computes the loss, or (without reduction named) its slope."""
-    return xp is cpu and has_kernel(x) and (kind == HUBER_KIND or reduction != "none")
+    if xp is not cpu:
+        return False
+    if x.size < SMALL:
+        return kind == SQUARE and reduction != "none" and small_differences(x, y)
+    return has_kernel(x) and (kind == HUBER_KIND or reduction != "none")
 
 
 def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, kind: int,
@@ -82,7 +79,7 @@ def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: 
     """
 
     def forward(xp: Any, x: Any, y: Any, /, reduction: str, parameter: float) -> Any:
-        if _fast(xp, x, kind, reduction):
+        if _fast(xp, x, y, kind, reduction):
             return cpu.difference_loss(kind, x, y, float(parameter), factor(parameter), reduction)
         return _total(xp, once(lambda xp, x, y, parameter: loss(xp, x - y, parameter), xp, x, y, parameter), reduction)
 
@@ -93,10 +90,11 @@ def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: 
         return signed(xp, g, x, y, x_shape, reduction, parameter, -1.0)
 
     def signed(xp: Any, g: Any, x: Any, y: Any, shape: tuple, reduction: str, parameter: float, sign: float) -> Any:
-        g = _each(g, shape, reduction, sign)
-        if _fast(xp, x, kind):
-            return cpu.difference_slope(kind, g, x, y, float(parameter), factor(parameter))
-        return slope(xp, g, x - y, parameter)
+        if reduction == "mean":
+            sign /= max(math.prod(shape), 1)
+        if _fast(xp, x, y, kind):
+            return cpu.difference_slope(kind, g, x, y, float(parameter), sign * factor(parameter))
+        return slope(xp, g if sign == 1 else g * sign, x - y, parameter)
 
     return Op(name, forward, x=by_x, y=by_y, samples=samples, path=path, weight=2.0, complex=complex)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro import cpu
+from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor
 from ferro.core.inplace import record_write
@@ -75,9 +76,14 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
 
 
 MASKED_SELECT = Op("masked_select", lambda xp, x, mask: xp.masked_select(x, mask), kind=LINEAR,
-                   x=lambda xp, g, x_shape, mask: xp.masked_scatter(xp.new_zeros(g, x_shape), mask, g), complex=True,
+                   x=lambda xp, g, x_shape, mask: xp.masked_spread(g, x_shape, mask), complex=True,
                    samples=[Sample(Arg(2, 3), bools(MASK)), Sample(Arg(3), bools(MASK)),
                             Sample(Arg(2, 3), bools([[True], [False]])), Sample(Arg(), bools(True))])  # fmt: skip
+
+
+def masked_spread(g: Tensor, shape: tuple, mask: Tensor) -> Tensor:
+    """The transpose of masked_select()."""
+    return masked_scatter(worlds.functional.new_zeros(g, shape), mask, g)
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ferro.core.arguments import into, need_tensor
 from ferro.core.dtypes import FROM_NUMPY, HALF, INEXACT
+from ferro.core.mode import is_grad_enabled
 
 __all__ = []
 
@@ -43,6 +44,11 @@ def square(name: str, x: Any, argument: str = "A") -> Any:
     if m != n:
         raise RuntimeError(f"{name}: {argument} must be batches of square matrices, but they are {m} by {n} matrices")
     return x
+
+
+def recorded(x: Any) -> bool:
+    """Whether an operation on the tensor is recorded, so that it had better keep what its derivative needs."""
+    return x.requires_grad and is_grad_enabled()
 
 
 def one_dtype(name: str, x: Any, y: Any, first: str = "A", second: str = "B") -> None:

@@ -27,24 +27,26 @@ __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_res
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-def _trailing(name: str, input: Tensor, normalized_shape: Any, *affine: Any) -> int:
+def _trailing(name: str, input: Tensor, normalized_shape: Any, weight: Any, bias: Any = None) -> int:
     """The number of dimensions in `normalized_shape`, which must be the last ones of the input and the shape of the
     weights.
     """
-    wanted = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if type(normalized_shape) is not tuple:
+        normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    n = len(normalized_shape)
     shape = need_tensor(name, "input", input)._data.shape
-    if not wanted:
-        raise RuntimeError(f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e., "
-                           "containing at least one element, but got normalized_shape = []")  # fmt: skip
-    if len(wanted) > len(shape) or shape[len(shape) - len(wanted) :] != wanted:
-        raise RuntimeError(f"{name}: Given normalized_shape={list(wanted)}, expected input with shape "
-                           f"[*, {', '.join(map(str, wanted))}], but got input of size {list(shape)}")  # fmt: skip
-    for label, t in zip(("weight", "bias"), affine, strict=False):
-        if t is not None and need_tensor(name, label, t)._data.shape != wanted:
+    if shape[-n:] != normalized_shape or not n:
+        if not n:
+            raise RuntimeError(f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e., "
+                               "containing at least one element, but got normalized_shape = []")  # fmt: skip
+        raise RuntimeError(f"{name}: Given normalized_shape={list(normalized_shape)}, expected input with shape "
+                           f"[*, {', '.join(map(str, normalized_shape))}], but got input of size {list(shape)}")  # fmt: skip
+    for label, t in (("weight", weight), ("bias", bias)):
+        if t is not None and need_tensor(name, label, t)._data.shape != normalized_shape:
             raise RuntimeError(f"{name}: Expected {label} to be of same shape as normalized_shape, but "
                                f"got {label} of shape {list(t._data.shape)} and normalized_shape = "
-                               f"{list(wanted)}")  # fmt: skip
-    return len(wanted)
+                               f"{list(normalized_shape)}")  # fmt: skip
+    return n
 
 
 def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
@@ -174,37 +176,58 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
             raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
     elif eps < 0:
         raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
-    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
+    return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
 def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
-                bias: Tensor | None, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
-    """The normalised input, and the mean and biased variance it was normalised with."""
+                bias: Tensor | None, training: bool, momentum: float, eps: float, found: list | None = None) -> Tensor:  # fmt: skip
+    """The normalised input; `found` receives the mean and the biased variance it was normalised with."""
     if need_tensor("batch_norm", "input", input)._data.ndim == 1 and input._data.size == 0:
-        empty = np.zeros(0, input._data.dtype)
-        return input.clone(), wrap(empty), wrap(empty)
+        if found is not None:
+            found += [np.zeros(0, input._data.dtype)] * 2
+        return input.clone()
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("batch_norm: Expected running_mean and running_var to be defined when training=False")
-        return apply(BATCH_NORM, (input, weight, bias, running_mean, running_var), (False, eps))
-    result = apply(BATCH_NORM, (input, weight, bias, None, None), (True, eps))
-    shape = input._data.shape
-    count = shape[0] * math.prod(shape[2:])
-    if count:
-        _update(running_mean, result[1]._data, momentum)
-        if running_var is not None:
-            _update(running_var, result[2]._data * (count / max(count - 1, 1)), momentum)
+        # copies: the next batch of a training may change the running ones before backward
+        fixed = [wrap(t._data.copy()) for t in (running_mean, running_var)]
+        if found is not None:
+            found += [t._data for t in fixed]
+        return apply(BATCH_NORM, (input, weight, bias, *fixed), (eps, None))
+    if found is None and (running_mean is not None or running_var is not None):
+        found = []
+    result = apply(BATCH_NORM, (input, weight, bias, None, None), (eps, found))
+    if found:
+        count = input._data.size // max(found[0].size, 1)
+        if count:
+            _update(running_mean, found[0], momentum)
+            if running_var is not None:
+                _update(running_var, found[1] * (count / max(count - 1, 1)), momentum)
     return result
+
+
+def _normalised(xp: Any, x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, found: list | None) -> tuple:
+    """The result and the statistics used, which `found` receives too; those of the batch where mean and var are None."""
+    result = xp.batch_norm(x, weight, bias, mean, var, mean is None, eps)
+    if found is not None:
+        found[:] = result[1:]
+    return result
+
+
+def _normalised_vjp(xp: Any, g: Any, x: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, var: Any,
+                    eps: float, needs: tuple) -> tuple:  # fmt: skip
+    """The gradients by x, weight and bias."""
+    if running_mean is not None:  # mean and var are the same, but without a place on the tape in a recorded backward
+        mean, var = running_mean, running_var
+    return xp.batch_norm_vjp(g, x, weight, mean, var, running_mean is None, eps, needs)
 
 
 _normed: Any = {"low": 0.5, "high": 2.0, "grad": False}
 BATCH_NORM = Op(
-    "batch_norm", outputs=("out", "mean", "var"), nondiff=("mean", "var"), diff=("x", "weight", "bias"), weight=3.0,
-    forward=lambda xp, x, weight, bias, running_mean, running_var, /, training, eps:
-        xp.batch_norm(x, weight, bias, running_mean, running_var, training, eps),
-    vjp=lambda xp, g, x, weight, mean, var, training, eps, needs:
-        xp.batch_norm_vjp(g, x, weight, mean, var, training, eps, needs),
+    "batch_norm", aux=("mean", "var"), diff=("x", "weight", "bias"), weight=3.0, vjp=_normalised_vjp,
+    forward=lambda xp, x, weight, bias, running_mean, running_var, /, eps, found:
+        _normalised(xp, x, weight, bias, running_mean, running_var, eps, found),
     path="nn.functional.batch_norm",
     samples=[Sample(Arg(4, 3), None, None, training=True),
              Sample(Arg(4, 3), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3)),
@@ -247,7 +270,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
             raise RuntimeError(
                 "instance_norm: Expected running_mean and running_var to be defined when use_input_stats=False"
             )
-        return _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)[0]
+        return _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     count = math.prod(shape[2:])
     if count == 1:
         raise ValueError(
@@ -365,7 +388,8 @@ def native_layer_norm(
     """layer_norm, and the mean and 1 / sqrt(var + eps) (not differentiable)."""
     out = layer_norm(input, normalized_shape, weight, bias, eps)
     n = len(tuple(normalized_shape))
-    _, mean, rstd = cpu.layer_norm(input._data, None, None, n, eps)
+    _, *found = cpu.layer_norm(input._data, None, None, n, eps)
+    mean, rstd = [v if v.ndim == 1 else v[:, 0] for v in found]
     lead = (*input._data.shape[: input._data.ndim - n], *[1] * n)
     return out, wrap(mean.reshape(lead)), wrap(rstd.reshape(lead))
 
@@ -387,7 +411,9 @@ def native_group_norm(
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
                       running_var: Tensor | None, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
     """batch_norm, and in training the mean and 1 / sqrt(var + eps) (not differentiable; empty otherwise)."""
-    out, mean, var = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    found: list = []
+    out = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps, found)
+    mean, var = found
     if not training:
-        return out, wrap(np.zeros(0, mean._data.dtype)), wrap(np.zeros(0, mean._data.dtype))
-    return out, mean, wrap(1 / np.sqrt(var._data + eps))
+        return out, wrap(np.zeros(0, mean.dtype)), wrap(np.zeros(0, mean.dtype))
+    return out, wrap(mean.copy()), wrap(1 / np.sqrt(var + eps))  # (backward reads the mean itself)

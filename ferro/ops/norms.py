@@ -16,7 +16,7 @@ from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.ops.extrema import amax, amin
 from ferro.ops.matrix_arguments import matrices, square
-from ferro.ops.reductions import cast, kept, need_inexact, sum
+from ferro.ops.reductions import FLOAT32, cast, kept, need_inexact, sum
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -52,7 +52,8 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
         raise TypeError(
             f"linalg.vector_norm: ord must be a number (also inf), got {ord!r}; names are for linalg.matrix_norm"
         )
-    need_inexact("linalg.vector_norm", x)
+    if a.dtype is not FLOAT32:
+        need_inexact("linalg.vector_norm", x)
     dims = many_dims("linalg.vector_norm", a.ndim, dim)
     if dtype is not None:
         x = cast(x, _norm_dtype(dtype, a.dtype))

@@ -76,12 +76,12 @@ def _qr_x(xp: Any, g: Any, Q: Any, R: Any, mode: str) -> Any:
             "linalg.qr: The QR decomposition is not differentiable when mode='complete' and nrows > ncols: the last "
             "columns of Q are an arbitrary basis; use mode='reduced'"
         )
+    if m >= n:
+        return _square_qr(xp, gq, Q, gr, R)
     if gq is None:
         gq = xp.zeros_like(Q)
     if gr is None:
         gr = xp.zeros_like(R)
-    if m >= n:
-        return _square_qr(xp, gq, Q, gr, R)
     # A = [X, Y] with X = Q R₁ square and Y = Q R₂: R₂ = Qᴴ Y hands its cotangent on to Q and Y
     r1, r2, g1, g2 = R[..., :m], R[..., m:], gr[..., :m], gr[..., m:]
     gy = xp.matmul(Q, g2)
@@ -93,14 +93,22 @@ def _qr_x(xp: Any, g: Any, Q: Any, R: Any, mode: str) -> Any:
 
 
 def _square_qr(xp: Any, gq: Any, q: Any, gr: Any, r: Any) -> Any:
-    """The gradient where R is square."""
-    rest = xp.matmul(gr, adjoint(r)) - xp.matmul(adjoint(q), gq)
-    return xp.solve_tri(adjoint(r), gq + xp.matmul(q, _reflected(xp, rest)), False, False, False)
+    """The gradient where R is square; one of its parts may be absent."""
+    if gr is None:
+        rest = -xp.matmul(adjoint(q), gq)
+    else:
+        rest = xp.matmul(gr, adjoint(r))
+        if gq is not None:
+            rest = rest - xp.matmul(adjoint(q), gq)
+    found = xp.matmul(q, _reflected(xp, rest))
+    return xp.solve_tri(adjoint(r), found if gq is None else gq + found, False, False, False)
 
 
 def _reflected(xp: Any, x: Any) -> Any:
     """The Hermitian matrices with the upper triangles of x, of the diagonal the real part."""
     above = xp.triu(x, 1)
+    if getattr(x, "_data", x).dtype.kind != "c":
+        return xp.triu(x, 0) + adjoint(above)
     on = xp.tril(xp.triu(x, 0), 0)
     return above + adjoint(above) + (on + on.conj()) / 2
 

@@ -11,6 +11,7 @@ from ferro.core.base import TensorBase
 from ferro.core.inplace import restride
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.views import parted, viewed
 from ferro.cpu.shape import geometry, reach, storage_bytes
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ SLICE_PUT = Op("slice_put", lambda xp, x, src, /, key: xp.slice_put(x, src, key)
 
 def slice_get(x: Tensor, key: tuple) -> Tensor:
     """The view x[key] for a key in normal form."""
-    return unary(SLICE, x, (key,))
+    return viewed(SLICE, x, (key,))
 
 
 def slice_place(g: Tensor, shape: tuple, key: tuple) -> Tensor:
@@ -65,7 +66,7 @@ def slice_put(x: Tensor, src: Tensor, key: tuple) -> Tensor:
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at `index` along `dim`, without that dimension: a view."""
-    return unary(SELECT, input, (_select_key("select", input, dim, index),))
+    return viewed(SELECT, input, (_select_key("select", input, dim, index),))
 
 
 def _select_key(name: str, x: Any, dim: int, index: int) -> tuple:
@@ -96,7 +97,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     i = i + shape[d] if i < 0 else i
     if i + length > shape[d]:
         raise RuntimeError(f"narrow(): start ({i}) + length ({length}) exceeds dimension size ({shape[d]}).")
-    return unary(NARROW, input, ((ALL,) * d + (slice(i, i + length), ...),))
+    return viewed(NARROW, input, ((ALL,) * d + (slice(i, i + length), ...),))
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
@@ -138,7 +139,7 @@ def _put(name: str, x: Any, src: Any, key: tuple) -> Tensor:
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of the matrices in dim1 and dim2 as the last dimension, `offset` places to the right: a view."""
     d1, d2 = _two_dims("diagonal", input, dim1, dim2)
-    return unary(DIAGONAL, input, (int(offset), d1, d2))
+    return viewed(DIAGONAL, input, (int(offset), d1, d2))
 
 
 def matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -196,9 +197,16 @@ declare("diagonal_scatter", [Sample(Arg(3, 3), Arg(3)), Sample(Arg(3, 4), Arg(3)
 
 
 def _split_x(xp: Any, g: tuple, x_shape: tuple, lengths: tuple, dim: int) -> Any:
-    some = next(p for p in g if p is not None)
-    shapes = [(*x_shape[:dim], n, *x_shape[dim + 1 :]) for n in lengths]
-    return xp.cat([xp.new_zeros(some, s) if p is None else p for p, s in zip(g, shapes, strict=True)], dim)
+    return xp.cat(_with_zeros(xp, g, lambda i: (*x_shape[:dim], lengths[i], *x_shape[dim + 1 :])), dim)
+
+
+def _with_zeros(xp: Any, g: tuple, shape: Any) -> tuple:
+    """The cotangents of pieces, zeros of shape(i) in the place of absent ones."""
+    for p in g:
+        if p is None:
+            some = next(p for p in g if p is not None)
+            return tuple([xp.new_zeros(some, shape(i)) if p is None else p for i, p in enumerate(g)])
+    return g
 
 
 SPLIT = Op("split", lambda xp, x, /, lengths, dim: xp.split(x, lengths, dim), kind=LINEAR, view=True, outputs="*",
@@ -244,33 +252,43 @@ def _split(name: str, op: Op, x: Any, given: Any, dim: int) -> tuple[Tensor, ...
         if sum(lengths) != n:
             raise RuntimeError(f"{name} expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got "
                                f"split_sizes={list(lengths)}")  # fmt: skip
-        return apply(op, (x,), (lengths, d))
-    size = sizes(name, (given,))[0]
-    if size < 0 or (size == 0 and n):
-        raise RuntimeError(f"{name} expects split_size be {'positive' if size == 0 else 'non-negative'}, but got split_size={size} for "
-                           f"dimension {d} of size {n}")  # fmt: skip
-    count = max(-(-n // size), 1) if size else 1
-    return apply(op, (x,), (tuple([min(size, n - i * size) for i in range(count)]), d))
+    else:
+        size = given if type(given) is int else sizes(name, (given,))[0]
+        if size < 0 or (size == 0 and n):
+            raise RuntimeError(f"{name} expects split_size be {'positive' if size == 0 else 'non-negative'}, but got split_size={size} for "
+                               f"dimension {d} of size {n}")  # fmt: skip
+        lengths = _lengths(n, size)
+    return parted(op, x, (lengths, d)) if op is SPLIT else apply(op, (x,), (lengths, d))
+
+
+def _lengths(n: int, size: int) -> tuple:
+    """The lengths of pieces of `size` elements, the last perhaps shorter; one empty piece of nothing."""
+    if not n:
+        return (0,)
+    rest = n % size
+    return (size,) * (n // size) + (rest,) if rest else (size,) * (n // size)
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of the tensor: at most `chunks` pieces along `dim`, all of one size but the last."""
-    return _split("chunk", SPLIT, input, *_chunks("chunk", input, chunks, dim))
+    return _chunk("chunk", SPLIT, input, chunks, dim)
 
 
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """chunk(), whose pieces share memory without counting as views."""
-    return _split("unsafe_chunk", UNSAFE_SPLIT, input, *_chunks("unsafe_chunk", input, chunks, dim))
+    return _chunk("unsafe_chunk", UNSAFE_SPLIT, input, chunks, dim)
 
 
-def _chunks(name: str, x: Any, chunks: int, dim: int) -> tuple:
+def _chunk(name: str, op: Op, x: Any, chunks: int, dim: int) -> tuple:
     shape = x._data.shape
     if not shape:
         raise RuntimeError(f"{name} expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise RuntimeError(f"{name} expects `chunks` to be greater than 0, got: {chunks}")
     d = one_dim(name, len(shape), dim)
-    return ((0,) * chunks if shape[d] == 0 else -(-shape[d] // chunks)), d
+    n = shape[d]
+    lengths = _lengths(n, -(-n // chunks)) if n else (0,) * chunks
+    return parted(op, x, (lengths, d)) if op is SPLIT else apply(op, (x,), (lengths, d))
 
 
 declare("chunk", [Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 4, 1), Sample(Arg(0, 2), 3)], complex=True)
@@ -306,7 +324,7 @@ def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]
         small, extra = divmod(n, count)
         starts = [i * small + min(i, extra) for i in range(count + 1)]
         bounds = list(pairwise(starts))
-    return tuple([unary(SLICE, x, ((ALL,) * d + (slice(a, max(a, b)), ...),)) for a, b in bounds])
+    return tuple([viewed(SLICE, x, ((ALL,) * d + (slice(a, max(a, b)), ...),)) for a, b in bounds])
 
 
 declare("tensor_split", [Sample(Arg(5, 2), 3), Sample(Arg(2, 6), (1, 4), 1), Sample(Arg(4), [3, 2])], complex=True)
@@ -348,13 +366,11 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices along `dim`, without that dimension: views."""
     if not input._data.ndim:
         raise IndexError("unbind: Dimension specified as 0 but tensor has no dimensions")
-    return apply(UNBIND, (input,), (one_dim("unbind", input._data.ndim, dim),))
+    return parted(UNBIND, input, (one_dim("unbind", input._data.ndim, dim),))
 
 
 def _unbind_x(xp: Any, g: tuple, x_shape: tuple, dim: int) -> Any:
-    some = next(p for p in g if p is not None)
-    rest = x_shape[:dim] + x_shape[dim + 1 :]
-    return xp.stack([xp.new_zeros(some, rest) if p is None else p for p in g], dim)
+    return xp.stack(_with_zeros(xp, g, lambda i: x_shape[:dim] + x_shape[dim + 1 :]), dim)
 
 
 UNBIND = Op("unbind", lambda xp, x, /, dim: xp.unbind(x, dim), kind=LINEAR, view=True, outputs="*", x=_unbind_x, complex=True,
@@ -375,7 +391,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
         raise RuntimeError(f"unfold: maximum size for tensor at dimension {d} is {n} but size is {size}")
     if step <= 0:
         raise RuntimeError(f"unfold: step is {step} but must be > 0")
-    return unary(UNFOLD, self, (d, size, step))
+    return viewed(UNFOLD, self, (d, size, step))
 
 
 UNFOLD = Op("unfold", lambda xp, x, /, dim, size, step: xp.windows(x, dim, size, step), kind=LINEAR, view=True,
@@ -389,7 +405,7 @@ WINDOWS_ADD = Op("windows_add", lambda xp, x, /, shape, dim, size, step: xp.wind
 
 def windows(x: Tensor, dim: int, size: int, step: int) -> Tensor:
     """Windows along a dimension; arguments in normal form."""
-    return unary(UNFOLD, x, (dim, size, step))
+    return viewed(UNFOLD, x, (dim, size, step))
 
 
 def windows_add(g: Tensor, shape: tuple, dim: int, size: int, step: int) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ferro import cpu
 from ferro.core import worlds
 from ferro.core.apply import apply, binary, promote
 from ferro.core.arguments import into, need_tensor, one_dim
@@ -437,10 +438,18 @@ def _flat(x: Any) -> Any:
     return x.reshape((rows, x.shape[-1]))
 
 
+def _leading_sum(xp: Any, g: Any) -> Any:
+    """g summed over all dimensions but the last."""
+    if g.ndim < 2:
+        return g
+    total = cpu.leading_sum(g) if xp is cpu else None
+    return xp.sum(g, tuple(range(g.ndim - 1)), False) if total is None else total
+
+
 LINEAR = Op("linear", lambda xp, x, w, b: xp.linear(x, w, b), weight=20.0,
             x=lambda xp, g, w: xp.matmul(g, w.conj()),
             w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
-            b=lambda xp, g: xp.sum(g, tuple(range(g.ndim - 1)), False) if g.ndim > 1 else g,
+            b=lambda xp, g: _leading_sum(xp, g),
             path="nn.functional.linear",
             samples=[Sample(Arg(3, 4), Arg(2, 4), Arg(2)), Sample(Arg(4), Arg(2, 4), Arg(2)),
                      Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),

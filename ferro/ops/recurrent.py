@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import ge
 from typing import TYPE_CHECKING, Any
 
+from ferro.core import dtypes
+from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
+from ferro.core.composed import vjp_of
+from ferro.core.mode import ACTIVE, current
+from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import relu
+from ferro.ops.creation import zeros
 from ferro.ops.dropout import dropout as _dropout
 from ferro.ops.joining import cat, stack
 from ferro.ops.products import linear
@@ -55,50 +62,36 @@ _STEPS = {"RNN_TANH": _tanh_step, "RNN_RELU": _relu_step, "LSTM": _lstm_step, "G
 GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}  # blocks of hidden_size rows in the weights
 
 
-# -- whole sequences ---------------------------------------------------------------------------------------------------
+# -- one direction of a layer ------------------------------------------------------------------------------------------
+
+# Note [Steps one by one, and all at once]
+#   `_one_by_one` takes the steps with differentiable operations.  It is the definition: forward mode goes through it, a
+#   recorded backward differentiates it, and it serves whatever `_fits` refuses.  The operations below compute the same
+#   on arrays, all steps at once, and their gradients.
 
 
-def layers(mode: str, x: Tensor, batch_sizes: Sequence[int] | None, states: tuple, weights: Sequence[Sequence], biased: bool,
-           dropout: float, bidirectional: bool) -> tuple[Any, tuple]:  # fmt: skip
-    """All layers over x of shape (L, N, I), or over packed x whose step t has the first batch_sizes[t] sequences.
+def _one_by_one(mode: str, x: Any, state: tuple, weights: tuple, sizes: Sequence[int] | None, backwards: bool) -> tuple:
+    """The outputs of all steps, and the last states.
 
-    states: each (layers * directions, N, size); weights: of each direction of each layer w_ih, w_hh, b_ih and b_hh if
-    `biased`, w_hr if it projects; dropout: between layers.  Returns the outputs of the last layer and the last states.
+    A state is (1, N, size), or None for zeros; weights: w_ih, w_hh, b_ih, b_hh, of an LSTM also w_hr; see `layers`.
     """
-    directions = 2 if bidirectional else 1
-    last = []
-    for row, own in enumerate(weights):
-        if row % directions == 0:
-            if row and dropout > 0:
-                x = _dropout(x, dropout)
-            outs: list = []
-        found, state = _direction(
-            mode, x, batch_sizes, tuple([s[row] for s in states]), own, biased, row % directions == 1
-        )
-        outs.append(found)
-        last.append(state)
-        if row % directions == directions - 1:
-            x = outs[0] if directions == 1 else cat(outs, -1)
-    return x, tuple([stack(parts) for parts in zip(*last, strict=True)])
-
-
-def _direction(mode: str, x: Any, batch_sizes: Sequence[int] | None, state: tuple, weights: Sequence, biased: bool,
-               backwards: bool) -> tuple[Any, tuple]:  # fmt: skip
-    """One direction of one layer: the outputs of all steps, and the last state."""
     step = _STEPS[mode]
-    w_ih, w_hh, *rest = weights
-    b_ih, b_hh = rest[:2] if biased else (None, None)
-    inner = (w_hh, b_hh, *rest[2 if biased else 0 :])
+    w_ih, w_hh, b_ih, *inner = weights
     gates = linear(x, w_ih, b_ih)  # the input's part does not depend on the state: one product for all steps
-    parts = list(gates.unbind(0) if batch_sizes is None else gates.split(list(batch_sizes)))
-    if batch_sizes is None:
+    batch = x.shape[1] if sizes is None else max(sizes, default=0)
+    widths = w_hh.shape[1], w_hh.shape[0] // GATES[mode]
+    state = tuple(
+        [zeros(batch, w, dtype=gates.dtype) if s is None else s.squeeze(0) for s, w in zip(state, widths, strict=False)]
+    )
+    parts = list(gates.unbind(0) if sizes is None else gates.split(list(sizes)))
+    if sizes is None:
         outs = []
         for gx in reversed(parts) if backwards else parts:
-            state = step(gx, state, *inner)
+            state = step(gx, state, w_hh, *inner)
             outs.append(state[0])
-        return stack(outs[::-1] if backwards else outs), state
+        return stack(outs[::-1] if backwards else outs), *[s.unsqueeze(0) for s in state]
     first, finished, outs = state, [], []
-    live = batch_sizes[-1] if backwards else batch_sizes[0]
+    live = sizes[-1] if backwards else sizes[0]
     state = tuple([s[:live] for s in first])
     for gx in reversed(parts) if backwards else parts:
         size = gx.shape[0]
@@ -108,10 +101,133 @@ def _direction(mode: str, x: Any, batch_sizes: Sequence[int] | None, state: tupl
         elif size > live:  # backwards, they begin
             state = tuple([cat((s, f[live:size])) for s, f in zip(state, first, strict=True)])
         live = size
-        state = step(gx, state, *inner)
+        state = step(gx, state, w_hh, *inner)
         outs.append(state[0])
     pieces = [state, *finished[::-1]]
-    return cat(outs[::-1] if backwards else outs), tuple([cat(part) for part in zip(*pieces, strict=True)])
+    return cat(outs[::-1] if backwards else outs), *[cat(part).unsqueeze(0) for part in zip(*pieces, strict=True)]
+
+
+def _vjp(mode: str, g: tuple, x: Any, state: tuple, weights: tuple, sizes: Any, backwards: bool, needs: tuple) -> tuple:
+    """The gradients of `_one_by_one` on Tensors."""
+    count = 1 + len(state)
+
+    def run(x: Any, *rest: Any) -> tuple:
+        return _one_by_one(mode, x, rest[: count - 1], rest[count - 1 :], sizes, backwards)
+
+    return vjp_of(run, (x, *state, *weights), g, needs)
+
+
+def lstm_steps_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, out: Any,
+                   gates: Any, cells: Any, hidden: Any, sizes: Any, backwards: bool, needs: tuple) -> tuple:  # fmt: skip
+    """The backward of all steps of an LSTM, on Tensors."""
+    return _vjp("LSTM", g, x, (h, c), (w_ih, w_hh, b_ih, b_hh, w_hr), sizes, backwards, needs)
+
+
+LSTM = Op("lstm_steps", lambda xp, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, /, sizes, backwards: xp.lstm_steps(
+              x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, backwards),
+          vjp=lambda xp, g, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, gates, cells, hidden, sizes, backwards, needs:
+              xp.lstm_steps_vjp(g, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, gates, cells, hidden, sizes, backwards, needs),
+          diff=("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr"), outputs=("out", "hn", "cn"),
+          aux=("gates", "cells", "hidden"), weight=20.0)  # fmt: skip
+
+
+def gru_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, out: Any, gates: Any, inner: Any,
+                  sizes: Any, backwards: bool, needs: tuple) -> tuple:  # fmt: skip
+    """The backward of all steps of a GRU, on Tensors."""
+    return _vjp("GRU", g, x, (h,), (w_ih, w_hh, b_ih, b_hh), sizes, backwards, needs)
+
+
+GRU = Op("gru_steps", lambda xp, x, h, w_ih, w_hh, b_ih, b_hh, /, sizes, backwards: xp.gru_steps(
+             x, h, w_ih, w_hh, b_ih, b_hh, sizes, backwards),
+         vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, out, gates, inner, sizes, backwards, needs:
+             xp.gru_steps_vjp(g, x, h, w_ih, w_hh, b_ih, b_hh, out, gates, inner, sizes, backwards, needs),
+         diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"), outputs=("out", "hn"), aux=("gates", "inner"), weight=15.0)  # fmt: skip
+
+
+def rnn_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, out: Any, mode: str, sizes: Any,
+                  backwards: bool, needs: tuple) -> tuple:  # fmt: skip
+    """The backward of all steps of a plain network, on Tensors."""
+    return _vjp(mode, g, x, (h,), (w_ih, w_hh, b_ih, b_hh), sizes, backwards, needs)
+
+
+RNN = Op("rnn_steps", lambda xp, x, h, w_ih, w_hh, b_ih, b_hh, /, mode, sizes, backwards: xp.rnn_steps(
+             x, h, w_ih, w_hh, b_ih, b_hh, mode, sizes, backwards),
+         vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, out, mode, sizes, backwards, needs:
+             xp.rnn_steps_vjp(g, x, h, w_ih, w_hh, b_ih, b_hh, out, mode, sizes, backwards, needs),
+         diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"), outputs=("out", "hn"), weight=10.0)  # fmt: skip
+
+
+_REAL = dtypes.INEXACT - dtypes.COMPLEX
+
+
+def _fits(mode: str, x: Any, lead: tuple, state: tuple, weights: tuple) -> bool:
+    """Whether the operations take these: of one real dtype, of the shapes that they should have, and not empty.
+
+    lead: the shape of a state but for its last size.
+    """
+    a, rows, wide = x._data, weights[0]._data.shape[0], weights[1]._data.shape[-1]
+    dtype, hidden, biased = a.dtype, rows // GATES[mode], weights[2] is not None
+    if dtype not in _REAL or 0 in a.shape or rows != hidden * GATES[mode] or biased != (weights[3] is not None):
+        return False
+    wanted = ((rows, a.shape[-1]), (rows, wide), (rows,), (rows,), (wide, hidden))
+    for t, shape in (*zip(weights, wanted, strict=False), *zip(state, ((*lead, wide), (*lead, hidden)), strict=False)):
+        if t is not None:
+            b = t._data
+            if b.shape != shape or b.dtype is not dtype:
+                return False
+    return wide == hidden or (len(weights) == 5 and weights[4] is not None)
+
+
+def _direction(mode: str, x: Any, state: tuple, weights: tuple, sizes: Sequence[int] | None, backwards: bool) -> tuple:
+    """`_one_by_one`, all steps at once where that can be."""
+    shape = x._data.shape
+    falling = sizes is None or (sum(sizes) == shape[0] and all(map(ge, sizes, (*sizes[1:], 1))))
+    lead = (1, sizes[0] if sizes else shape[1])
+    if (ACTIVE and current().level) or not falling or not _fits(mode, x, lead, state, weights):
+        return _one_by_one(mode, x, state, weights, sizes, backwards)
+    if mode == "LSTM":
+        return apply(LSTM, (x, *state, *weights), (sizes, backwards))
+    if mode == "GRU":
+        return apply(GRU, (x, *state, *weights), (sizes, backwards))
+    return apply(RNN, (x, *state, *weights), (mode, sizes, backwards))
+
+
+# -- whole sequences ---------------------------------------------------------------------------------------------------
+
+
+def layers(mode: str, x: Tensor, sizes: Sequence[int] | None, states: tuple | None, weights: Sequence[Sequence], biased: bool,
+           dropout: float, bidirectional: bool) -> tuple[Any, tuple]:  # fmt: skip
+    """All layers over x of shape (L, N, I), or over packed x whose step t has the first sizes[t] sequences.
+
+    states: each (layers * directions, N, size), None for zeros; weights: of each direction of each layer w_ih, w_hh, b_ih
+    and b_hh if `biased`, w_hr if it projects; dropout: between layers.  Returns the outputs of the last layer and the last
+    states.
+    """
+    directions = 2 if bidirectional else 1
+    if states is None:
+        begun: Any = [[None] * len(weights)] * (2 if mode == "LSTM" else 1)
+    else:
+        begun = [[s] for s in states] if len(weights) == 1 else [s.split(1) for s in states]
+    last, outs = [], []
+    for row, own in enumerate(weights):
+        if row % directions == 0:
+            if row and dropout > 0:
+                x = _dropout(x, dropout)
+            outs = []
+        found, *ends = _direction(
+            mode, x, tuple([s[row] for s in begun]), _ordered(mode, own, biased), sizes, row % directions == 1
+        )
+        outs.append(found)
+        last.append(ends)
+        if row % directions == directions - 1:
+            x = outs[0] if directions == 1 else cat(outs, -1)
+    return x, tuple(last[0] if len(last) == 1 else [cat(parts) for parts in zip(*last, strict=True)])
+
+
+def _ordered(mode: str, own: Sequence, biased: bool) -> tuple:
+    """The weights of one direction as the operations take them: None for absent biases, and for an absent projection."""
+    biases, rest = (own[2:4], own[4:]) if biased else ((None, None), own[2:])
+    return (*own[:2], *biases, *(rest or (None,) if mode == "LSTM" else ()))
 
 
 def _run(name: str, mode: str, arguments: tuple) -> tuple:
@@ -195,8 +311,59 @@ def lstm(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dro
 # -- cells -------------------------------------------------------------------------------------------------------------
 
 
-def cell(name: str, mode: str, input: Any, state: tuple, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple:
-    """One step for input of shape (N, I) or (I); sizes checked."""
+def lstm_one_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, cell: Any, gates: Any,
+                 needs: tuple) -> tuple:  # fmt: skip
+    """The backward of one step of an LSTM, on Tensors."""
+
+    def run(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple:
+        return _lstm_step(linear(x, w_ih, b_ih), (h, c), w_hh, b_hh)
+
+    return vjp_of(run, (x, h, c, w_ih, w_hh, b_ih, b_hh), g, needs)
+
+
+def gru_one_vjp(g: Any, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, gates: Any, inner: Any,
+                needs: tuple) -> tuple:  # fmt: skip
+    """The backward of one step of a GRU, on Tensors."""
+
+    def run(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple:
+        return _gru_step(linear(x, w_ih, b_ih), (h,), w_hh, b_hh)
+
+    return vjp_of(run, (x, h, w_ih, w_hh, b_ih, b_hh), (g,), needs)
+
+
+_CELLS = {
+    "LSTM": Op("lstm_one", lambda xp, x, h, c, w_ih, w_hh, b_ih, b_hh: xp.lstm_one(x, h, c, w_ih, w_hh, b_ih, b_hh),
+               vjp=lambda xp, g, x, h, c, w_ih, w_hh, b_ih, b_hh, cell, gates, needs: xp.lstm_one_vjp(
+                   g, x, h, c, w_ih, w_hh, b_ih, b_hh, cell, gates, needs),
+               diff=("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh"), outputs=("new", "cell"), aux=("gates",), weight=20.0),
+    "GRU": Op("gru_one", lambda xp, x, h, w_ih, w_hh, b_ih, b_hh: xp.gru_one(x, h, w_ih, w_hh, b_ih, b_hh),
+              vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, gates, inner, needs: xp.gru_one_vjp(
+                  g, x, h, w_ih, w_hh, b_ih, b_hh, gates, inner, needs),
+              diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"), aux=("gates", "inner"), weight=15.0),
+}  # fmt: skip
+
+
+def cell(name: str, mode: str, input: Any, state: tuple | None, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple:
+    """One step for input of shape (N, I) or (I), from zeros without a state; sizes checked."""
+    weights = w_ih, w_hh, b_ih, b_hh
+    try:
+        shape = input._data.shape
+        fits = state is not None and len(shape) == 2 and _fits(mode, input, shape[:1], state, weights)
+    except AttributeError:  # which _check puts in words
+        fits = False
+    if not fits:
+        shape = _check(name, mode, input, state or (), w_ih, w_hh)
+        if state is None:
+            state = tuple([zeros(shape, dtype=input.dtype) for _ in range(2 if mode == "LSTM" else 1)])
+            return cell(name, mode, input, state, *weights)
+    elif mode in _CELLS and not (ACTIVE and current().level):
+        found = apply(_CELLS[mode], (input, *state, *weights))
+        return found if mode == "LSTM" else (found,)
+    return _STEPS[mode](linear(input, w_ih, b_ih), state, w_hh, b_hh)
+
+
+def _check(name: str, mode: str, input: Any, state: tuple, w_ih: Any, w_hh: Any) -> tuple:
+    """The shape of a state, which must be that of those given."""
     x, wi, wh = [need_tensor(name, label, t)._data for label, t in (("input", input), ("w_ih", w_ih), ("w_hh", w_hh))]
     if x.ndim not in (1, 2):
         raise RuntimeError(f"{name}: expected input to be 1D or 2D, got {x.ndim}D instead")
@@ -214,7 +381,7 @@ def cell(name: str, mode: str, input: Any, state: tuple, w_ih: Any, w_hh: Any, b
             f"{name}: expected {GATES[mode]} blocks of {wh.shape[1]} rows in w_ih and w_hh, got shapes "
             f"{list(wi.shape)} and {list(wh.shape)}"
         )
-    return _STEPS[mode](linear(input, w_ih, b_ih), state, w_hh, b_hh)
+    return shape
 
 
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, many_dims, need_tensor, one_dim
+from ferro.core.arguments import ALL_DIMS, into, many_dims, need_tensor, one_dim
 from ferro.core.base import without_gradient, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, singular
@@ -24,6 +25,7 @@ REDUCED = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3,
            Sample(Arg(2, 3, 2), (-1, 0), keepdim=True), Sample(Arg(1, 3), 0), Sample(Arg(3, 4), axis=1),
            Sample(Arg(0, 3), 1)]  # fmt: skip
 NAN, INF = math.nan, math.inf
+FLOAT32 = dtypes.float32.np  # (looked at first: a look into a set of dtypes takes longer)
 
 
 # -- what reductions share ---------------------------------------------------------------------------------------------
@@ -31,11 +33,12 @@ NAN, INF = math.nan, math.inf
 
 def spread(xp: Any, g: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:
     """The cotangent of a reduction over `dim`, expanded to the `shape` of its input."""
-    if not keepdim:
+    if not keepdim and len(dim) != len(shape):  # (what is left after all dimensions expands to anything)
         g = xp.reshape(g, kept(shape, dim))
     return xp.expand(g, shape)
 
 
+@lru_cache(4096)
 def kept(shape: tuple, dim: tuple) -> tuple:
     """`shape` with the dimensions `dim` reduced to one element each."""
     return tuple([1 if d in dim else s for d, s in enumerate(shape)])
@@ -98,8 +101,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     if names:
         dim, keepdim = renamed("sum", names, dim, keepdim)
     a = need_tensor("sum", "input", input)._data
-    dim = many_dims("sum", a.ndim, dim)
-    if dtype is not None or a.dtype.kind in "biu":
+    dim = ALL_DIMS[a.ndim] if dim is None else many_dims("sum", a.ndim, dim)
+    if dtype is not None or (a.dtype is not FLOAT32 and a.dtype.kind in "biu"):
         input = summable(input, dtype)
     result = unary(SUM, input, (dim, keepdim))
     return result if out is None else into("sum", out, result)
@@ -133,10 +136,10 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     if names:
         dim, keepdim = renamed("mean", names, dim, keepdim)
     a = need_tensor("mean", "input", input)._data
-    dim = many_dims("mean", a.ndim, dim)
-    if dtype is not None:
-        input = summable(input, dtype)
-    need_inexact("mean", input, "input (or a dtype= of these)")
+    dim = ALL_DIMS[a.ndim] if dim is None else many_dims("mean", a.ndim, dim)
+    if dtype is not None or a.dtype is not FLOAT32:
+        input = summable(input, dtype) if dtype is not None else input
+        need_inexact("mean", input, "input (or a dtype= of these)")
     result = unary(MEAN, input, (dim, keepdim))
     return result if out is None else into("mean", out, result)
 
@@ -241,8 +244,10 @@ def _moments(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, corre
         raise TypeError(f"{name}: give either unbiased or correction, not both")
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
-    need_inexact(name, need_tensor(name, "input", input))
-    return many_dims(name, input._data.ndim, dim), correction, bool(keepdim)
+    a = need_tensor(name, "input", input)._data
+    if a.dtype is not FLOAT32:
+        need_inexact(name, input)
+    return many_dims(name, a.ndim, dim), correction, bool(keepdim)
 
 
 def _var_x(xp: Any, g: Any, x: Any, dim: tuple, correction: Any, keepdim: bool) -> Any:

@@ -113,11 +113,14 @@ def _dim(name: str, input: Any, dim: Any, names: dict) -> int:
     return one_dim(name, input._data.ndim, dim)
 
 
-def _cumsum_x(xp: Any, g: Any, dim: int) -> Any:
-    return xp.flip(xp.cumsum(xp.flip(g, (dim,)), dim), (dim,)) if len(g.shape) else g
+CUMSUM = Op("cumsum", lambda xp, x, /, dim: xp.cumsum(x, dim), kind=LINEAR, x=lambda xp, g, dim: xp.cumsum_vjp(g, dim),
+            samples=_SCANNED, complex=True)  # fmt: skip
 
 
-CUMSUM = Op("cumsum", lambda xp, x, /, dim: xp.cumsum(x, dim), kind=LINEAR, x=_cumsum_x, samples=_SCANNED, complex=True)
+def cumsum_vjp(g: Tensor, dim: int) -> Tensor:
+    """The backward of cumsum, on Tensors."""
+    F = worlds.functional
+    return F.flip(cumsum(F.flip(g, (dim,)), dim), (dim,)) if len(g.shape) else g
 
 
 def cumprod(input: Tensor, dim: Any = None, *, dtype: Any = None, out: Tensor | None = None, **names: Any) -> Tensor:

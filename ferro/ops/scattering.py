@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
+from ferro.core import worlds
 from ferro.core.apply import apply, constant, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
@@ -66,10 +67,15 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
 
 
 GATHER = Op("gather", lambda xp, x, index, /, dim: xp.gather(x, dim, index), kind=LINEAR,
-            x=lambda xp, g, x_shape, index, dim: xp.scatter_add(xp.new_zeros(g, x_shape), dim, index, g), complex=True,
+            x=lambda xp, g, x_shape, index, dim: xp.gather_spread(g, x_shape, dim, index), complex=True,
             samples=[Sample(Arg(3, 4), 0, TWO), Sample(Arg(2, 4), 1, TWO), Sample(Arg(4), -1, ints([3, 3, 0, 1, 2])),
                      Sample(Arg(), 0, ints([0, 0])), Sample(Arg(), 0, ints(0)),
                      Sample(Arg(2, 3), 0, Arg(0, 3, dtype="int64"))])  # fmt: skip
+
+
+def gather_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
+    """The transpose of gather()."""
+    return scatter_add(worlds.functional.new_zeros(g, shape), dim, index, g)
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:

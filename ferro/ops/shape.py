@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import unary
 from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
-from ferro.core.base import TensorBase
+from ferro.core.base import TensorBase, View
 from ferro.core.dtypes import dtype
 from ferro.core.inplace import restride
 from ferro.core.layout import channels_last, channels_last_3d, contiguous_format
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.size import Size
+from ferro.core.views import viewed
 from ferro.cpu.shape import geometry
 from ferro.ops.complex import conj
 
@@ -32,28 +33,34 @@ __all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shape
 
 def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape (one size may be -1): a view where strides allow, else a copy."""
-    return unary(RESHAPE, input, (_target("reshape", input._data, size or (shape,)),))
+    given = size or (shape,)
+    found = _at_a_glance(input, given)
+    return found if found is not None else _reshaped("reshape", input, given)
+
+
+def _at_a_glance(x: Any, given: tuple) -> Any:
+    """The tensor in the shape that f(2, 3) or f((2, 3)) asks for, if these are plain sizes that fit; else None."""
+    shape = given[0] if len(given) == 1 else given
+    if type(shape) is tuple:
+        for s in shape:
+            if type(s) is not int or s < 0:
+                return None
+        try:
+            return viewed(RESHAPE, x, (shape,))
+        except ValueError:  # NumPy's of a wrong number of elements, which `infer` puts into words
+            pass
+    return None
+
+
+def _reshaped(name: str, x: Any, given: tuple) -> Any:
+    """The same for any sizes, with an error for those that do not fit."""
+    return viewed(RESHAPE, x, (infer(name, need_tensor(name, "input", x)._data.shape, sizes(name, given)),))
 
 
 RESHAPE = Op("reshape", lambda xp, x, /, shape: xp.reshape(x, shape), kind=LINEAR, view=True,
              x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
              samples=[Sample(Arg(2, 6), (3, 4)), Sample(Arg(2, 3), (-1,)), Sample(Arg(), (1, 1)), Sample(Arg(0, 2), (2, 0))],
              complex=True)  # fmt: skip
-
-
-def _target(name: str, data: Any, given: tuple) -> tuple:
-    """The shape that f(2, 3) or f((2, 3)) asks for, its -1 worked out; plain sizes that fit are seen at a glance."""
-    shape = given[0] if len(given) == 1 else given
-    if type(shape) is tuple:
-        total = 1
-        for s in shape:
-            if type(s) is not int or s < 0:
-                break
-            total *= s
-        else:
-            if total == data.size:
-                return shape
-    return infer(name, data.shape, sizes(name, given))
 
 
 def infer(name: str, have: tuple, shape: tuple) -> tuple:
@@ -85,13 +92,13 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
 
     RuntimeError where the strides do not allow a view: reshape() copies there.  Reading bits has no derivative.
     """
-    given = dtype if dtype is not None else shape[0] if len(shape) == 1 else None
-    if isinstance(given, _DTYPE):
-        return _view_bits(input, given)
-    new_shape = _target("view", input._data, shape)
-    found = unary(RESHAPE, input, (new_shape,))
-    if found._data.size and _meta_view(found) is None:
-        raise RuntimeError(f"view: size {list(new_shape)} is not compatible with input tensor's size and stride (shape {list(input.shape)}, "
+    if dtype is not None or (len(shape) == 1 and isinstance(shape[0], _DTYPE)):
+        return _view_bits(input, shape[0] if dtype is None else dtype)
+    found = _at_a_glance(input, shape)
+    if found is None:
+        found = _reshaped("view", input, shape)
+    if type(found._meta) is not View and found._data.size and _meta_view(found) is None:
+        raise RuntimeError(f"view: size {list(found._data.shape)} is not compatible with input tensor's size and stride (shape {list(input.shape)}, "
                            f"stride {list(stride(input))}): at least one dimension spans across two contiguous subspaces. "
                            "Use .reshape(...) instead.")  # fmt: skip
     return found
@@ -165,6 +172,8 @@ declare("Tensor.resize_as", [Sample(Arg(2, 3), Arg(3, 2, grad=False))], method=T
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """The dimensions from start_dim to end_dim as one."""
     shape = input._data.shape
+    if start_dim == 0 and end_dim == -1 and len(shape) > 1 and type(start_dim) is type(end_dim):
+        return viewed(RESHAPE, input, ((input._data.size,),))
     start = one_dim("flatten", len(shape), start_dim, "start_dim")
     end = one_dim("flatten", len(shape), end_dim, "end_dim")
     if not shape:
@@ -178,7 +187,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     n = 1
     for s in shape[start : end + 1]:
         n *= s
-    return unary(RESHAPE, input, ((*shape[:start], n, *shape[end + 1 :]),))
+    return viewed(RESHAPE, input, ((*shape[:start], n, *shape[end + 1 :]),))
 
 
 declare(
@@ -193,7 +202,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     inner = _sizes("unflatten", (sizes,))
     if not inner:
         raise RuntimeError("unflatten: sizes must be non-empty")
-    return unary(RESHAPE, input, ((*shape[:d], *infer("unflatten", shape[d : d + 1], inner), *shape[d + 1 :]),))
+    return viewed(RESHAPE, input, ((*shape[:d], *infer("unflatten", shape[d : d + 1], inner), *shape[d + 1 :]),))
 
 
 _sizes = sizes
@@ -213,8 +222,11 @@ declare("ravel", [Sample(Arg(2, 3)), Sample(Arg()), Sample(Arg(0, 2))], complex=
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """The tensor without its dimensions of size 1, or without those of them that `dim` (an int or several) names."""
     shape = input._data.shape
+    if type(dim) is int and shape:
+        d = one_dim("squeeze", len(shape), dim)
+        return viewed(SQUEEZE, input, ((d,) if shape[d] == 1 else (),))
     dims = many_dims("squeeze", len(shape), dim, empty_is_all=False)
-    return unary(SQUEEZE, input, (tuple([d for d in dims if shape[d] == 1]),))
+    return viewed(SQUEEZE, input, (tuple([d for d in dims if shape[d] == 1]),))
 
 
 SQUEEZE = Op("squeeze", lambda xp, x, /, dim: xp.squeeze(x, dim), kind=LINEAR, view=True,
@@ -225,7 +237,7 @@ SQUEEZE = Op("squeeze", lambda xp, x, /, dim: xp.squeeze(x, dim), kind=LINEAR, v
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """The tensor with a dimension of size 1 inserted at `dim`."""
-    return unary(UNSQUEEZE, input, (one_dim("unsqueeze", input._data.ndim + 1, dim),))
+    return viewed(UNSQUEEZE, input, (one_dim("unsqueeze", input._data.ndim + 1, dim),))
 
 
 UNSQUEEZE = Op("unsqueeze", lambda xp, x, /, dim: xp.unsqueeze(x, dim), kind=LINEAR, view=True,
@@ -241,10 +253,13 @@ _ORDERS = frozenset([p for n in range(6) for p in permutations(range(n))])  # th
 
 def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """The dimensions in the order `dims`."""
-    n = input._data.ndim
     order = given[0] if len(given) == 1 else given
-    if type(order) is tuple and len(order) == n and order in _ORDERS:
-        return unary(PERMUTE, input, (order,))
+    if type(order) is tuple and order in _ORDERS:
+        try:
+            return viewed(PERMUTE, input, (order,))
+        except ValueError:  # NumPy's of another number of dimensions
+            pass
+    n = input._data.ndim
     wanted = _sizes("permute", given or (dims,))
     if len(wanted) != n:
         raise RuntimeError(f"permute: the number of dimensions in the tensor input does not match the length of dims: input.dim() = {n}, "
@@ -252,7 +267,7 @@ def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     order = tuple([one_dim("permute", n, d) for d in wanted])
     if len(set(order)) != n:
         raise RuntimeError(f"permute: duplicate dims are not allowed, got {list(wanted)}")
-    return unary(PERMUTE, input, (order,))
+    return viewed(PERMUTE, input, (order,))
 
 
 PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR, view=True,
@@ -265,8 +280,9 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """The tensor with two dimensions exchanged."""
     n = input._data.ndim
     if type(dim0) is type(dim1) is int and -n <= dim0 < n and -n <= dim1 < n:  # what one_dim would let pass
-        return unary(TRANSPOSE, input, (dim0 % n, dim1 % n))
-    return unary(TRANSPOSE, input, (one_dim("transpose", n, dim0, "dim0"), one_dim("transpose", n, dim1, "dim1")))
+        return viewed(TRANSPOSE, input, (dim0 % n, dim1 % n))
+    dims = one_dim("transpose", n, dim0, "dim0"), one_dim("transpose", n, dim1, "dim1")
+    return viewed(TRANSPOSE, input, dims) if n else viewed(PERMUTE, input, ((),))
 
 
 TRANSPOSE = Op("transpose", lambda xp, x, /, dim0, dim1: xp.transpose(x, dim0, dim1), kind=LINEAR, view=True,
@@ -292,7 +308,7 @@ def t(input: Tensor) -> Tensor:
         raise RuntimeError(
             f"t() expects a tensor with <= 2 dimensions, but self is {n}D; use transpose(dim0, dim1) or .mT"
         )
-    return unary(PERMUTE, input, ((1, 0) if n == 2 else tuple(range(n)),))
+    return viewed(PERMUTE, input, ((1, 0) if n == 2 else tuple(range(n)),))
 
 
 declare("t", [Sample(Arg(2, 3)), Sample(Arg(3)), Sample(Arg())], complex=True)
@@ -328,7 +344,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             raise RuntimeError(f"movedim: repeated dim in `{what}` ({dims})")
     rest = iter([d for d in range(n) if d not in start])
     moved = dict(zip(end, start, strict=True))
-    return unary(PERMUTE, input, (tuple([moved[d] if d in moved else next(rest) for d in range(n)]),))
+    return viewed(PERMUTE, input, (tuple([moved[d] if d in moved else next(rest) for d in range(n)]),))
 
 
 def moveaxis(input: Tensor, source: Any, destination: Any) -> Tensor:
@@ -352,22 +368,31 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
 
 
 def _expand(name: str, x: Any, wanted: tuple) -> Tensor:
-    have = x._data.shape
+    full = wanted
+    if wanted and min(wanted) < 0:
+        have = x._data.shape
+        lead = len(wanted) - len(have)
+        full = tuple([have[i - lead] if s == -1 and i >= lead >= 0 else s for i, s in enumerate(wanted)])
+        if min(full) < 0 <= lead:
+            raise RuntimeError(
+                f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension"
+            )
+    try:
+        return viewed(EXPAND, x, (full,))
+    except ValueError:
+        _explain_expand(name, x._data.shape, wanted)
+        raise
+
+
+def _explain_expand(name: str, have: tuple, wanted: tuple) -> None:
+    """Says why NumPy could not expand an array of the shape `have`."""
     lead = len(wanted) - len(have)
     if lead < 0:
         raise RuntimeError(f"{name}: the number of sizes provided ({len(wanted)}) must be greater or equal to the number of dimensions in the "
                            f"tensor ({len(have)}); got {list(wanted)} for shape {list(have)}")  # fmt: skip
-    full = wanted
-    if wanted and min(wanted) < 0:
-        full = tuple([have[i - lead] if s == -1 and i >= lead else s for i, s in enumerate(wanted)])
-        if min(full) < 0:
-            raise RuntimeError(
-                f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension"
-            )
-    if have != full[lead:] and any(h not in (1, s) for h, s in zip(have, full[lead:], strict=True)):
+    if any(h not in (1, s) and s != -1 for h, s in zip(have, wanted[lead:], strict=True)):
         raise RuntimeError(f"{name}: the expanded size {list(wanted)} must match the existing size {list(have)} at non-singleton dimensions: "
                            "only dimensions of size 1 can be expanded")  # fmt: skip
-    return unary(EXPAND, x, (full,))
 
 
 EXPAND = Op("expand", lambda xp, x, /, shape: xp.expand(x, shape), kind=LINEAR, view=True,
@@ -428,7 +453,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     shape = broadcast_shapes(*[need_tensor("broadcast_tensors", "tensors", x)._data.shape for x in tensors])
-    return tuple([x if x._data.shape == shape else unary(EXPAND, x, (tuple(shape),)) for x in tensors])
+    return tuple([x if x._data.shape == shape else viewed(EXPAND, x, (tuple(shape),)) for x in tensors])
 
 
 declare("broadcast_tensors", [Sample(Arg(3), Arg(2, 1)), Sample(Arg(), Arg(2)), Sample(Arg(2, 3))], complex=True)
@@ -480,7 +505,7 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     if self._data.transpose(order).flags.c_contiguous:
         return self
     back = tuple([order.index(d) for d in range(len(order))])
-    return unary(PERMUTE, unary(CONTIGUOUS, unary(PERMUTE, self, (order,))), (back,))
+    return viewed(PERMUTE, unary(CONTIGUOUS, viewed(PERMUTE, self, (order,))), (back,))
 
 
 def _memory_order(name: str, ndim: int, memory_format: Any) -> tuple | None:
@@ -518,7 +543,7 @@ def storage_offset(self: Tensor) -> int:
 
 
 def _reversed(x: Any) -> Tensor:
-    return unary(PERMUTE, x, (tuple(range(x._data.ndim))[::-1],))
+    return viewed(PERMUTE, x, (tuple(range(x._data.ndim))[::-1],))
 
 
 class ShapeMethods:

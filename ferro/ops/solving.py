@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import return_types, worlds
-from ferro.core.apply import apply
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.cpu.linalg_errors import raise_first
+from ferro.cpu.linalg_errors import Refused, raise_first
 from ferro.ops.matrix_arguments import batches, fits, lapack_dtype, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint, matmul
 
@@ -47,8 +47,14 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     >>> ferro.linalg.solve(ferro.tensor([[2.0, 0.0], [0.0, 4.0]]), ferro.tensor([2.0, 2.0])).tolist()
     [1.0, 0.5]
     """
-    result, info = _solve("linalg.solve", A, B, left)
-    raise_first("linalg.solve", info._data, "The solver failed because the input matrix is singular.")
+    B, left, vector = _system("linalg.solve", A, B, left)
+    try:
+        result = apply(SOLVE, (A, B), (left,))
+    except Refused as e:
+        raise_first("linalg.solve", e.info, _UNSOLVABLE)
+        raise
+    if vector:
+        result = result.squeeze(-1)
     return result if out is None else into("linalg.solve", out, result)
 
 
@@ -59,13 +65,20 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     >>> ferro.linalg.solve_ex(ferro.zeros(2, 2), ferro.ones(2)).info.item()
     1
     """
-    result, info = _solve("linalg.solve_ex", A, B, left)
+    B, left, vector = _system("linalg.solve_ex", A, B, left)
+    result, info = solve_lu(A, B, left)
+    if vector:
+        result = result.squeeze(-1)
     if check_errors:
-        raise_first("linalg.solve_ex", info._data, "The solver failed because the input matrix is singular.")
+        raise_first("linalg.solve_ex", info._data, _UNSOLVABLE)
     return named("linalg.solve_ex", return_types.linalg_solve_ex, (result, info), out)
 
 
-def _solve(name: str, A: Any, B: Any, left: bool) -> tuple:
+_UNSOLVABLE = "The solver failed because the input matrix is singular."
+
+
+def _system(name: str, A: Any, B: Any, left: bool) -> tuple:
+    """B as matrices, `left` as a bool, and whether B was a vector, of arguments that fit."""
     square(name, A)
     need_tensor(name, "B", B)
     s, t = A._data.shape, B._data.shape
@@ -75,13 +88,12 @@ def _solve(name: str, A: Any, B: Any, left: bool) -> tuple:
     matrices(name, B, "B")
     one_dtype(name, A, B)
     fits(name, A, B, left)
-    result, info = solve_lu(A, B, bool(left))
-    return (result.squeeze(-1) if vector else result), info
+    return B, bool(left), vector
 
 
 def solve_lu(a: Any, b: Any, left: bool) -> Any:
     """(X, info) of A X = B or X A = B, for matrices that fit."""
-    return apply(SOLVE, (a, b), (left,))
+    return apply(SOLVE_EX, (a, b), (left,))
 
 
 def _solve_vjp(xp: Any, g: Any, needs: tuple, a: Any, result: Any, lu: Any, pivots: Any, left: bool) -> tuple:
@@ -100,9 +112,12 @@ _SYSTEMS = [Sample(Arg(3, 3, make=regular), Arg(3, 2)), Sample(Arg(3, 3, make=re
             Sample(Arg(0, 2, 2), Arg(2, 1)), Sample(Arg(2, 2, make=regular), Arg(2, 0)),
             Sample(Arg(33, 33, make=near_identity), Arg(33, 1))]  # fmt: skip
 
-SOLVE = Op("linalg.solve_ex", lambda xp, a, b, /, left: xp.solve_lu(a, b, left), outputs=("result", "info"),
-           nondiff=("info",), aux=("lu", "pivots"), vjp=_solve_vjp, diff=("a", "b"), weight=100.0,
-           samples=_SYSTEMS, complex=True)  # fmt: skip
+SOLVE_EX = Op("linalg.solve_ex", lambda xp, a, b, /, left: xp.solve_lu(a, b, left), outputs=("result", "info"),
+              nondiff=("info",), aux=("lu", "pivots"), vjp=_solve_vjp, diff=("a", "b"), weight=100.0,
+              samples=_SYSTEMS, complex=True)  # fmt: skip
+# (an output less is a quarter of the time of a small system)
+SOLVE = Op("linalg.solve", lambda xp, a, b, /, left: xp.solve(a, b, left), aux=("lu", "pivots"), diff=("a", "b"), weight=100.0,
+           vjp=lambda xp, g, needs, a, out, lu, pivots, left: _solve_vjp(xp, g, needs, a, out, lu, pivots, left))  # fmt: skip
 declare("linalg.solve", _SYSTEMS, complex=True)
 
 
@@ -195,8 +210,11 @@ def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     >>> ferro.linalg.inv(ferro.tensor([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    result, info = apply(INV_EX, (square("linalg.inv", input),))
-    raise_first("linalg.inv", info._data, _SINGULAR)
+    try:
+        result = unary(INV, square("linalg.inv", input))
+    except Refused as e:
+        raise_first("linalg.inv", e.info, _SINGULAR)
+        raise
     return result if out is None else into("linalg.inv", out, result)
 
 
@@ -219,6 +237,9 @@ _REGULAR = [Sample(Arg(3, 3, make=regular)), Sample(Arg(2, 2, 2, make=regular)),
 INV_EX = Op("linalg.inv_ex", lambda xp, x: xp.inv_ex(x), outputs=("inverse", "info"), nondiff=("info",), weight=100.0,
             x=lambda xp, g, inverse: -xp.matmul(adjoint(inverse), xp.matmul(g, adjoint(inverse))),
             samples=_REGULAR, complex=True)  # fmt: skip
+INV = Op("linalg.inv", lambda xp, x: xp.inv(x), weight=100.0,
+         x=lambda xp, g, out: -xp.matmul(adjoint(out), xp.matmul(g, adjoint(out))))  # fmt: skip
+INV.backward_name, SOLVE.backward_name = INV_EX.backward_name, SOLVE_EX.backward_name  # as in PyTorch
 declare("linalg.inv", _REGULAR, complex=True)
 declare("inverse", _REGULAR, complex=True)
 

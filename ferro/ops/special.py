@@ -13,6 +13,7 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
+from ferro.ops.activations import once
 from ferro.ops.arithmetic import some_tensor
 from ferro.ops.exponential import real_operands
 
@@ -42,8 +43,12 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 ERF = Op("erf", lambda xp, x: xp.erf(x), floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, x: g * xp.exp(-(x * x)) * (2 / SQRT_PI), weight=8.0,
+         x=lambda xp, g, x: once(_erf_slope, xp, g, x, kernel="erf_vjp"), weight=8.0,
          samples=points(-2, 2, 0.0, 6.0, -6.0, INF))  # fmt: skip
+
+
+def _erf_slope(xp: Any, g: Any, x: Any) -> Any:
+    return g * xp.exp(-(x * x)) * (2 / SQRT_PI)
 
 
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.ops.matrix_arguments import matrices, named
+from ferro.ops.matrix_arguments import matrices, named, recorded
 from ferro.ops.products import adjoint
 from ferro.ops.random import randn
 
@@ -190,18 +190,19 @@ def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) 
     """
     _need_no_driver("linalg.svdvals", driver)
     matrices("linalg.svdvals", A)
-    result = unary(SVDVALS, A)
+    result = apply(SVDVALS, (A,), (recorded(A),))
     return result if out is None else into("linalg.svdvals", out, result)
 
 
-def _svdvals_x(xp: Any, g: Any, x: Any) -> Any:
-    u, s, vh = xp.svd_factors(x, False)
+def _svdvals_x(xp: Any, g: Any, x: Any, out: Any, U: Any, Vh: Any) -> Any:
+    u, s, vh = xp.svd_factors(x, False) if U is None else (U, out, Vh)
     return xp.matmul(u * xp.where(s == 0, 0.0, g)[..., None, :], vh)
 
 
 SVDVALS = Op(
     "linalg.svdvals",
-    lambda xp, x: xp.svdvals(x),
+    lambda xp, x, /, keep: xp.svdvals_kept(x, keep),
+    aux=("U", "Vh"),
     x=_svdvals_x,
     weight=1000.0,
     samples=[Sample(a) for a in MATRICES],
@@ -218,7 +219,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any =
     else:
         dtype, (m, n) = input._data.dtype, shape[-2:]
         zeros = [wrap(np.zeros((*shape[:-2], k, k), dtype)) for k in (m, n)]
-        result = (zeros[0], unary(SVDVALS, input), zeros[1])
+        result = (zeros[0], apply(SVDVALS, (input,), (recorded(input),)), zeros[1])
     return named("svd", return_types.svd, result, out)
 
 

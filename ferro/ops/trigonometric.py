@@ -31,8 +31,13 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sin", out, result)
 
 
-SIN = Op("sin", lambda xp, x: xp.sin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cos(x).conj(),
+SIN = Op("sin", lambda xp, x: xp.sin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: xp.sin_vjp(g, x),
          weight=4.0, samples=points(), complex=True)  # fmt: skip
+
+
+def sin_vjp(g: Tensor, x: Tensor) -> Tensor:
+    """The backward of sin, on Tensors."""
+    return g * cos(x).conj()
 
 
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -41,8 +46,13 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("cos", out, result)
 
 
-COS = Op("cos", lambda xp, x: xp.cos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * xp.sin(x).conj()),
+COS = Op("cos", lambda xp, x: xp.cos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: xp.cos_vjp(g, x),
          weight=4.0, samples=points(), complex=True)  # fmt: skip
+
+
+def cos_vjp(g: Tensor, x: Tensor) -> Tensor:
+    """The backward of cos, on Tensors."""
+    return -(g * sin(x).conj())
 
 
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -118,7 +128,12 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 TANH = Op("tanh", lambda xp, x: xp.tanh(x), floats=True, kind=ELEMENTWISE,
-          x=lambda xp, g, out: g - g * (out * out).conj(), weight=3.0, samples=points(), complex=True)  # fmt: skip
+          x=lambda xp, g, out: xp.tanh_vjp(g, out), weight=3.0, samples=points(), complex=True)  # fmt: skip
+
+
+def tanh_vjp(g: Tensor, out: Tensor) -> Tensor:
+    """The backward of tanh, on Tensors."""
+    return g - g * (out * out).conj()
 
 
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -18,19 +18,24 @@ def arrays_to_change(name: str, grad: TensorBase, param: TensorBase, *state: Ten
     is to see operations, so any mode but that of no_grad keeps them too. Whatever refuses an in-place operation, such
     as memory that is read-only, refuses here, before anything has changed.
     """
+    mode = MODE.get()
     data = param._data
     dtype, shape = data.dtype, data.shape
-    mode = MODE.get()
-    if mode is None or not mode.silent or dtype.char not in "fd":
+    if mode is None or not mode.silent or dtype.char not in "fd" or type(data) is not ndarray:
         return None
-    tensors = (param, *state)
-    for t in (grad, *tensors):
+    arrays: list[Any] = [data]
+    for t in (grad, *state):
+        a = None if t is None else t._data
+        if a is not None and (
+            a.shape != shape or (a.dtype is not dtype and a.dtype != dtype) or type(a) is not ndarray
+        ):
+            return None
+        arrays.append(a)
+    place = None if mode.lost is None else mode.lost.place  # where the step was called: it has switched recording off
+    for t in (param, *state):
         if t is not None:
-            a = t._data
-            if type(a) is not ndarray or (a.dtype is not dtype and a.dtype != dtype) or a.shape != shape:
-                return None
-    for t in tensors:
-        if t is not None:
-            check(t, name)
-            bump(t, name)
-    return [None if t is None else t._data for t in tensors]
+            if t._counter is None or t._counter.inference or not t._data.flags.carray:  # else nothing can be amiss
+                check(t, name)
+            bump(t, name, place)
+    del arrays[1]
+    return arrays

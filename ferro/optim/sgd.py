@@ -55,7 +55,7 @@ class SGD(PerParameterOptimizer):
         super().__init__(params, defaults)
 
     def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        lr, momentum, dampening, weight_decay = map(float, _NUMBERS(group))
+        lr, momentum, dampening, weight_decay = _NUMBERS(group)
         buffer, first = None, False
         if momentum != 0:
             state = self.state[param]
@@ -65,8 +65,9 @@ class SGD(PerParameterOptimizer):
         arrays = arrays_to_change("sgd", grad, param, buffer)
         if arrays is not None:
             p, b = arrays
-            sgd_step(p, b, grad._data, lr, momentum, dampening, weight_decay, group["nesterov"], first)
+            sgd_step(p, b, grad._data, float(lr), momentum, dampening, weight_decay, group["nesterov"], first)
             return
+        lr = float(lr)
         grad = decayed(param, grad, weight_decay)
         if buffer is not None:
             if first:

@@ -56,7 +56,7 @@ def swap_tensors(t1: Any, t2: Any) -> None:
 def _user(t: Any) -> str | None:
     """Which part of autograd refers to the tensor itself, if one does."""
     for holder in gc.get_referrers(t):
-        if isinstance(holder, View):
+        if isinstance(holder, View) and holder.base is t:
             return f"a view of it (shape {list(t._data.shape)}) is in use"
         if type(holder) is tuple:
             for node in gc.get_referrers(holder):

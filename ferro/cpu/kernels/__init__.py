@@ -6,50 +6,151 @@ that no kernel takes. Its compiled half stands in a module named jit_*.
 
 from __future__ import annotations
 
-from functools import cache
+import sys
+from collections.abc import Iterator
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
+from ferro.cpu.kernels import store
+from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
+
 _MODULES = {
-    "jit_math": (
-        "erf exponential sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
-        "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp logcumsumexp "
+    "jit_activations": (
+        "erf erf_vjp exponential sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
+        "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp tanh_vjp sin cos sin_vjp cos_vjp "
+        "bce_logits bce_logits_vjp"
+    ),
+    "jit_softmax": (
         "softmax scaled_softmax scaled_softmax_vjp softmax_vjp log_softmax log_softmax_vjp logsumexp "
-        "softmax_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
+        "softmax_columns logsumexp_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),
     "jit_along": (
         "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows take_rows add_slices_rows "
         "count_bins"
     ),
-    "jit_conv": "correlate correlate_taps in_blocks",
+    "jit_conv": "correlate correlate_channels correlate_taps from_channels in_blocks in_equal_blocks multiply_images",
     "jit_ctc": "ctc_alpha ctc_occupancy",
+    "jit_attention": "attend attend_vjp",
+    "jit_gemm": "product_part",
     "jit_grids": "linear_places linear_weights sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",
+    "jit_linalg": "eliminate outer substitute",
+    "jit_lstm": "lstm",
+    "jit_moves": "transposed reversed_rows",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
         "channel_moments channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "
-        "column_sums column_squares column_products column_affine column_norm_vjp"
+        "column_sums column_squares column_products column_affine column_norm_vjp batch_norm batch_norm_vjp"
     ),
     "jit_optim": "sgd_step adam_step",
     "jit_pointwise": (
-        "relu_vjp hardswish hardswish_vjp hardsigmoid hardsigmoid_vjp hardtanh hardtanh_vjp "
-        "leaky_relu leaky_relu_vjp hardshrink softshrink shrink_vjp cube rsqrt lerp hypot fmod remainder floor_divide "
+        "relu relu_vjp hardswish hardswish_vjp hardsigmoid hardsigmoid_vjp hardtanh hardtanh_vjp "
+        "leaky_relu leaky_relu_vjp hardshrink softshrink shrink_vjp cube rsqrt addcmul lerp hypot fmod remainder floor_divide "
         "loss_sum loss_each loss_vjp"
     ),
     "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",
-    "jit_reduce": "prod_rows prod_columns sum_rows sum_columns square_rows square_columns",
-    "jit_scan": "cumsum cumprod running_extremum affine_scan picked_sum",
+    "jit_program": "run_program",
+    "jit_recurrent": "lstm_gates lstm_gates_vjp gru_gates gru_gates_vjp",
+    "jit_reduce": (
+        "prod_rows prod_columns sum_rows sum_columns square_rows square_columns "
+        "max_rows max_columns min_rows min_columns first_extreme_columns"
+    ),
+    "jit_scan": "cumsum cumprod running_extremum affine_scan picked_sum logcumsumexp",
+    "jit_team": "set_up wake serve",
+    "jit_winograd": "winograd winograd_by_taps winograd_taps",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 @cache
-def get(name: str) -> Any:
-    """The compiled function of that name. Its machine code is made, or loaded from disk, when it is first called."""
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+def get(name: str) -> Kernel:
+    """The kernel of that name. Its machine code is made, or loaded from disk, when it is first called.
+
+    "name.rows" is the twin of a kernel that works in chunks of rows, see jit_team.py.
+    """
+    sources = (_MODULE_OF[name.partition(".")[0]], *(("jit_team",) if "." in name else ()))
+    return Kernel(name, sources, partial(compiler, name), _wait_for)
+
+
+@cache
+def compiler(name: str) -> Any:
+    """The function that Numba makes of a kernel; this imports Numba."""
+    plain, _, rows = name.partition(".")
+    function = getattr(import_module(f"{__name__}.{_MODULE_OF[plain]}"), plain)
+    return import_module(f"{__name__}.jit_team").rows_of(function) if rows else function
+
+
+def _wait_for(kernel: Kernel, signature: str) -> None:
+    from ferro.cpu.kernels import background
+
+    background.wait_for(kernel, signature)
+
+
+@cache
+def signatures() -> dict[str, tuple[str, ...]]:
+    """The signatures that kernels are called with, found by a rehearsal: in the calls of warm.py nothing is computed.
+
+    Other threads must not call kernels meanwhile.
+    """
+    found: dict[str, dict[str, None]] = {}
+
+    def note(kernel: Kernel, *args: Any) -> bool:
+        found.setdefault(kernel.name, {})[describe(args)] = None
+        if sys._getframe(1).f_code.co_name == "run_rows":  # several threads would call the twin
+            found.setdefault(f"{kernel.name}.rows", {})[describe((*[0] * 6, *args))] = None
+        return True
+
+    from ferro.cpu import threads
+    from ferro.cpu.kernels import background, warm
+
+    call, Kernel.__call__ = Kernel.__call__, note
+    number = threads.get_num_threads()
+    threads.set_num_threads(1)
+    try:
+        with background.as_if_all_were_ready(), np.errstate(all="ignore"):
+            warm.call_all()
+    finally:
+        Kernel.__call__ = call
+        threads.set_num_threads(number)
+    return {name: tuple(some) for name, some in found.items()}
+
+
+def compile_for(name: str, wanted: str) -> list[str]:
+    """Make what machine code there is not of a kernel, for a signature or for all whose tags begin so ("f4-").
+
+    The tags of all that there is.
+    """
+    some = [wanted]
+    if wanted.endswith("-"):
+        some = [signature for signature in signatures().get(name, ()) if tag_of(signature).startswith(wanted)]
+    for signature in some:
+        if not get(name).load(tag_of(signature)):
+            get(name).compile(signature)
+    return [tag_of(signature) for signature in some]
+
+
+def compile_all(wanted: str) -> Iterator[None]:
+    """The same for all kernels, pausing after each; at last a mark is set on disk, which `all_are_made` finds."""
+    for name in signatures():
+        compile_for(name, wanted)
+        yield
+    store.write(_ALL, wanted, tuple(_MODULES), b"")
+
+
+def all_are_made(wanted: str) -> bool:
+    """Whether there is machine code on disk of all kernels, as far as their tags begin so ("f4-")."""
+    return store.read(_ALL, wanted, tuple(_MODULES)) is not None
+
+
+_ALL = "all"  # a name that no kernel has
 
 
 def warmup() -> None:
     """Make, or load from disk, the machine code of all kernels for float32 and float64, so that no later call waits."""
-    import_module(f"{__name__}.warm").call_all()
+    for wanted in ("f4-", "f8-", "any-"):
+        for _ in compile_all(wanted):
+            pass

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, has_kernel, in_float32, is_half, pointwise
+from ferro.cpu.extensions import special
+from ferro.cpu.kernels.common import has_kernel, in_float32, is_half
+from ferro.cpu.kernels.lines import over
 
 _ROOT_HALF = 0.7071067811865476  # 1 / √2
 _ROOT_TWO_OVER_PI = 0.7978845608028654  # √(2 / π)
@@ -15,27 +14,19 @@ _NORMAL = 0.3989422804014327  # 1 / √(2 π)
 _CUBE = 0.044715  # the coefficient of gelu's approximation by tanh
 
 
-@cache
-def _scipy_erf() -> Any:
-    """SciPy's erf; importing SciPy takes longer than importing everything else."""
-    from scipy.special import erf
-
-    return erf
-
-
 def erf(x: np.ndarray) -> np.ndarray:
     """The error function 2/√π ∫₀ˣ exp(-t²) dt."""
-    if has_kernel(x):
-        return pointwise("erf", x)
+    if has_kernel(x, "erf"):
+        return over("erf", x)
     if is_half(x):
         return in_float32(erf, x)
-    return _scipy_erf()(x)
+    return special("erf")(x)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x))."""
-    if has_kernel(x):
-        return pointwise("sigmoid", x)
+    if has_kernel(x, "sigmoid"):
+        return over("sigmoid", x)
     if is_half(x):
         return in_float32(sigmoid, x)
     with np.errstate(over="ignore"):
@@ -44,8 +35,8 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def sigmoid_vjp(g: np.ndarray, out: np.ndarray) -> np.ndarray:
     """g times the conjugate slope of sigmoid, from its result."""
-    if has_kernel(out):
-        return pointwise("sigmoid_vjp", g, out, grain=2 * GRAIN)
+    if has_kernel(out, "sigmoid_vjp"):
+        return over("sigmoid_vjp", g, out)
     if is_half(out):
         return in_float32(sigmoid_vjp, g, out)
     return g * (out * (1 - out)).conj()
@@ -53,8 +44,8 @@ def sigmoid_vjp(g: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 def gelu(x: np.ndarray, approximate: str) -> np.ndarray:
     """x Φ(x) with the normal distribution function Φ, or its approximation if `approximate` is "tanh"."""
-    if has_kernel(x):
-        return pointwise("gelu_tanh" if approximate == "tanh" else "gelu", x)
+    if has_kernel(x, "gelu_tanh" if approximate == "tanh" else "gelu"):
+        return over("gelu_tanh" if approximate == "tanh" else "gelu", x)
     if is_half(x):
         return in_float32(gelu, x, approximate)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -65,8 +56,8 @@ def gelu(x: np.ndarray, approximate: str) -> np.ndarray:
 
 def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
     """g times the slope of gelu at x: Φ(x) + x φ(x)."""
-    if has_kernel(x):
-        return pointwise("gelu_tanh_vjp" if approximate == "tanh" else "gelu_vjp", g, x)
+    if has_kernel(x, "gelu_tanh_vjp" if approximate == "tanh" else "gelu_vjp"):
+        return over("gelu_tanh_vjp" if approximate == "tanh" else "gelu_vjp", g, x)
     if is_half(x):
         return in_float32(gelu_vjp, g, x, approximate)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -79,8 +70,8 @@ def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
 
 def silu(x: np.ndarray) -> np.ndarray:
     """x sigmoid(x)."""
-    if has_kernel(x):
-        return pointwise("silu", x)
+    if has_kernel(x, "silu"):
+        return over("silu", x)
     if is_half(x):
         return in_float32(silu, x)
     with np.errstate(invalid="ignore"):
@@ -89,8 +80,8 @@ def silu(x: np.ndarray) -> np.ndarray:
 
 def silu_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
     """g times the conjugate slope of silu at x: s (1 + x (1 - s)) with s = sigmoid(x)."""
-    if has_kernel(x):
-        return pointwise("silu_vjp", g, x)
+    if has_kernel(x, "silu_vjp"):
+        return over("silu_vjp", g, x)
     if is_half(x):
         return in_float32(silu_vjp, g, x)
     s = sigmoid(x)
@@ -100,8 +91,8 @@ def silu_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def mish(x: np.ndarray) -> np.ndarray:
     """x tanh(log(1 + eˣ)) = x n / (n + 2) with n = eˣ (eˣ + 2)."""
-    if has_kernel(x):
-        return pointwise("mish", x)
+    if has_kernel(x, "mish"):
+        return over("mish", x)
     if is_half(x):
         return in_float32(mish, x)
     e = np.exp(np.minimum(x, 20))  # beyond, tanh is 1
@@ -112,8 +103,8 @@ def mish(x: np.ndarray) -> np.ndarray:
 
 def mish_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
     """g times the slope of mish at x: t + x (1 - t²) sigmoid(x), where 1 - t² = 4 (n + 1) / (n + 2)²."""
-    if has_kernel(x):
-        return pointwise("mish_vjp", g, x)
+    if has_kernel(x, "mish_vjp"):
+        return over("mish_vjp", g, x)
     if is_half(x):
         return in_float32(mish_vjp, g, x)
     e = np.exp(np.minimum(x, 20))
@@ -124,8 +115,8 @@ def mish_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
     """log(1 + exp(beta x)) / beta where beta x <= threshold, else x."""
-    if has_kernel(x):
-        return pointwise("softplus", x, parameters=(float(beta), float(threshold)))
+    if has_kernel(x, "softplus"):
+        return over("softplus", x, parameters=(float(beta), float(threshold)))
     if is_half(x):
         return in_float32(softplus, x, beta, threshold)
     scaled = x * beta
@@ -135,8 +126,8 @@ def softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
 
 def softplus_vjp(g: np.ndarray, x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
     """g times the slope of softplus at x: sigmoid(beta x) where beta x <= threshold, else 1."""
-    if has_kernel(x):
-        return pointwise("softplus_vjp", g, x, parameters=(float(beta), float(threshold)))
+    if has_kernel(x, "softplus_vjp"):
+        return over("softplus_vjp", g, x, parameters=(float(beta), float(threshold)))
     if is_half(x):
         return in_float32(softplus_vjp, g, x, beta, threshold)
     scaled = x * beta

@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.cpu.kernels import background, get
+from ferro.cpu.kernels import background, get, winograd
+from ferro.cpu.kernels.chunks import add_apart
+from ferro.cpu.kernels.chunks import run as run_chunks
 from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, split, widened
-from ferro.cpu.threads import blas_single, gemm, parallel_for
+from ferro.cpu.threads import gemm
 
 Ints = tuple[int, ...]
 
@@ -30,7 +32,11 @@ COPY = 24  # what it costs to copy a number, in multiplications
 SHARED_WORK = 1 << 20  # channels in times results from which on there are tiles for several threads
 SHARES = 4
 TOTALS = 1 << 22  # numbers in all the gradients by w that chunks may sum apart, if they are more than two
-PRODUCT_WORK = 1 << 21  # multiplications for an image from which on BLAS does what is a product of matrices
+LEAST_ROWS, LEAST_PLACES = 8, 16  # of a block in registers, on processors with the largest ones
+MANY_CHANNELS = 12  # of images, from which on they lie along registers
+STRIP = 1 << 17  # numbers that a tile of such images sees
+PLACES = 1024  # of g at least, for each of the sums that chunks keep apart, if they are more than two
+IMAGE_PLACES = 480  # that a part of an image has, where images are matrices
 
 
 class _Plan(NamedTuple):
@@ -60,9 +66,22 @@ class _Plan(NamedTuple):
 
     @property
     def is_product(self) -> bool:
-        """Whether images are large matrices, which the weight is multiplied by."""
+        """Whether images are matrices, which the weight is multiplied by, large enough for blocks of registers."""
         plain = self.size == self.stride == (1, 1, 1) and self.padding == (0, 0, 0)
-        return plain and self.rows * math.prod(self.out) > PRODUCT_WORK
+        least = min(self.image[0], self.out[0]) // self.groups
+        return plain and least >= LEAST_ROWS and self.places >= LEAST_PLACES
+
+    @property
+    def has_nine_taps(self) -> bool:
+        """Whether Winograd's minimal products exist."""
+        plain = self.size == (1, 3, 3) and self.stride == self.dilation == (1, 1, 1)
+        return plain and self.groups == 1 and max(self.padding) < 3
+
+    @property
+    def has_many_channels(self) -> bool:
+        """Whether channels fill registers."""
+        plane = self.image[1] == self.size[0] == 1 and self.padding[0] == 0
+        return plane and self.groups == 1 and self.image[0] >= MANY_CHANNELS and self.out[0] >= LEAST_ROWS
 
     @property
     def shares(self) -> list[list[_Share]]:
@@ -74,9 +93,10 @@ class _Plan(NamedTuple):
         return all(len(some) == min(s, n) for some, s, n in zip(self.shares, self.stride, self.image[1:], strict=True))
 
     @property
-    def positions(self) -> tuple[Ints, ...]:
-        """Where the taps are, in each direction."""
-        return tuple([tuple([k * d for k in range(n)]) for n, d in zip(self.size, self.dilation, strict=True)])
+    def sets(self) -> tuple[_Set]:
+        """All taps together."""
+        positions = [tuple([k * d for k in range(n)]) for n, d in zip(self.size, self.dilation, strict=True)]
+        return (_Set((0, 0, 0), tuple(positions)),)
 
 
 def out_size(size: int, taps: int, stride: int, padding: int, dilation: int) -> int:
@@ -110,15 +130,13 @@ def _result_shape(plan: _Plan, batch: int, n: int) -> Ints:
 
 def ready(x: np.ndarray) -> bool:
     """Whether a convolution of x need not wait for a compiler."""
-    return background.ready(_make, x.dtype, "correlate")
+    return background.ready(_KERNELS, x.dtype)
 
 
-def _make(dtype: np.dtype) -> None:
-    """A call of every kernel."""
-    x, w, one = np.ones((1, 4, 32, 32), dtype), np.ones((4, 4, 3, 3), dtype), (1, 1)
-    out = conv(x, w, None, one, one, one, 1)
-    conv_dx(out, w, x.shape, one, one, one, 1)
-    conv_dw(out, x, w.shape, one, one, one, 1)
+_KERNELS = (
+    "correlate", "correlate_channels", "correlate_taps", "from_channels", "in_blocks", "in_equal_blocks",
+    "multiply_images",
+)  # fmt: skip
 
 
 def conv(
@@ -132,13 +150,14 @@ def conv(
     if math.prod(shape) == 0 or not _is_large(x, shape):
         out = _conv_numpy(x, w, plan).reshape(shape)
     else:
-        out = np.empty((len(x), *plan.out), x.dtype)
-        images, taps = _readable(x).reshape(len(x), *plan.image), _readable(w, x.dtype)
+        out = np.empty(shape, x.dtype)  # not a view of one: whoever gets it may keep it
+        images, taps, results = _readable(x), _readable(w, x.dtype), out.reshape(len(x), *plan.out)
+        images = images.reshape(len(x), *plan.image)
         if plan.is_product:
-            _multiply(taps.reshape(plan.groups, -1, plan.rows), images, bias, out)
+            _multiply(taps, (plan.out[0] // plan.groups * plan.rows, plan.rows, 1), images, bias, plan.groups, results)
         else:
-            _conv(images, taps, bias, plan, out)
-        return out.reshape(shape)
+            _conv(images, taps, bias, plan, results)
+        return out
     if bias is not None:
         out += bias.reshape(-1, *[1] * (x.ndim - 2))
     return out
@@ -153,13 +172,13 @@ def conv_dx(
     plan = _plan(x_shape, w.shape, stride, padding, dilation, groups)
     if g.size == 0 or not _is_large(g, x_shape):
         return _conv_dx_numpy(g, w, plan).reshape(x_shape)
-    out = (np.empty if plan.meets_all else np.zeros)((len(g), *plan.image), g.dtype)
-    grads, taps = _readable(g).reshape(len(g), *plan.out), _readable(w, g.dtype)
+    out = (np.empty if plan.meets_all else np.zeros)(x_shape, g.dtype)
+    grads, taps, images = _readable(g).reshape(len(g), *plan.out), _readable(w, g.dtype), out.reshape(-1, *plan.image)
     if plan.is_product:
-        _multiply(taps.reshape(plan.groups, -1, plan.rows).swapaxes(1, 2), grads, None, out)
+        _multiply(taps, (plan.out[0] // plan.groups * plan.rows, 1, plan.rows), grads, None, plan.groups, images)
     else:
-        _conv_dx(grads, taps, plan, out)
-    return out.reshape(x_shape)
+        _conv_dx(grads, taps, plan, images)
+    return out
 
 
 def conv_dw(
@@ -172,7 +191,9 @@ def conv_dw(
     if g.size == 0 or not _is_large(x, g.shape):
         return _conv_dw_numpy(g, x, plan).reshape(w_shape)
     grads, images = _readable(g, x.dtype).reshape(len(g), *plan.out), _readable(x).reshape(len(x), *plan.image)
-    return _conv_dw(grads, images, plan).reshape(w_shape)
+    out = np.zeros(w_shape, x.dtype)
+    _conv_dw(grads, images, plan, out.reshape(plan.groups, -1, plan.rows))
+    return out
 
 
 def _readable(x: np.ndarray, dtype: Any = None) -> np.ndarray:
@@ -189,8 +210,15 @@ def _is_large(x: np.ndarray, other: Ints) -> bool:
 # --- sums of shifted images: see Note [Sums of shifted images] in jit_conv.py ----------------------------------------
 
 
+class _Set(NamedTuple):
+    """Taps that sum to the same results: these stand at every step-th place from `first` on."""
+
+    first: Ints
+    positions: tuple[Ints, ...]  # of the taps, in each direction
+
+
 class _Sums(NamedTuple):
-    """How a sum of shifted images is computed: the arguments of the kernels, and chunks of tiles."""
+    """How sums of shifted images are computed: the arguments of the kernels, and chunks of tiles."""
 
     phases: np.ndarray
     images: int
@@ -198,11 +226,15 @@ class _Sums(NamedTuple):
     reach: Ints
     tiles: np.ndarray
     offsets: np.ndarray
+    sets: np.ndarray  # the first place, and from where to where the offsets are those of a set
     chunks: tuple[tuple[int, int], ...]
 
 
-def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int) -> tuple[int, Ints]:
-    """The number of images of a tile and its (depth, height, width): what it works on fits into the second cache."""
+def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int, groups: int) -> tuple[int, Ints]:
+    """The number of images of a tile and its (depth, height, width): what it works on fits into the second cache.
+
+    Images and results have the channels of one of the groups, which are computed one after the other.
+    """
 
     def size(tile: Ints) -> int:
         return (image[0] * phases + out[0]) * math.prod([n + r for n, r in zip(tile, reach, strict=True)])
@@ -211,7 +243,7 @@ def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int) -> tuple
         return batch * math.prod([-(-n // t) for n, t in zip(out[1:], tile, strict=True)])
 
     tile = out[1:]
-    shared = batch * image[0] * math.prod(out) > SHARED_WORK
+    shared = groups * batch * image[0] * math.prod(out) > SHARED_WORK
     while size(tile) > TILE_SIZE or (shared and count(tile) < SHARES and math.prod(tile) > 4 * TILE_PLACES):
         depth, height, width = tile
         if depth > 1:
@@ -242,16 +274,18 @@ def _common(tile: int, reach: int, stride: int, start: int, residues: list[int],
 
 @lru_cache(maxsize=256)
 def _sums(
-    batch: int, image: Ints, out: Ints, positions: tuple[Ints, ...], stride: Ints, start: Ints, groups: int
+    batch: int, image: Ints, out: Ints, sets: tuple[_Set, ...], stride: Ints, start: Ints, groups: int
 ) -> _Sums:
-    """The sums for images (channel, depth, height, width), results `out` likewise, and taps at these positions.
+    """The sums for images (channel, depth, height, width), and for each set of taps results `out` likewise.
 
     A position is counted from where the first result begins to read, which is `start`.
     """
-    residues = [sorted({p % s for p in some}) for some, s in zip(positions, stride, strict=True)]
+    union = [sorted({p for some in direction for p in some}) for direction in zip(*[s.positions for s in sets])]
+    residues = [sorted({p % s for p in some}) for some, s in zip(union, stride, strict=True)]
     phases = list(product(*residues))
-    reach = tuple([max(some) // s for some, s in zip(positions, stride, strict=True)])
-    images, tile = _tile(batch, image, out, reach, len(phases))
+    reach = tuple([max(some) // s for some, s in zip(union, stride, strict=True)])
+    group = image[0] // groups, out[0] // groups * len(sets)
+    images, tile = _tile(batch, (group[0], *image[1:]), (group[1], *out[1:]), reach, len(phases), groups)
     room = tuple([
         n + r - (_common(n, r, s, begin, some, length) if n == size else 0)
         for n, r, s, begin, some, length, size in zip(
@@ -259,18 +293,22 @@ def _sums(
         )
     ])  # fmt: skip
     plane = math.prod(room)
-    offsets = []
-    for tap in product(*positions):
-        phase = phases.index(tuple([p % s for p, s in zip(tap, stride, strict=True)]))
-        z, y, x = [p // s for p, s in zip(tap, stride, strict=True)]
-        offsets.append(phase * images * plane + (z * room[1] + y) * room[2] + x)
-    channels = np.arange(image[0] // groups) * (len(phases) * images * plane)
+    channels = np.arange(group[0])[:, None] * (len(phases) * images * plane)
+    offsets, ends = [], [0]
+    for some in sets:
+        taps = []
+        for tap in product(*some.positions):
+            phase = phases.index(tuple([p % s for p, s in zip(tap, stride, strict=True)]))
+            z, y, x = [p // s for p, s in zip(tap, stride, strict=True)]
+            taps.append(phase * images * plane + (z * room[1] + y) * room[2] + x)
+        offsets.append((channels + np.array(taps, np.int64)).reshape(-1))
+        ends.append(ends[-1] + offsets[-1].size)
     cuts = [[(b, min(b + n, size)) for b in range(0, size, n)] for n, size in zip(tile, out[1:], strict=True)]
     tiles = [
         [a, min(a + images, batch), *chain.from_iterable(place)] for place in product(*cuts)
         for a in range(0, batch, images)
     ]  # fmt: skip
-    work = batch * (image[0] // groups * len(offsets) * math.prod(out) + COPY * (math.prod(image) + math.prod(out)))
+    work = batch * (ends[-1] * math.prod(out) + COPY * (math.prod(image) + len(sets) * math.prod(out)))
     parts = max(1, min(len(tiles), MOST_CHUNKS, work // CHUNK_WORK))
     return _Sums(
         phases=np.array(phases, np.int64),
@@ -278,7 +316,8 @@ def _sums(
         room=room,
         reach=reach,
         tiles=np.array(tiles, np.int64),
-        offsets=(channels[:, None] + np.array(offsets, np.int64)).reshape(-1),
+        offsets=np.concatenate(offsets),
+        sets=np.array([[*s.first, a, b] for s, a, b in zip(sets, ends, ends[1:])], np.int64),
         chunks=tuple([(len(tiles) * k // parts, len(tiles) * (k + 1) // parts) for k in range(parts)]),
     )
 
@@ -290,67 +329,71 @@ def _in_blocks(w: np.ndarray, strides: Ints, rows: int, columns: int, taps: np.n
     return packed.reshape(-1)
 
 
-def _run(chunks: int, work: Callable[[int], object]) -> None:
-    if chunks == 1:
-        work(0)
-    else:
-        parallel_for(work, chunks)
-
-
 def _correlate(x: np.ndarray, sums: _Sums, stride: Ints, start: Ints, packed: np.ndarray, bias: np.ndarray | None,
-               groups: int, out: np.ndarray, first: Ints, step: Ints) -> None:  # fmt: skip
-    """Writes the sums to every step-th place of `out` from `first` on."""
+               groups: int, out: np.ndarray, step: Ints) -> None:  # fmt: skip
+    """Writes the sums of each set to every step-th place of `out`."""
     run = get("correlate")
     added = np.zeros(out.shape[1], x.dtype) if bias is None else _readable(bias, x.dtype)
-    places = (out.shape[1:], first, step)
+    places = (out.shape[1:], step)
 
     def work(chunk: int) -> None:
         a, b = sums.chunks[chunk]
         run(x, x.shape[1:], sums.phases, stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
-            sums.offsets, packed, added, groups, out, places)  # fmt: skip
+            sums.offsets, sums.sets, packed, added, groups, out, places)  # fmt: skip
 
-    _run(len(sums.chunks), work)
+    run_chunks(len(sums.chunks), work)
 
 
 def _conv(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, plan: _Plan, out: np.ndarray) -> None:
+    if plan.has_nine_taps and winograd.suits(x, plan.out[0], *plan.out[2:]):
+        added = np.zeros(plan.out[0], x.dtype) if bias is None else _readable(bias, x.dtype)
+        if winograd.correlate(x, w, False, added, plan.padding, out):
+            return
     start = tuple([-p for p in plan.padding])
-    sums = _sums(len(x), plan.image, plan.out, plan.positions, plan.stride, start, plan.groups)
+    sums = _sums(len(x), plan.image, plan.out, plan.sets, plan.stride, start, plan.groups)
     rows, elements = plan.out[0] // plan.groups, math.prod(plan.size)
     strides = (rows * plan.rows, plan.rows, elements)
     packed = _in_blocks(w, strides, rows, plan.image[0] // plan.groups, np.arange(elements), plan.groups)
-    _correlate(x, sums, plan.stride, start, packed, bias, plan.groups, out, (0, 0, 0), (1, 1, 1))
+    _correlate(x, sums, plan.stride, start, packed, bias, plan.groups, out, (1, 1, 1))
 
 
 def _conv_dx(g: np.ndarray, w: np.ndarray, plan: _Plan, out: np.ndarray) -> None:
     """With a stride s, every s-th place in each direction gets the same taps; each such set is a sum of shifted g."""
+    if plan.has_nine_taps and winograd.suits(g, plan.image[0], *plan.image[2:]):
+        padding = tuple([2 - p for p in plan.padding])
+        if winograd.correlate(g, w, True, np.zeros(plan.image[0], g.dtype), padding, out):
+            return
     groups, one = plan.groups, (1, 1, 1)
     channels, elements = plan.image[0] // groups, math.prod(plan.size)
     outputs = plan.out[0] // groups
+    start = tuple([min(share.start for share in shares) for shares in plan.shares])
+    size = (plan.image[0], *[max(share.count for share in shares) for shares in plan.shares])
     number = np.arange(elements).reshape(plan.size)
+    sets, packed = [], []
     for some in product(*plan.shares):
-        size = (plan.image[0], *[share.count for share in some])
-        start = tuple([share.start for share in some])
-        sums = _sums(len(g), plan.out, size, tuple([share.positions for share in some]), one, start, groups)
+        positions = [[p + share.start - s for p in share.positions] for share, s in zip(some, start, strict=True)]
+        sets.append(_Set(tuple([share.first for share in some]), tuple(map(tuple, positions))))
         chosen = number[np.ix_(*[share.taps for share in some])].reshape(-1)
-        packed = _in_blocks(w, (outputs * plan.rows, elements, plan.rows), channels, outputs, chosen, groups)
-        first = tuple([share.first for share in some])
-        _correlate(g, sums, one, start, packed, None, groups, out, first, plan.stride)
+        packed.append(_in_blocks(w, (outputs * plan.rows, elements, plan.rows), channels, outputs, chosen, groups))
+    sums = _sums(len(g), plan.out, size, tuple(sets), one, start, groups)
+    _correlate(g, sums, one, start, np.concatenate(packed), None, groups, out, plan.stride)
 
 
-def _multiply(w: np.ndarray, x: np.ndarray, bias: np.ndarray | None, out: np.ndarray) -> None:
-    """out[n] = w x[n] + bias for images as matrices, w being (group, row, column)."""
-    groups, rows, columns = w.shape
-    places = math.prod(x.shape[2:])
+def _multiply(
+    w: np.ndarray, strides: Ints, x: np.ndarray, bias: np.ndarray | None, groups: int, out: np.ndarray
+) -> None:
+    """out[n] = w x[n] + bias for images as matrices, `strides` being those of w for group, row and column."""
+    places, columns, rows = math.prod(x.shape[2:]), x.shape[1] // groups, out.shape[1] // groups
+    packed = np.empty((groups, -(-rows // 8) * 8, columns), x.dtype)
+    get("in_equal_blocks")(w.reshape(-1), (*strides, rows), packed)
+    added = np.zeros(out.shape[1], x.dtype) if bias is None else _readable(bias, x.dtype)
+    run, parts = get("multiply_images"), -(-places // IMAGE_PLACES)
     seen, found = x.reshape(len(x), groups, columns, places), out.reshape(len(x), groups, rows, places)
 
     def work(first: int, last: int) -> None:
-        for n in range(first, last):
-            np.matmul(w, seen[n], out=found[n])
-            if bias is not None:
-                found[n] += bias.reshape(groups, rows, 1)
+        run(packed, seen, added, first, last, parts, found)
 
-    with blas_single():
-        split(len(x), -(-CHUNK_WORK // (w.size * places)), work)
+    split(len(x) * parts, -(-CHUNK_WORK * parts // (packed.size * places)), work)
 
 
 class _Share(NamedTuple):
@@ -380,28 +423,77 @@ def _shares(sizes: Ints, strides: Ints, paddings: Ints, dilations: Ints, lengths
     return result
 
 
-def _conv_dw(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
+def _conv_dw(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray) -> None:
+    """Adds the gradient to zeros (group, row, column)."""
+    if plan.has_nine_taps and winograd.suits_by_taps(x, plan.out[0], *plan.out[2:]):
+        winograd.by_taps(g, x, plan.padding, total.reshape(plan.out[0], plan.image[0], 9))
+    elif plan.has_many_channels:
+        _correlate_channels(g, x, plan, total)
+    else:
+        _correlate_taps(g, x, plan, total)
+    if not np.isfinite(total).all():  # zeros met infinities or nan
+        total[:] = 0
+        for k in range(len(x)):
+            total += _conv_dw_numpy(g[k : k + 1], x[k : k + 1], plan)
+
+
+@lru_cache(maxsize=256)
+def _cuts(batch: int, channels: int, out: Ints, taps: Ints, stride: Ints, dilation: Ints) -> np.ndarray:
+    """Tiles of (image, first row, last, first column, last) of the result: all columns, or one row."""
+
+    def size(rows: int, columns: int) -> int:
+        seen = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip((rows, columns), stride, taps, dilation, strict=True)]
+        return channels * math.prod(seen)
+
+    rows, columns = out
+    while rows > 1 and size(rows, columns) > STRIP:
+        rows = -(-rows // 2)
+    while rows == 1 and columns > TILE_PLACES and size(1, columns) > STRIP:
+        columns = -(-columns // 2)
+    return np.array(
+        [
+            (n, y, min(y + rows, out[0]), x, min(x + columns, out[1]))
+            for y in range(0, out[0], rows)
+            for x in range(0, out[1], columns)
+            for n in range(batch)
+        ],
+        np.int64,
+    )
+
+
+def _correlate_channels(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray) -> None:
+    """The gradient by the weight where channels lie along registers."""
+    taps, stride, dilation = [values[1:] for values in (plan.size, plan.stride, plan.dilation)]
+    tiles = _cuts(len(x), plan.image[0], plan.out[2:], taps, stride, dilation)
+    shape = (math.prod(taps), -(-plan.out[0] // 8) * 8, -(-plan.image[0] // 16) * 16)  # whole blocks
+    most = max(2, min(TOTALS // math.prod(shape), len(x) * plan.places // PLACES))
+    chunks = max(1, min(len(tiles), MOST_CHUNKS, len(x) * plan.work // CHUNK_WORK, most))
+    start = tuple([-p for p in plan.padding[1:]])
+    image, out = (plan.image[0], *plan.image[2:]), (plan.out[0], *plan.out[2:])
+    run = get("correlate_channels")
+
+    def work(chunk: int, sums: np.ndarray) -> None:
+        a, b = len(tiles) * chunk // chunks, len(tiles) * (chunk + 1) // chunks
+        run(x, image, start, stride, dilation, taps, tiles[a:b], g, out, sums)
+
+    sums = np.zeros(shape, x.dtype)
+    add_apart(chunks, chunks, work, sums)
+    get("from_channels")(sums, total.reshape(plan.out[0], plan.image[0], shape[0]))
+
+
+def _correlate_taps(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray) -> None:
+    """The gradient by the weight where places lie along registers."""
     start = tuple([-p for p in plan.padding])
-    sums = _sums(len(x), plan.image, plan.out, plan.positions, plan.stride, start, plan.groups)
-    shape = (plan.groups, plan.out[0] // plan.groups, plan.rows)
-    chunks = min(len(sums.chunks), max(2, TOTALS // math.prod(shape)))
-    totals = np.zeros((chunks, *shape), x.dtype)
+    sums = _sums(len(x), plan.image, plan.out, plan.sets, plan.stride, start, plan.groups)
+    chunks = min(len(sums.chunks), max(2, TOTALS // total.size))
     run = get("correlate_taps")
 
-    def work(chunk: int) -> None:
+    def work(chunk: int, some: np.ndarray) -> None:
         a, b = len(sums.tiles) * chunk // chunks, len(sums.tiles) * (chunk + 1) // chunks
         run(x, x.shape[1:], sums.phases, plan.stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
-            sums.offsets, g, g.shape[1:], plan.groups, totals[chunk])  # fmt: skip
+            sums.offsets, g, g.shape[1:], plan.groups, some)  # fmt: skip
 
-    _run(chunks, work)
-    total = totals[0]
-    for other in totals[1:]:
-        total += other
-    if not np.isfinite(total).all():  # zeros met infinities or nan
-        total = _conv_dw_numpy(g[:1], x[:1], plan)
-        for k in range(1, len(x)):
-            total += _conv_dw_numpy(g[k : k + 1], x[k : k + 1], plan)
-    return total
+    add_apart(chunks, chunks, work, total)
 
 
 # --- NumPy -----------------------------------------------------------------------------------------------------------

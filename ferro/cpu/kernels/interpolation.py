@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, contiguous, split
+from ferro.cpu.kernels.common import GRAIN, contiguous, share_rows
+
+MATRIX = 0b01110  # the arguments that hold the matrix, and are not cut
 
 
 def along(x: np.ndarray, dim: int, starts: Any, columns: Any, weights: Any, shape: tuple) -> np.ndarray:
@@ -16,7 +17,7 @@ def along(x: np.ndarray, dim: int, starts: Any, columns: Any, weights: Any, shap
     before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
     out = np.empty((before, shape[dim], after), x.dtype)
     y, w = contiguous(x).reshape(before, x.shape[dim], after), weights.astype(x.dtype)
-    run = get("resample_lines" if after == 1 else "resample_planes")
     cost = max(len(columns), 1) * after
-    split(before, GRAIN // cost + 1, lambda i, j: run(y[i:j], starts, columns, w, out[i:j]))
+    name = "resample_lines" if after == 1 else "resample_planes"
+    share_rows(name, before, GRAIN // cost + 1, (y, starts, columns, w, out), MATRIX)
     return out.reshape(shape)

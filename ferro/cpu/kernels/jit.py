@@ -7,8 +7,8 @@ Note [Floating point in kernels]
     they stand. Only a `reduction` may add in another order (`reassoc`), without which LLVM does not vectorise a sum.
 
 Note [The cache of kernels]
-    To decide whether machine code on disk is still good, Numba looks only at the file that the kernel stands in. So the
-    functions that a kernel calls stand in its file, and after a change in this one the __pycache__ must be removed.
+    To decide whether machine code on disk is still good, Numba looks only at the file that the kernel stands in. What
+    kernels share stands here and in jit_math.py, and these two count for all of them.
 
 Note [Whole registers]
     On many processors with AVX-512 LLVM uses half of each register, because the first of them slowed down when all of
@@ -18,11 +18,16 @@ Note [Whole registers]
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
 from numba.extending import intrinsic, overload
+
+from ferro.cpu.kernels.machine import SUPPORTED
 
 _KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 _INSIDE: dict[str, Any] = {**_KERNEL, "forceinline": True}
@@ -40,11 +45,23 @@ def reduction(fn: Callable[..., Any]) -> Any:
 
 
 def kernel(fn: Callable[..., Any]) -> Any:
-    """A function that Python calls. It runs without the interpreter's lock, and is kept on disk where possible."""
+    """A function that Python calls. It runs without the interpreter's lock. Where store.py cannot, Numba keeps it on disk."""
+    if SUPPORTED:
+        return numba.njit(**_KERNEL)(fn)
     try:
-        return numba.njit(cache=True, **_KERNEL)(fn)
+        made: Any = numba.njit(cache=True, **_KERNEL)(fn)
     except RuntimeError:  # Numba found no folder that it may write to
         return numba.njit(**_KERNEL)(fn)
+    index = made._cache._cache_file
+    index._source_stamp = (index._source_stamp, _shared_code())  # see Note [The cache of kernels]
+    return made
+
+
+@cache
+def _shared_code() -> str:
+    """What tells one version of the files that all kernels share from another."""
+    here = Path(__file__)
+    return hashlib.sha256(here.read_bytes() + here.with_name("jit_math.py").read_bytes()).hexdigest()
 
 
 def _whole_registers(_context):

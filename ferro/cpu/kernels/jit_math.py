@@ -1,7 +1,11 @@
-"""Compiled kernels that need exp, tanh or erf: activations, softmax and cross-entropy.
+"""Functions of one number that kernels call: exp, tanh, erf and what is made of them, sine and cosine.
 
 The polynomials are minimax fits of our own (Remez exchange, 40 digits). Largest errors in units in the last place:
-exp 1.0, tanh 1.4, erf 1.3, log1p 1.7, sigmoid 1.9.
+exp 1.0, tanh 1.4, erf 1.3, log1p 1.7, sigmoid 1.9, sine and cosine 2.
+
+Note [Functions without branches].  Vectors of numbers have no branches: both sides are computed, and one is chosen. So
+each function is one formula where possible, and exceptions (nan, infinities, results below the normal numbers) are
+choices at its end. Adding 1.5 · 2²³ rounds a float32 to a whole number, which then stands in the low bits of the sum.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ferro.cpu.kernels.jit import by_precision, device, kernel, reduction, whole_registers
+from ferro.cpu.kernels.jit import by_precision, device
 
 f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
+_WHOLE = f32(12582912)  # see Note [Functions without branches]
 
 # --- bits ------------------------------------------------------------------------------------------------------------
 
@@ -38,6 +44,19 @@ bits32 = _reinterpret(types.float32, types.int32, ir.IntType(32))
 bits64 = _reinterpret(types.float64, types.int64, ir.IntType(64))
 float32_of = _reinterpret(types.int32, types.float32, ir.FloatType())
 float64_of = _reinterpret(types.int64, types.float64, ir.DoubleType())
+
+
+@intrinsic
+def muladd(_context, a, b, c):
+    """a b + c of one precision, in one instruction where there is one: also where LLVM has a choice, or needs a b again."""
+
+    def generate(_codegen, builder, _signature, args):
+        kind = args[0].type
+        function = ir.FunctionType(kind, [kind] * 3)
+        name = f"llvm.fmuladd.f{a.bitwidth}"
+        return builder.call(cgutils.get_or_insert_function(builder.module, function, name), args)
+
+    return a(a, b, c), generate
 
 
 @device
@@ -79,22 +98,47 @@ def largest(x):
 
 
 @device
-def _exp32(x):
-    # e^x = 2^n e^r, the power of two applied in two halves so that results below 2^-126 round once
-    c = min(max(x, f32(-104)), f32(89))
-    n = np.floor(c * f32(1.4426950408889634) + f32(0.5))
-    r = c - n * f32(0.693359375)
+def _two_to_the(r):
+    """2^r for -1/2 <= r <= 1/2."""
+    p = f32(0.00015352841)
+    p = p * r + f32(0.0013399521)
+    p = p * r + f32(0.0096184436)
+    p = p * r + f32(0.055503309)
+    p = p * r + f32(0.24022648)
+    p = p * r + f32(0.69314720)
+    return p * r + f32(1)
+
+
+@device
+def _split_exp(x):
+    """y and t with e^x = y 2^n, 0.7 < y < 1.42, and the whole number n in the low bits of t: see `_times_power`."""
+    t = x * f32(1.4426950408889634) + _WHOLE
+    n = t - _WHOLE
+    r = x - n * f32(0.693359375)
     r = r + n * f32(2.12194440e-4)
     p = f32(0.00138131795)
     p = p * r + f32(0.00836941883)
     p = p * r + f32(0.0416684562)
     p = p * r + f32(0.166665148)
     p = p * r + f32(0.499999931)
-    y = p * (r * r) + r + f32(1)
-    k = i32(n)
-    half = k >> i32(1)
-    y = y * float32_of(i32((half + i32(127)) << i32(23))) * float32_of(i32((k - half + i32(127)) << i32(23)))
-    return x if math.isnan(x) else y
+    p = p * r + f32(1)
+    return p * r + f32(1), t
+
+
+@device
+def _times_power(y, t):
+    """y 2^n, where neither is out of the range of normal numbers: n is added to the exponent."""
+    return float32_of(i32(bits32(y) + i32(bits32(t) << i32(23))))
+
+
+@device
+def _exp32(x):
+    c = max(x, f32(-104))
+    y, t = _split_exp(c)
+    tiny = c < f32(-86)  # results below 2^-126 are computed 2^64 times too large, and so round once
+    y = float32_of(i32(bits32(y) + i32(i32(bits32(t) << i32(23)) + (i32(64 << 23) if tiny else i32(0)))))
+    y = y * (f32(2.0**-64) if tiny else f32(1))
+    return y if x <= f32(88.72284) else x + f32(np.inf)
 
 
 @device
@@ -130,8 +174,9 @@ def _tanh32(x):
     p = p * z + f32(0.133314912)
     p = p * z + f32(-0.333332839)
     near = a + a * z * p
-    far = f32(1) - f32(2) / (_exp32(a + a) + f32(1))
-    return math.copysign(near if a < f32(0.625) else far, x)
+    y, t = _split_exp(f32(20) if a > f32(10) else a + a)  # beyond, tanh is 1
+    far = f32(1) - f32(2) / (_times_power(y, t) + f32(1))
+    return math.copysign(far if a >= f32(0.625) else near, x)
 
 
 @device
@@ -167,15 +212,16 @@ def _erf32(x):
     p = p * z + f32(0.12837917)
     near = x + x * p
     c = min(a, f32(4))  # beyond, erf is 1
-    q = f32(0.000195936402)
-    q = q * c + f32(-0.00304321142)
-    q = q * c + f32(0.0222269041)
-    q = q * c + f32(-0.103931576)
-    q = q * c + f32(-0.637182258)
-    q = q * c + f32(-1.12767563)
-    q = q * c + f32(-0.000195674446)
-    far = math.copysign(f32(1) - _exp32(q), x)
-    return near if a < f32(0.93) or math.isnan(x) else far
+    q = f32(0.000282676475)
+    q = q * c + f32(-0.00439042602)
+    q = q * c + f32(0.0320666443)
+    q = q * c + f32(-0.149941569)
+    q = q * c + f32(-0.919259684)
+    q = q * c + f32(-1.62689204)
+    q = q * c + f32(-0.000282298553)
+    t = q + _WHOLE
+    far = math.copysign(f32(1) - _times_power(_two_to_the(q - (t - _WHOLE)), t), x)
+    return far if a >= f32(0.93) else near
 
 
 @device
@@ -219,27 +265,58 @@ def _erf64(x):
     return near if a < f64(1) or math.isnan(x) else far
 
 
+_FAR = f32(13.2)  # beyond, the normal density is not a normal number, and counts as 0
+
+
 @device
-def _normal32(x):
-    # Φ(-|x|) = erfc(a) / 2 with a = |x| / √2, and erfc(a) = exp(p(a) - a²): small results keep their digits up to a = 4
-    a = abs(x) * f32(0.7071067811865476)
-    c = min(a, f32(4))
-    p = f32(-1.83161313e-5)
-    p = p * c + f32(0.000206295439)
-    p = p * c + f32(-0.000719301327)
-    p = p * c + f32(-0.00101597374)
-    p = p * c + f32(0.0199743688)
-    p = p * c + f32(-0.103085859)
-    p = p * c + f32(0.363435873)
-    p = p * c + f32(-1.12838281)
-    p = p * c + f32(3.74755696e-8)
-    below = f32(0.5) * _exp32(p - a * a)
-    return f32(1) - below if x > f32(0) else below
+def _density_and_tail(a):
+    """exp(-a²/2), and the ratio to it of Φ(-a), for 0 <= a < _FAR."""
+    s = a * a
+    t = muladd(s, f32(-0.7213475204444817), _WHOLE)
+    e = _times_power(_two_to_the(muladd(s, f32(-0.7213475204444817), _WHOLE - t)), t)
+    p = f32(0.00401165944) * a + f32(0.039926303)
+    p = p * a + f32(0.181134353)
+    p = p * a + f32(0.435452259)
+    p = p * a + f32(0.5)
+    q = f32(0.0100555935) * a + f32(0.10008787)
+    q = q * a + f32(0.463925338)
+    q = q * a + f32(1.19376595)
+    q = q * a + f32(1.66878943)
+    q = q * a + f32(1)
+    return e, p / q
+
+
+@device
+def _gelu32(x):
+    # x Φ(x) = max(x, 0) - |x| Φ(-|x|)
+    a = abs(x)
+    e, r = _density_and_tail(a)
+    y = x if x > f32(0) else x * f32(0)
+    return y - a * (e * r) if a < _FAR else y
+
+
+@device
+def _gelu_slope32(x):
+    # Φ(x) + x φ(x)
+    a = abs(x)
+    e, r = _density_and_tail(a)
+    left = e * (r - a * f32(0.3989422804014327)) if a < _FAR else x * f32(0)
+    return f32(1) - left if x > f32(0) else left
 
 
 @device
 def _normal64(x):
     return f64(0.5) * (f64(1) + _erf64(x * f64(0.7071067811865476)))
+
+
+@device
+def _gelu64(x):
+    return x * _normal64(x)
+
+
+@device
+def _gelu_slope64(x):
+    return _normal64(x) + x * _exp64(x * x * f64(-0.5)) * f64(0.3989422804014327)
 
 
 @device
@@ -278,146 +355,57 @@ def _log1p64(x):
     return f64(2) * s + s * z * p
 
 
-exp = by_precision(_exp32, _exp64)
-tanh = by_precision(_tanh32, _tanh64)
-erf_ = by_precision(_erf32, _erf64)
-normal = by_precision(_normal32, _normal64)  # the normal distribution function Φ
-log1p = by_precision(_log1p32, _log1p64)  # of numbers between 0 and 1
+@device
+def _sigmoid32(x):
+    a = -abs(x)
+    c = max(a, f32(-104))
+    y, t = _split_exp(c)
+    tiny = c < f32(-86)  # as in `_exp32`
+    power = i32(i32(bits32(t) << i32(23)) + (i32((127 + 64) << 23) if tiny else i32(127 << 23)))
+    e = y * float32_of(power) * (f32(2.0**-64) if tiny else f32(1))
+    b = f32(1) if x >= f32(0) else e
+    return b - b * (e / (f32(1) + e))  # 1 / (1 + e) or e / (1 + e), rounded less often
 
 
 @device
-def sigmoid_(x):
-    T = type(x)
-    e = exp(-abs(x))
-    q = (T(1) if x >= T(0) else e) / (T(1) + e)
-    return q if x >= T(0) else e - e * q  # e / (1 + e), rounded less often
+def _sigmoid64(x):
+    e = _exp64(-abs(x))
+    q = (f64(1) if x >= f64(0) else e) / (f64(1) + e)
+    return q if x >= f64(0) else e - e * q  # e / (1 + e), rounded less often
 
 
-# --- activations -----------------------------------------------------------------------------------------------------
+@device
+def _exp_of_minus(x):
+    """x between -88 and 87, nearest to what is given, and exp(-x)."""
+    c = max(x, f32(-88))
+    c = min(c, f32(87))
+    y, t = _split_exp(-c)
+    return c, _times_power(y, t)
 
 
-@kernel
-def erf(x, out):
-    whole_registers()
-    for i in range(x.size):
-        out[i] = erf_(x[i])
+@device
+def _silu32(x):
+    _, e = _exp_of_minus(x)
+    return x / (f32(np.inf) if x < f32(-88) else f32(1) + e)
 
 
-@kernel
-def exponential(x, out):
-    whole_registers()
-    for i in range(x.size):
-        out[i] = exp(x[i])
+@device
+def _silu_slope32(x):
+    # s (1 + x (1 - s)) with s = sigmoid(x) and 1 - s = e s
+    c, e = _exp_of_minus(x)
+    s = f32(1) / (f32(1) + e)
+    return f32(-0.0) if x < f32(-88) else s * (f32(1) + c * (e * s))
 
 
-@kernel
-def sigmoid(x, out):
-    whole_registers()
-    for i in range(x.size):
-        out[i] = sigmoid_(x[i])
+@device
+def _silu64(x):
+    return x * _sigmoid64(x)
 
 
-@kernel
-def sigmoid_vjp(g, y, out):
-    T = y.dtype.type
-    for i in range(y.size):
-        out[i] = g[i] * y[i] * (T(1) - y[i])
-
-
-@kernel
-def gelu(x, out):
-    whole_registers()
-    for i in range(x.size):
-        out[i] = x[i] * normal(x[i])
-
-
-@kernel
-def gelu_vjp(g, x, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        v = x[i]
-        out[i] = g[i] * (normal(v) + v * exp(v * v * T(-0.5)) * T(0.3989422804014327))
-
-
-@kernel
-def gelu_tanh(x, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        v = x[i]
-        t = tanh((v + v * v * v * T(0.044715)) * T(0.7978845608028654))
-        out[i] = v * T(0.5) * (T(1) + t)
-
-
-@kernel
-def gelu_tanh_vjp(g, x, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        v = x[i]
-        square = v * v
-        t = tanh(v * (T(1) + square * T(0.044715)) * T(0.7978845608028654))
-        slope = v * (T(1) - t * t) * (T(1) + square * T(0.134145)) * T(0.7978845608028654)
-        out[i] = g[i] * T(0.5) * ((T(1) + t) + slope)
-
-
-@kernel
-def silu(x, out):
-    whole_registers()
-    for i in range(x.size):
-        out[i] = x[i] * sigmoid_(x[i])
-
-
-@kernel
-def silu_vjp(g, x, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        s = sigmoid_(x[i])
-        out[i] = g[i] * s * (T(1) + x[i] * (T(1) - s))
-
-
-@kernel
-def mish(x, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        e = exp(min(x[i], T(20)))  # beyond, tanh(softplus(x)) is 1
-        n = e * (e + T(2))
-        out[i] = x[i] * (n / (n + T(2)))
-
-
-@kernel
-def mish_vjp(g, x, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        v = x[i]
-        e = exp(min(v, T(20)))
-        n = e * (e + T(2))
-        t = n / (n + T(2))
-        slope = v * (e / (T(1) + e)) * (T(4) * (n + T(1)) / ((n + T(2)) * (n + T(2))))
-        out[i] = g[i] * (t + slope)
-
-
-@kernel
-def softplus(x, beta, threshold, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        u = x[i] * T(beta)
-        smooth = (max(u, T(0)) + log1p(exp(-abs(u)))) / T(beta)
-        out[i] = x[i] if u > T(threshold) else smooth
-
-
-@kernel
-def softplus_vjp(g, x, beta, threshold, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        u = x[i] * T(beta)
-        out[i] = g[i] if u > T(threshold) else g[i] * sigmoid_(u)
+@device
+def _silu_slope64(x):
+    s = _sigmoid64(x)
+    return s * (f64(1) + x * (f64(1) - s))
 
 
 @device
@@ -442,376 +430,47 @@ def _expm1_64(x):
     return math.expm1(x)
 
 
+@device
+def _sine_beside(a, t, n):
+    """The sine of a - n π, its sign changed if the last bit of t is 1; n is within 1/2 of a / π."""
+    r = a - n * f32(3.1415927)  # π in three parts; a fused multiplication loses no bit of a product
+    r = r + n * f32(8.74227766e-8)
+    r = r + n * f32(3.430249e-15)
+    z = r * r
+    p = f32(-2.3865592e-8)
+    p = p * z + f32(2.7524079e-6)
+    p = p * z + f32(-0.00019840843)
+    p = p * z + f32(0.0083333309)
+    p = p * z + f32(-0.16666667)
+    return float32_of(i32(bits32(r + (r * z) * p) ^ i32(bits32(t) << i32(31))))
+
+
+@device
+def sine(x):
+    """sin x of a float32 up to CIRCLES."""
+    a = abs(x)
+    t = a * f32(0.31830988618) + _WHOLE
+    y = _sine_beside(a, t, t - _WHOLE)
+    return float32_of(i32(bits32(y) ^ (bits32(x) & i32(-0x80000000))))
+
+
+@device
+def cosine(x):
+    """cos x of a float32 up to CIRCLES."""
+    a = abs(x)
+    t = (a * f32(0.31830988618) + f32(0.5)) + _WHOLE
+    return _sine_beside(a, t, (t - _WHOLE) - f32(0.5))
+
+
+CIRCLES = f32(1e5)  # the largest number of which `sine` and `cosine` are right
+
+exp = by_precision(_exp32, _exp64)
+tanh = by_precision(_tanh32, _tanh64)
+erf_ = by_precision(_erf32, _erf64)
+gelu_ = by_precision(_gelu32, _gelu64)
+gelu_slope = by_precision(_gelu_slope32, _gelu_slope64)
+sigmoid_ = by_precision(_sigmoid32, _sigmoid64)
+silu_ = by_precision(_silu32, _silu64)
+silu_slope = by_precision(_silu_slope32, _silu_slope64)
+log1p = by_precision(_log1p32, _log1p64)  # of numbers between 0 and 1
 expm1 = by_precision(_expm1_32, _expm1_64)  # of numbers up to 0
-
-
-@kernel
-def elu(x, alpha, scale, input_scale, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        v = x[i]
-        left = expm1((min(v, T(0))) * T(input_scale)) * T(alpha * scale)
-        out[i] = v * T(scale) if v > T(0) else left
-
-
-@kernel
-def elu_vjp(g, x, alpha, scale, input_scale, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        v = x[i]
-        left = exp((min(v, T(0))) * T(input_scale)) * T(alpha * scale * input_scale)
-        out[i] = g[i] * left if v <= T(0) else g[i] * T(scale)
-
-
-@kernel
-def logsigmoid(x, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        v = x[i]
-        out[i] = (min(v, T(0))) - log1p(exp(-abs(v)))
-
-
-@kernel
-def logaddexp(x, y, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.size):
-        a, b = x[i], y[i]
-        d = T(0) if a == b else -abs(a - b)  # infinity - infinity must not arise
-        out[i] = (max(b, a)) + log1p(exp(d))
-
-
-@device
-def _log_from_one(s, like):
-    """The logarithm of a float64 from 1 on, in the precision of `like`."""
-    b = bits64(s)
-    T = type(like)
-    z = float64_of((b & i64(0x000FFFFFFFFFFFFF)) | i64(0x3FF0000000000000)) - f64(1)
-    y = T((b >> i64(52)) - i64(1023)) * T(0.6931471805599453) + log1p(T(z))
-    return T(s) if math.isnan(s) else y
-
-
-@device
-def _one_more(v, t, s):
-    """log(s) + t and another exponent v: the larger of t and v, and the new s."""
-    T = type(v)
-    d = T(0) if v == t else v - t  # infinity - infinity must not arise
-    e = f64(exp(-abs(d)))
-    return (v if d > T(0) else t), (s * e + f64(1) if d > T(0) else s + e)
-
-
-@kernel
-def logcumsumexp(x, out):
-    """Along the middle dimension: the largest element so far and the sum of the exponentials of the distances from it."""
-    whole_registers()
-    n, m = x.shape[1:]
-    top, total = np.empty(m, x.dtype), np.empty(m)
-    for k in range(x.shape[0]):
-        if m == 1:
-            t, s = x[k, 0, 0], f64(0)
-            for i in range(n):
-                t, s = _one_more(x[k, i, 0], t, s)
-                out[k, i, 0] = t + _log_from_one(s, t)
-            continue
-        top[:] = x[k, 0]
-        total[:] = 0
-        for i in range(n):
-            source, target = x[k, i], out[k, i]
-            for j in range(m):
-                t, s = _one_more(source[j], top[j], total[j])
-                top[j], total[j] = t, s
-                target[j] = t + _log_from_one(s, t)
-
-
-# --- softmax of rows -------------------------------------------------------------------------------------------------
-
-
-@reduction
-def _sum(x):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += x[j]
-    return total
-
-
-@reduction
-def _dot(x, y):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += x[j] * y[j]
-    return total
-
-
-@reduction
-def _sum_of_exp(x, top):
-    """The sum of exp(x - top)."""
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += exp(x[j] - top)
-    return total
-
-
-@reduction
-def _exp_into(x, top, out):
-    """out = exp(x - top), and its sum."""
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        e = exp(x[j] - top)
-        out[j] = e
-        total += e
-    return total
-
-
-@reduction
-def _exp_in_place(x, top):
-    """x = exp(x - top), and its sum. (With the same array twice, `_exp_into` is not vectorised.)"""
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        e = exp(x[j] - top)
-        x[j] = e
-        total += e
-    return total
-
-
-@kernel
-def softmax(x, out):
-    whole_registers()
-    for i in range(x.shape[0]):
-        total = _exp_into(x[i], largest(x[i]), out[i])
-        scale = x.dtype.type(1) / total
-        for j in range(x.shape[1]):
-            out[i, j] *= scale
-
-
-@kernel
-def scaled_softmax(x, scale, first, causal):
-    """In place the softmax of scale x; `causal`: of row i over its first `first` + i + 1 numbers, zeros behind them."""
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.shape[0]):
-        row = x[i, : min(first + i + 1, x.shape[1])] if causal else x[i]
-        for j in range(row.size):
-            row[j] *= T(scale)
-        total = _exp_in_place(row, largest(row))
-        factor = T(1) / total
-        for j in range(row.size):
-            row[j] *= factor
-        x[i, row.size :] = T(0)
-
-
-@kernel
-def softmax_vjp(g, y, out):
-    for i in range(y.shape[0]):
-        total = _dot(g[i], y[i])
-        for j in range(y.shape[1]):
-            out[i, j] = (g[i, j] - total) * y[i, j]
-
-
-@kernel
-def scaled_softmax_vjp(g, y, scale):
-    """In place of g its backward through softmax, times the scale."""
-    for i in range(y.shape[0]):
-        total = _dot(g[i], y[i])
-        for j in range(y.shape[1]):
-            g[i, j] = (g[i, j] - total) * y[i, j] * y.dtype.type(scale)
-
-
-@kernel
-def log_softmax(x, out):
-    whole_registers()
-    for i in range(x.shape[0]):
-        top = largest(x[i])
-        shift = x.dtype.type(math.log(_sum_of_exp(x[i], top)))
-        for j in range(x.shape[1]):
-            out[i, j] = (x[i, j] - top) - shift
-
-
-@kernel
-def log_softmax_vjp(g, y, out):
-    whole_registers()
-    for i in range(y.shape[0]):
-        total = _sum(g[i])
-        for j in range(y.shape[1]):
-            out[i, j] = g[i, j] - exp(y[i, j]) * total
-
-
-@kernel
-def logsumexp(x, out):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.shape[0]):
-        top = largest(x[i])
-        if abs(top) == T(np.inf):  # infinity - infinity must not arise
-            top = T(0)
-        out[i] = top + T(math.log(_sum_of_exp(x[i], top)))
-
-
-# --- softmax along a dimension that is not the last ------------------------------------------------------------------
-
-# Arrays are (before, along, after); a tile is up to `width` neighbours in the last dimension, and all of `along`. Inner
-# loops run over slices from 0: an index that might be negative, for all Numba knows, is not vectorised.
-
-
-@device
-def _tile(tile, width, after):
-    """Which `before` a tile is in, its first column, and the one after its last."""
-    tiles = (after + width - 1) // width
-    first = (tile % tiles) * width
-    return tile // tiles, first, min(first + width, after)
-
-
-@device
-def _largest_of_columns(x, first, stop, top):
-    top[: stop - first] = x[0, first:stop]
-    for j in range(1, x.shape[0]):
-        row = x[j, first:stop]
-        for k in range(row.size):
-            v, t = row[k], top[k]
-            top[k] = t if t >= v or math.isnan(t) else v  # nan wins
-
-
-@kernel
-def softmax_columns(x, width, first_tile, last_tile, out):
-    whole_registers()
-    T = x.dtype.type
-    top, total = np.empty(width, x.dtype), np.empty(width, x.dtype)
-    for tile in range(first_tile, last_tile):
-        a, first, stop = _tile(tile, width, x.shape[2])
-        _largest_of_columns(x[a], first, stop, top)
-        total[:] = 0
-        for j in range(x.shape[1]):
-            row, result = x[a, j, first:stop], out[a, j, first:stop]
-            for k in range(row.size):
-                e = exp(row[k] - top[k])
-                result[k] = e
-                total[k] += e
-        for k in range(width):
-            total[k] = T(1) / total[k]
-        for j in range(x.shape[1]):
-            result = out[a, j, first:stop]
-            for k in range(result.size):
-                result[k] *= total[k]
-
-
-@kernel
-def log_softmax_columns(x, width, first_tile, last_tile, out):
-    whole_registers()
-    T = x.dtype.type
-    top, shift = np.empty(width, x.dtype), np.empty(width, x.dtype)
-    for tile in range(first_tile, last_tile):
-        a, first, stop = _tile(tile, width, x.shape[2])
-        _largest_of_columns(x[a], first, stop, top)
-        shift[:] = 0
-        for j in range(x.shape[1]):
-            row = x[a, j, first:stop]
-            for k in range(row.size):
-                shift[k] += exp(row[k] - top[k])
-        for k in range(stop - first):
-            shift[k] = T(math.log(shift[k]))
-        for j in range(x.shape[1]):
-            row, result = x[a, j, first:stop], out[a, j, first:stop]
-            for k in range(row.size):
-                result[k] = (row[k] - top[k]) - shift[k]
-
-
-@kernel
-def softmax_vjp_columns(g, y, width, first_tile, last_tile, out):
-    total = np.empty(width, y.dtype)
-    for tile in range(first_tile, last_tile):
-        a, first, stop = _tile(tile, width, y.shape[2])
-        total[:] = 0
-        for j in range(y.shape[1]):
-            g_row, row = g[a, j, first:stop], y[a, j, first:stop]
-            for k in range(row.size):
-                total[k] += g_row[k] * row[k]
-        for j in range(y.shape[1]):
-            g_row, row, result = g[a, j, first:stop], y[a, j, first:stop], out[a, j, first:stop]
-            for k in range(row.size):
-                result[k] = (g_row[k] - total[k]) * row[k]
-
-
-@kernel
-def log_softmax_vjp_columns(g, y, width, first_tile, last_tile, out):
-    whole_registers()
-    total = np.empty(width, y.dtype)
-    for tile in range(first_tile, last_tile):
-        a, first, stop = _tile(tile, width, y.shape[2])
-        total[:] = 0
-        for j in range(y.shape[1]):
-            g_row = g[a, j, first:stop]
-            for k in range(g_row.size):
-                total[k] += g_row[k]
-        for j in range(y.shape[1]):
-            g_row, row, result = g[a, j, first:stop], y[a, j, first:stop], out[a, j, first:stop]
-            for k in range(row.size):
-                result[k] = g_row[k] - exp(row[k]) * total[k]
-
-
-# --- cross-entropy ---------------------------------------------------------------------------------------------------
-
-
-@reduction
-def _sum_of_losses(x, top, shift, weight):
-    """The weighted sum of -log(softmax(x)) over all classes; no weights: all are 1."""
-    total = x.dtype.type(0)
-    if weight.size:
-        for j in range(x.size):
-            total += weight[j] * (shift - (x[j] - top))
-    else:
-        for j in range(x.size):
-            total += shift - (x[j] - top)
-    return total
-
-
-@kernel
-def cross_entropy(x, target, weight, ignored, smoothing, losses, norms):
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.shape[0]):
-        top = largest(x[i])
-        shift = T(math.log(_sum_of_exp(x[i], top)))
-        norms[i] = f64(top) + f64(shift)
-        t = target[i]
-        if t == ignored:
-            losses[i] = T(0)
-            continue
-        loss = shift - (x[i, t] - top)
-        if weight.size:
-            loss *= weight[t]
-        if smoothing != 0:
-            loss = T(1 - smoothing) * loss + T(smoothing / x.shape[1]) * _sum_of_losses(x[i], top, shift, weight)
-        losses[i] = loss
-
-
-@kernel
-def cross_entropy_vjp(g, x, target, norms, weight, ignored, smoothing, out):
-    whole_registers()
-    T = x.dtype.type
-    classes = x.shape[1]
-    share = T(smoothing / classes)
-    whole = _sum(weight) if weight.size else T(classes)
-    for i in range(x.shape[0]):
-        t = target[i]
-        if t == ignored:
-            for j in range(classes):
-                out[i, j] = T(0)
-            continue
-        high = T(norms[i])  # x - norm in two steps, the first of which is exact where it matters
-        low = T(norms[i] - f64(high))
-        hit = T(1 - smoothing)
-        if weight.size:
-            hit *= weight[t]
-        scale = g[i] * (hit + share * whole)
-        for j in range(classes):
-            out[i, j] = scale * exp((x[i, j] - high) - low)
-        if smoothing != 0:
-            if weight.size:
-                for j in range(classes):
-                    out[i, j] -= g[i] * share * weight[j]
-            else:
-                for j in range(classes):
-                    out[i, j] -= g[i] * share
-        out[i, t] -= g[i] * hit

@@ -260,3 +260,52 @@ def column_norm_vjp(g, x, mean, scale, plain, product, out):
     for a in range(x.shape[0]):
         for k in range(x.shape[1]):
             out[a, k] = (g[a, k] - plain[k] - (x[a, k] - mean[k]) * product[k]) * scale[k]
+
+
+# --- channels of small arrays: everything in one call -----------------------------------------------------------------
+
+
+@kernel
+def batch_norm(x, weight, bias, eps, out, mean, var):
+    """The channels of x normalised by their own mean and variance, which are written down too."""
+    T = x.dtype.type
+    count = x.shape[0] * x.shape[2]
+    for k in range(x.shape[1]):
+        total = f64(0)
+        for a in range(x.shape[0]):
+            total += f64(_sum(x[a, k]))
+        m = T(total / count)
+        spread = f64(0)
+        for a in range(x.shape[0]):
+            spread += f64(_sum_of_squares(x[a, k], m))
+        v = T(spread / count)
+        mean[k], var[k] = m, v
+        scale = T(1) / T(math.sqrt(v + T(eps)))
+        if weight.size:
+            scale *= weight[k]
+        shift = bias[k] if bias.size else T(0)
+        for a in range(x.shape[0]):
+            for j in range(x.shape[2]):
+                out[a, k, j] = (x[a, k, j] - m) * scale + shift
+
+
+@kernel
+def batch_norm_vjp(g, x, mean, var, weight, eps, out, sums):
+    """The gradient for x goes into `out`, if not empty, those for weight and bias into the rows of `sums`."""
+    T = x.dtype.type
+    count = x.shape[0] * x.shape[2]
+    for k in range(x.shape[1]):
+        m = mean[k]
+        r = T(1) / T(math.sqrt(var[k] + T(eps)))
+        plain, product = f64(0), f64(0)
+        for a in range(x.shape[0]):
+            one, two = _sums_of_products(g[a, k], x[a, k], m)
+            plain += f64(one)
+            product += f64(two)
+        sums[0, k], sums[1, k] = T(product * r), T(plain)
+        if out.size:
+            scale = r * weight[k] if weight.size else r
+            level, along = T(plain / count), T(product * r * r / count)
+            for a in range(x.shape[0]):
+                for j in range(x.shape[2]):
+                    out[a, k, j] = (g[a, k, j] - level - (x[a, k, j] - m) * along) * scale

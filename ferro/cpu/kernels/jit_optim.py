@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ferro.cpu.kernels.jit import kernel
+from ferro.cpu.kernels.jit_math import muladd
 
 
 @kernel
@@ -17,7 +18,7 @@ def sgd_step(p, buffer, g, lr, momentum, kept, weight_decay, nesterov, first):
     for i in range(p.size):
         d = g[i] + p[i] * T(weight_decay) if weight_decay else g[i]
         if buffer.size:
-            b = d if first else buffer[i] * T(momentum) + d * T(kept)
+            b = d if first else muladd(buffer[i], T(momentum), d * T(kept))
             buffer[i] = b
             d = d + b * T(momentum) if nesterov else b
         p[i] -= d * T(lr)
@@ -31,7 +32,7 @@ def adam_step(p, mean, square, largest, g, size, beta1, beta2, eps, weight_decay
         x = p[i] * T(shrink)
         d = g[i] + x * T(weight_decay) if weight_decay else g[i]
         m = mean[i] + (d - mean[i]) * T(1 - beta1)
-        v = square[i] * T(beta2) + d * d * T(1 - beta2)
+        v = muladd(square[i], T(beta2), d * d * T(1 - beta2))
         mean[i] = m
         square[i] = v
         if largest.size:

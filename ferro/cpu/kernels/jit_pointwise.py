@@ -18,6 +18,13 @@ _BLOCK = 2048  # numbers that are added in the precision of the data
 
 
 @kernel
+def relu(x, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        out[i] = max(x[i], T(0))  # in this order nan stays
+
+
+@kernel
 def relu_vjp(g, y, out):
     T = y.dtype.type
     for i in range(y.size):
@@ -126,6 +133,13 @@ def rsqrt(x, out):
     T = x.dtype.type
     for i in range(x.size):
         out[i] = T(1) / np.sqrt(x[i])
+
+
+@kernel
+def addcmul(x, y, z, value, out):
+    T = x.dtype.type
+    for i in range(x.size):
+        out[i] = x[i] + y[i] * z[i] * T(value)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Compiled kernels of sums, of sums of squared distances from a mean, and of products, over rows and over columns.
+"""Compiled kernels of sums, of sums of squared distances from a mean, of products and of extrema, over rows and columns.
 
 Products are taken in float64. At most _BLOCK numbers are added in the precision of the data, in several interleaved
 sums; the sums of blocks are added in float64.
@@ -6,9 +6,12 @@ sums; the sums of blocks are added in float64.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from ferro.cpu.kernels.jit import kernel, reduction
+from ferro.cpu.kernels.jit import device, kernel, reduction
+from ferro.cpu.kernels.jit_math import rank, unrank
 
 f64 = np.float64
 _BLOCK = 2048
@@ -112,3 +115,69 @@ def square_columns(x, mean, out):
             for j in range(m):
                 out[k, j] += f64(part[j])
                 part[j] = 0
+
+
+@device
+def _extreme(x, sign):
+    """The largest (sign 1) or smallest (sign -1) number; nan if there is one."""
+    high = low = rank(x[0] * sign)
+    for j in range(x.size):
+        r = rank(x[j] * sign)
+        high = max(high, r)
+        low = min(low, r)
+    bad = math.isnan(unrank(high)) | math.isnan(unrank(low))  # nan ranks beyond the infinity of its sign
+    return x.dtype.type(np.nan) if bad else unrank(high) * sign
+
+
+@kernel
+def max_rows(x, out):
+    for i in range(x.shape[0]):
+        out[i] = _extreme(x[i], x.dtype.type(1))
+
+
+@kernel
+def min_rows(x, out):
+    for i in range(x.shape[0]):
+        out[i] = _extreme(x[i], x.dtype.type(-1))
+
+
+@device
+def _extreme_columns(x, sign, out):
+    for k in range(x.shape[0]):
+        best = out[k]
+        best[:] = x[k, 0]
+        for i in range(1, x.shape[1]):
+            row = x[k, i]
+            for j in range(row.size):
+                v, b = row[j], best[j]
+                best[j] = b if (b * sign >= v * sign) | math.isnan(b) else v
+
+
+@kernel
+def max_columns(x, out):
+    _extreme_columns(x, x.dtype.type(1), out)
+
+
+@kernel
+def min_columns(x, out):
+    _extreme_columns(x, x.dtype.type(-1), out)
+
+
+@kernel
+def first_extreme_columns(x, largest, best, place):
+    """The extreme element of each column of each matrix, and the row in which it first is; nan counts as extreme."""
+    sign = x.dtype.type(1 if largest else -1)
+    where = np.empty(x.shape[2], np.int32)
+    for k in range(x.shape[0]):
+        top, at = best[k], place[k]
+        top[:] = x[k, 0]
+        where[:] = 0
+        for i in range(1, x.shape[1]):
+            row = x[k, i]
+            for j in range(row.size):
+                v, b = row[j], top[j]
+                new = (v * sign > b * sign) | (math.isnan(v) & (not math.isnan(b)))
+                top[j] = v if new else b
+                where[j] = np.int32(i) if new else where[j]
+        for j in range(at.size):
+            at[j] = where[j]

@@ -9,28 +9,39 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import kernel
+from ferro.cpu.kernels.jit import device, kernel, whole_registers
+from ferro.cpu.kernels.jit_math import bits64, exp, float64_of, log1p
 
-f64 = np.float64
+f64, i64 = np.float64, np.int64
 _CHECKED = 32  # elements that are first compared with the extreme one before them
 
 
 @kernel
-def cumsum(x, out):
-    n, m = x.shape[1:]
+def cumsum(x, reverse, out):
+    """The sums up to each place, or from each place on."""
+    rows, n, m = x.shape
     total = np.zeros(m)
-    for k in range(x.shape[0]):
-        if m == 1:
-            t = f64(0)
-            for i in range(n):
-                t += f64(x[k, i, 0])
-                out[k, i, 0] = t
-        else:
-            total[:] = 0
-            for i in range(n):
-                for j in range(m):
-                    total[j] += f64(x[k, i, j])
-                    out[k, i, j] = total[j]
+    k = 0
+    while m == 1 and k + 4 <= rows:  # the additions of a row wait for each other, those of four rows do not
+        s0 = s1 = s2 = s3 = f64(0)
+        for i in range(n):
+            p = n - 1 - i if reverse else i
+            s0 += f64(x[k, p, 0])
+            s1 += f64(x[k + 1, p, 0])
+            s2 += f64(x[k + 2, p, 0])
+            s3 += f64(x[k + 3, p, 0])
+            out[k, p, 0], out[k + 1, p, 0], out[k + 2, p, 0], out[k + 3, p, 0] = s0, s1, s2, s3
+        k += 4
+    while k < rows:
+        total[:] = 0
+        for i in range(n):
+            p = n - 1 - i if reverse else i
+            source, target = x[k, p], out[k, p]
+            for j in range(m):
+                t = total[j] + f64(source[j])
+                total[j] = t
+                target[j] = t
+        k += 1
 
 
 @kernel
@@ -52,20 +63,14 @@ def cumprod(x, out):
 
 
 @kernel
-def affine_scan(a, b, out):
-    """out[k, i] = b[k, i] + a[k, i] out[k, i - 1], carried in float64."""
+def affine_scan(a, b, reverse, out):
+    """out[k, i] = b[k, i] + a[k, i] out[k, i - 1], carried in float64; in reverse with i + 1 for i - 1."""
     n, m = b.shape[1:]
     s = np.zeros(m)
     for k in range(b.shape[0]):
-        if m == 1:
-            t = f64(0)
-            for i in range(n):
-                t = f64(b[k, i, 0]) + f64(a[k, i, 0]) * t if i else f64(b[k, i, 0])
-                out[k, i, 0] = t
-            continue
-        s[:] = 0
         for i in range(n):
-            x, y, z = a[k, i], b[k, i], out[k, i]
+            p = n - 1 - i if reverse else i
+            x, y, z = a[k, p], b[k, p], out[k, p]
             for j in range(m):
                 t = f64(y[j]) + f64(x[j]) * s[j] if i else f64(y[j])
                 s[j] = t
@@ -136,3 +141,45 @@ def running_extremum(x, largest, out, index):
                 b = v if new else b
                 p = i if new else place[j]
                 best[j], place[j], values[j], places[j] = b, p, b, p
+
+
+@device
+def _log_from_one(s, like):
+    """The logarithm of a float64 from 1 on, in the precision of `like`."""
+    b = bits64(s)
+    T = type(like)
+    z = float64_of((b & i64(0x000FFFFFFFFFFFFF)) | i64(0x3FF0000000000000)) - f64(1)
+    y = T((b >> i64(52)) - i64(1023)) * T(0.6931471805599453) + log1p(T(z))
+    return T(s) if math.isnan(s) else y
+
+
+@device
+def _one_more(v, t, s):
+    """log(s) + t and another exponent v: the larger of t and v, and the new s."""
+    T = type(v)
+    d = T(0) if v == t else v - t  # infinity - infinity must not arise
+    e = f64(exp(-abs(d)))
+    return (v if d > T(0) else t), (s * e + f64(1) if d > T(0) else s + e)
+
+
+@kernel
+def logcumsumexp(x, out):
+    """Along the middle dimension: the largest element so far and the sum of the exponentials of the distances from it."""
+    whole_registers()
+    n, m = x.shape[1:]
+    top, total = np.empty(m, x.dtype), np.empty(m)
+    for k in range(x.shape[0]):
+        if m == 1:
+            t, s = x[k, 0, 0], f64(0)
+            for i in range(n):
+                t, s = _one_more(x[k, i, 0], t, s)
+                out[k, i, 0] = t + _log_from_one(s, t)
+            continue
+        top[:] = x[k, 0]
+        total[:] = 0
+        for i in range(n):
+            source, target = x[k, i], out[k, i]
+            for j in range(m):
+                t, s = _one_more(source[j], top[j], total[j])
+                top[j], total[j] = t, s
+                target[j] = t + _log_from_one(s, t)

@@ -9,16 +9,16 @@ from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, is_half, spl
 from ferro.cpu.kernels.softmax import log_softmax, logsumexp
 
 
-def _check_targets(target: np.ndarray, classes: int, ignore_index: int) -> np.ndarray:
-    """Where a target counts. A kernel would read beyond its row at a target that is out of bounds."""
-    counts = target != ignore_index
-    wrong = counts & ((target < 0) | (target >= classes))
+def _check_targets(target: np.ndarray, classes: int, ignore_index: int) -> None:
+    """Refuses a target that is out of bounds: there a kernel would read beyond its row."""
+    if target.size and target.dtype == np.int64 and np.maximum.reduce(target.view(np.uint64), None) < classes:
+        return  # negative numbers, read without their sign, are large ones
+    wrong = (target != ignore_index) & ((target < 0) | (target >= classes))
     if wrong.any():
         raise IndexError(
             f"cross_entropy: target {target[wrong][0]} is out of bounds: with {classes} classes it must be from 0 to "
             f"{classes - 1}, or ignore_index={ignore_index}"
         )
-    return counts
 
 
 def cross_entropy_fwd(
@@ -29,12 +29,12 @@ def cross_entropy_fwd(
     A row's loss is (1 - s) w[t] l[t] + s/C Σ w[c] l[c] with l = -log_softmax, C classes and s = label_smoothing.
     The logsumexp is a float64, so that the backward gets small probabilities from large logits right.
     """
-    counts = _check_targets(target, logits.shape[1], ignore_index)
+    _check_targets(target, logits.shape[1], ignore_index)
     if is_half(logits):
         losses, norms = cross_entropy_fwd(widened(logits), target, widened(weight), ignore_index, label_smoothing)
         return losses.astype(logits.dtype), norms
-    if not has_kernel(logits):
-        return _losses(logits, target, counts, weight, label_smoothing)
+    if not has_kernel(logits, "cross_entropy"):
+        return _losses(logits, target, target != ignore_index, weight, label_smoothing)
     rows, columns = logits.shape
     x, t = contiguous(logits), contiguous(target, np.int64)
     w = contiguous(np.empty(0) if weight is None else weight, x.dtype)
@@ -77,7 +77,7 @@ def cross_entropy_vjp(
     if is_half(logits):
         wide = widened(g), widened(logits), target, norms, widened(weight), ignore_index, label_smoothing
         return cross_entropy_vjp(*wide).astype(logits.dtype)
-    if not has_kernel(logits):
+    if not has_kernel(logits, "cross_entropy_vjp"):
         return _losses_vjp(g, logits, target, norms, weight, ignore_index, label_smoothing)
     rows, columns = logits.shape
     x, t, n = contiguous(logits), contiguous(target, np.int64), contiguous(norms, np.float64)

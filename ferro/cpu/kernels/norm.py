@@ -53,7 +53,7 @@ def layer_norm(
         out, mean, rstd = layer_norm(widened(x), n, widened(weight), widened(bias), eps)
         return out.astype(x.dtype), mean, rstd
     rows = contiguous(x).reshape(x.size // n if n else 0, n)
-    if not has_kernel(x):
+    if not has_kernel(x, "layer_norm"):
         mean = rows.mean(1)
         centred = rows - mean[:, None]
         rstd = 1 / np.sqrt(np.square(centred).mean(1) + x.dtype.type(eps))
@@ -79,7 +79,7 @@ def layer_norm_vjp(
         return _narrowed(wide, x.dtype)
     rows = contiguous(x).reshape(len(mean), -1)
     gs = contiguous(g, x.dtype).reshape(rows.shape)
-    if not has_kernel(x):
+    if not has_kernel(x, "layer_norm_vjp"):
         return _layer_norm_vjp(gs, rows, mean, rstd, weight, needs, x.shape)
     n = rows.shape[1]
     out = np.empty(rows.shape if needs[0] else (0, n), x.dtype)
@@ -160,6 +160,9 @@ def _long_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return mean, (squares.sum(0) + n * ((sums / n - mean) ** 2).sum(0)) / (batch * n)
 
 
+_MOMENTS = ("channel_moments", "channel_sums", "channel_squares", "column_sums", "column_squares")
+
+
 def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The mean and the variance (divided by the count) over `dims`, without those dimensions.
 
@@ -169,7 +172,7 @@ def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarra
     if is_half(x):
         x = widened(x)
     shape = [n for dim, n in enumerate(x.shape) if dim not in dims]
-    if not has_kernel(x):
+    if not has_kernel(x, *_MOMENTS):
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = np.asarray(x.mean(dims, dtype=np.float64 if x.dtype == np.float32 else None))
             centred = x - np.expand_dims(mean, dims).astype(x.dtype)
@@ -199,7 +202,7 @@ def batch_norm(
         return batch_norm(*[widened(part) for part in (x, mean, rstd, weight, bias)]).astype(x.dtype)
     scale = rstd if weight is None else rstd * weight
     shift = np.zeros_like(scale) if bias is None else bias
-    if not has_kernel(x):
+    if not has_kernel(x, "channel_affine", "column_affine"):
         mean, scale, shift = [_along_channels(part, x.ndim) for part in (mean, scale, shift)]
         return ((x - mean) * scale + shift).astype(x.dtype, copy=False)
     word, parts = _as_channels(x, (0, *range(2, x.ndim)))
@@ -245,7 +248,7 @@ def _channel_products(
     g: np.ndarray, x: np.ndarray, mean: np.ndarray, dims: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each channel the sums of g and of g (x - mean)."""
-    if not has_kernel(x):
+    if not has_kernel(x, "channel_products", "column_products"):
         return g.sum(dims), (g * (x - _along_channels(mean, x.ndim))).sum(dims)
     word, parts = _as_channels(x, dims)
     gs = contiguous(g, x.dtype).reshape(parts.shape)
@@ -259,7 +262,7 @@ def _batch_norm_vjp_x(
     g: np.ndarray, x: np.ndarray, mean: np.ndarray, scale: np.ndarray, plain: np.ndarray, product: np.ndarray
 ) -> np.ndarray:
     """(g - plain - (x - mean) product) scale, the last four with one value per channel."""
-    if not has_kernel(x):
+    if not has_kernel(x, "channel_norm_vjp", "column_norm_vjp"):
         mean, scale, plain, product = [_along_channels(part, x.ndim) for part in (mean, scale, plain, product)]
         return ((g - plain - (x - mean) * product) * scale).astype(x.dtype, copy=False)
     word, parts = _as_channels(x, (0, *range(2, x.ndim)))

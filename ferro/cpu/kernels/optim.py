@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, has_kernel, split
+from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel, share_rows
+from ferro.cpu.kernels.small import at_hand, nothing
+
+NO_BUFFER, NO_LARGEST = 1 << 1, 1 << 3  # the argument that is an empty array then, which is not cut
 
 
 def _flat(grad: np.ndarray, *arrays: np.ndarray | None) -> list[np.ndarray] | None:
@@ -34,6 +36,24 @@ def _flat(grad: np.ndarray, *arrays: np.ndarray | None) -> list[np.ndarray] | No
     return rows
 
 
+def _small_step(name: str, numbers: tuple, grad: np.ndarray, *arrays: np.ndarray | None) -> bool:
+    """The step of small arrays by the kernel of that name; False if there is none, or if they do not lie as it reads them."""
+    dtype = grad.dtype
+    run = at_hand(name, dtype) if 0 < grad.size < SMALL and grad.flags.carray else None
+    if run is None:
+        return False
+    rows = []
+    for a in arrays:
+        if a is None:
+            rows.append(nothing(dtype))
+        elif a.dtype is dtype and a.flags.carray:
+            rows.append(a.ravel())  # a view
+        else:
+            return False
+    run(*rows, grad.ravel(), *numbers)
+    return True
+
+
 def sgd_step(
     param: np.ndarray,
     buffer: np.ndarray | None,
@@ -49,12 +69,12 @@ def sgd_step(
 
     Without a buffer p ← p - lr g. In all of them g has weight_decay p added.
     """
-    rows = _flat(grad, param, buffer) if has_kernel(param) else None
+    numbers = lr, float(momentum), 1.0 - dampening, float(weight_decay), bool(nesterov), first
+    if _small_step("sgd_step", numbers, grad, param, buffer):
+        return
+    rows = _flat(grad, param, buffer) if has_kernel(param, "sgd_step") else None
     if rows is not None:
-        run = get("sgd_step")
-        p, b, g = rows
-        numbers = lr, momentum, 1.0 - dampening, weight_decay, nesterov, first
-        split(p.size, 2 * GRAIN, lambda i, j: run(p[i:j], b[i:j], g[i:j], *numbers))
+        share_rows("sgd_step", param.size, 2 * GRAIN, (*rows, *numbers), 0 if buffer is not None else NO_BUFFER)
         return
     d = grad
     if weight_decay:
@@ -92,11 +112,12 @@ def adam_step(
     root = (1 - beta2**step) ** 0.5
     size, eps = lr * root / (1 - beta1**step), eps * root  # m̂ / (√v̂ + eps) with √v̂ = √v / root, multiplied by root
     shrink, decay = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
-    rows = _flat(grad, param, mean, square, largest) if has_kernel(param) else None
+    numbers = size, beta1, beta2, eps, float(decay), shrink
+    if _small_step("adam_step", numbers, grad, param, mean, square, largest):
+        return
+    rows = _flat(grad, param, mean, square, largest) if has_kernel(param, "adam_step") else None
     if rows is not None:
-        run = get("adam_step")
-        numbers = size, beta1, beta2, eps, decay, shrink
-        split(rows[0].size, 2 * GRAIN, lambda i, j: run(*[row[i:j] for row in rows], *numbers))
+        share_rows("adam_step", param.size, 2 * GRAIN, (*rows, *numbers), 0 if largest is not None else NO_LARGEST)
         return
     spare = np.empty_like(param)  # one array for all that is computed on the way: small arrays cost by the call
     d = grad

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import background, get
-from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, split
+from ferro.cpu.kernels import background
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, share_rows
 
 Ints = tuple[int, ...]
 
@@ -27,16 +27,10 @@ def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int, c
 
 def ready(x: np.ndarray, places: int) -> bool:
     """Whether the kernels take x, with so many places in an image, and have machine code already."""
-    return has_kernel(x) and places < 1 << 31 and background.ready(_make, x.dtype, "max_pool")
+    return has_kernel(x) and places < 1 << 31 and background.ready(_KERNELS, x.dtype)
 
 
-def _make(dtype: np.dtype) -> None:
-    """A call of every kernel."""
-    x, one = np.ones((2, 8, 8), dtype), (1, 1)
-    out, index = max_pool(x, one, one, (0, 0), one, False)
-    max_pool_vjp(out, index, x.shape, 2)
-    out = avg_pool(x, one, (8, 8), one, (0, 0), 1)
-    avg_pool_vjp(out, (8, 8), one, one, (0, 0), 1)
+_KERNELS = ("max_pool", "max_pool_vjp", "avg_pool", "avg_pool_vjp")
 
 
 def _three(values: Ints, fill: int) -> Ints:
@@ -64,10 +58,9 @@ def max_pool(
     planes = _planes(x, n)
     out, index = np.empty(shape, x.dtype), np.empty(shape, np.int64)
     outs, indices = _planes(out, n), _planes(index, n)
-    run = get("max_pool")
     fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _three(dilation, 1)
     cost = math.prod(shape[x.ndim - n :]) * math.prod(kernel)
-    split(len(planes), 2 * GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j], indices[i:j]))
+    share_rows("max_pool", len(planes), 2 * GRAIN // cost + 1, (planes, *fixed, outs, indices))
     return out, index
 
 
@@ -77,8 +70,7 @@ def max_pool_vjp(g: np.ndarray, index: np.ndarray, x_shape: Ints, n: int) -> np.
     out = np.zeros((math.prod(lead), math.prod(x_shape[len(x_shape) - n :])), g.dtype)
     places = math.prod(g.shape[g.ndim - n :])
     gs, indices = contiguous(g).reshape(len(out), places), contiguous(index, np.int64).reshape(len(out), places)
-    run = get("max_pool_vjp")
-    split(len(out), GRAIN // places + 1, lambda i, j: run(gs[i:j], indices[i:j], out[i:j]))
+    share_rows("max_pool_vjp", len(out), GRAIN // places + 1, (gs, indices, out))
     return out.reshape(x_shape)
 
 
@@ -96,8 +88,8 @@ def avg_pool(x: np.ndarray, kernel: Ints, size: Ints, stride: Ints, padding: Int
     out = np.empty((*x.shape[: x.ndim - n], *size), x.dtype)
     planes, outs = _planes(x, n), _planes(out, n)
     fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _divisors(divisors, size, x.dtype)
-    run, cost = get("avg_pool"), math.prod(size) * math.prod(kernel)
-    split(len(planes), 2 * GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j]))
+    cost = math.prod(size) * math.prod(kernel)
+    share_rows("avg_pool", len(planes), 2 * GRAIN // cost + 1, (planes, *fixed, outs))
     return out
 
 
@@ -108,6 +100,6 @@ def avg_pool_vjp(g: np.ndarray, shape: Ints, kernel: Ints, stride: Ints, padding
     out = np.zeros((*g.shape[: g.ndim - n], *shape), g.dtype)
     planes, outs = _planes(g, n), _planes(out, n)
     fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _divisors(divisors, size, g.dtype)
-    run, cost = get("avg_pool_vjp"), math.prod(size) * math.prod(kernel)
-    split(len(planes), 2 * GRAIN // cost + 1, lambda i, j: run(planes[i:j], *fixed, outs[i:j]))
+    cost = math.prod(size) * math.prod(kernel)
+    share_rows("avg_pool_vjp", len(planes), 2 * GRAIN // cost + 1, (planes, *fixed, outs))
     return out

@@ -1,4 +1,4 @@
-"""Sums, and sums of squared distances from a mean, of large arrays over any dimensions; products over one or all."""
+"""Sums, and sums of squared distances from a mean, of large arrays over any dimensions; products; largest and smallest elements."""
 
 from __future__ import annotations
 
@@ -7,26 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import contiguous, split, split_rows
+from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
 
 LARGE = 1 << 17  # elements below which NumPy takes less than 50 us, and nothing is compiled
-GRAIN = 1 << 20  # elements of a chunk: adding one takes 0.05 to 0.1 ns
-FEW = 8  # rows, or matrices, up to which each one is cut
+GRAIN = 1 << 19  # elements that one thread takes in some 50 us
+PIECE = 1 << 17  # numbers, of a few long rows or columns, that are taken together
 
 
 def has_sum_kernel(x: np.ndarray) -> bool:
     """Whether `total` takes `x`: large, and of single or double precision."""
-    return x.size >= LARGE and x.dtype.kind == "f" and x.dtype.itemsize > 2
+    return x.size >= LARGE and has_kernel(x, *_SUMS)
 
 
-def total(x: np.ndarray, dim: tuple[int, ...], mean: np.ndarray | None = None) -> np.ndarray:
-    """The sum over `dim` of x, or of (x - mean)² with a mean that keeps these dimensions, in float64; these are kept.
+def has_extreme_kernel(x: np.ndarray) -> bool:
+    """Whether `extreme` and `first_extreme` take `x`."""
+    return x.size >= LARGE and has_kernel(x, *_EXTREMA)
+
+
+_SUMS = ("sum_rows", "sum_columns", "square_rows", "square_columns")
+_EXTREMA = ("max_rows", "max_columns", "min_rows", "min_columns", "first_extreme_columns")
+
+
+def total(x: np.ndarray, dim: tuple[int, ...], mean: Any = None) -> np.ndarray:
+    """The sum over `dim` of x, or of (x - mean)² with a mean that keeps these dimensions or is 0, in float64; these are kept.
 
     The reduced dimensions that lie closest in memory are summed by a kernel, which leaves little of what is large.
     """
-    if all(x.shape[d] == 1 for d in dim):
-        return x.astype(np.float64) if mean is None else (x - mean).astype(np.float64) ** 2
     if x.flags.c_contiguous:
         return _total(x, dim, mean)
     order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
@@ -34,7 +40,7 @@ def total(x: np.ndarray, dim: tuple[int, ...], mean: np.ndarray | None = None) -
     out = _total(
         contiguous(x.transpose(order)),
         tuple([int(back[d]) for d in dim]),
-        None if mean is None else mean.transpose(order),
+        mean.transpose(order) if isinstance(mean, np.ndarray) else mean,
     )
     return out.transpose(back)
 
@@ -42,88 +48,92 @@ def total(x: np.ndarray, dim: tuple[int, ...], mean: np.ndarray | None = None) -
 def _total(x: Any, dim: tuple[int, ...], mean: Any) -> Any:
     """`total` of a C-contiguous array."""
     shape = x.shape
-    reduced = [d in dim and s > 1 for d, s in enumerate(shape)]
-    stop = max(d for d in dim if reduced[d]) + 1
-    start = stop
-    while start and (reduced[start - 1] or shape[start - 1] == 1):
+    stop = start = max([d + 1 for d in dim if shape[d] > 1], default=0)
+    if not stop:  # there is nothing to add
+        return x.astype(np.float64) if mean is None else (x - mean).astype(np.float64) ** 2
+    while start and (start - 1 in dim or shape[start - 1] == 1):
         start -= 1
-    before, length, behind = math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:])
+    before, behind = math.prod(shape[:start]), math.prod(shape[stop:])
     left = (*shape[:start], *[1] * (stop - start), *shape[stop:])
-    center = None if mean is None else np.broadcast_to(mean, left).astype(x.dtype).reshape(before, behind)
-    out = np.empty((before, behind))
-    if behind == 1:
-        _rows(x.reshape(before, length), None if center is None else center.reshape(before), out.reshape(before))
-    else:
-        _columns(x.reshape(before, length, behind), center, out)
-    out = out.reshape(left)
-    rest = tuple([d for d in range(start) if reduced[d]])
+    center = mean
+    if isinstance(mean, np.ndarray):
+        center = np.ascontiguousarray(np.broadcast_to(mean, left), x.dtype).reshape(before, behind)
+    elif mean is not None:
+        center = np.zeros((before, behind), x.dtype)
+    name = "sum" if mean is None else "square"
+    out = _along(name, x.reshape(before, -1, behind), center).reshape(left)
+    rest = tuple([d for d in dim if d < start])
     return np.add.reduce(out, rest, keepdims=True) if rest else out
 
 
 def product(x: np.ndarray, dim: int | None) -> np.ndarray:
     """The product over one dimension, which is kept, or over all (None), in float64."""
     if dim is None:
-        out = np.empty((1,) * x.ndim)
-        _rows(contiguous(x).reshape(1, -1), None, out.reshape(1), "prod")
-        return out
+        return _along("prod", contiguous(x).reshape(1, -1, 1)).reshape((1,) * x.ndim)
     before, after = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
-    out = np.empty((before, after))
-    y = contiguous(x).reshape(before, x.shape[dim], after)
-    if after == 1:
-        _rows(y[:, :, 0], None, out.reshape(before), "prod")
-    else:
-        _columns(y, None, out, "prod")
+    out = _along("prod", contiguous(x).reshape(before, x.shape[dim], after))
     return out.reshape(*x.shape[:dim], 1, *x.shape[dim + 1 :])
 
 
-def _combined(parts: dict[int, Any], name: str) -> Any:
-    """The sum or product of the parts in their order."""
-    return (np.multiply if name == "prod" else np.add).reduce([parts[i][0] for i in sorted(parts)], 0)
+# What takes the results for the parts of rows together.
+_TOGETHER: dict[str, Any] = {"sum": np.add, "square": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _rows(x: Any, mean: Any, out: Any, name: str = "sum") -> None:
-    """Sums (or products) over the rows of a matrix."""
+def _along(name: str, x: np.ndarray, mean: Any = None) -> np.ndarray:
+    """Over the middle dimension of a C-contiguous array of three: rows by one kernel, columns by another.
 
-    def run(rows: slice, columns: slice, target: Any) -> None:
-        if mean is None:
-            get(name + "_rows")(x[rows, columns], target)
-        else:
-            get("square_rows")(x[rows, columns], mean[rows], target)
+    Few long matrices are cut into parts of one length, and a shorter one at the end, for the sake of threads.
+    """
+    before, n, m = x.shape
+    parts = min(n * m // PIECE, n // 8) if before <= 8 else 1  # parts of 8 rows are large beside their results
+    if parts < 2:
+        return _whole(name, x, mean)
+    rows = n // parts
+    for some in (8, 16, 32):  # so many parts leave no rest in most cases
+        if n % some == 0 and parts < 2 * some < 4 * parts:
+            rows = n // some
+    parts = n // rows
+    out = np.empty((before, m), x.dtype if name in ("max", "min") else np.float64)
+    for k in range(before):
+        center = None if mean is None else mean[k : k + 1]
+        found = _whole(name, x[k, : parts * rows].reshape(parts, rows, m), _repeated(center, parts))
+        if parts * rows < n:
+            found = np.concatenate((found, _whole(name, x[k : k + 1, parts * rows :], center)))
+        _TOGETHER[name].reduce(found, 0, None, out[k])
+    return out
 
-    rows, n = x.shape
-    if rows > FEW:
-        split_rows(rows, n, GRAIN, lambda i, j: run(slice(i, j), slice(None), out[i:j]))
+
+def _repeated(mean: Any, times: int) -> Any:
+    return None if mean is None else np.repeat(mean, times, 0)
+
+
+def _whole(name: str, x: np.ndarray, mean: Any) -> np.ndarray:
+    """The same, matrix by matrix."""
+    before, n, m = x.shape
+    out = np.empty((before, m), x.dtype if name in ("max", "min") else np.float64)
+    grain = GRAIN // (n * m) + 1
+    if m > 1:
+        share_rows(name + "_columns", before, grain, (x, out) if mean is None else (x, mean, out))
+    elif mean is None:
+        share_rows(name + "_rows", before, grain, (x.reshape(before, n), out.reshape(-1)))
     else:
-        for k in range(rows):
-            parts: dict[int, Any] = {}
-
-            def work(i: int, j: int, k: int = k, parts: dict = parts) -> None:
-                parts[i] = np.empty(1)
-                run(slice(k, k + 1), slice(i, j), parts[i])
-
-            split(n, GRAIN, work)
-            out[k] = _combined(parts, name)
+        share_rows(name + "_rows", before, grain, (x.reshape(before, n), mean.reshape(-1), out.reshape(-1)))
+    return out
 
 
-def _columns(x: Any, mean: Any, out: Any, name: str = "sum") -> None:
-    """Sums (or products) over the columns of matrices."""
+def extreme(x: np.ndarray, first: int, stop: int, largest: bool) -> np.ndarray:
+    """The largest or smallest elements of a C-contiguous array over the dimensions from `first` to before `stop`."""
+    shape = x.shape
+    before, behind = math.prod(shape[:first]), math.prod(shape[stop:])
+    return _along("max" if largest else "min", x.reshape(before, -1, behind))
 
-    def run(matrices: slice, rows: slice, target: Any) -> None:
-        if mean is None:
-            get(name + "_columns")(x[matrices, rows], target)
-        else:
-            get("square_columns")(x[matrices, rows], mean[matrices], target)
 
-    matrices, n, m = x.shape
-    if matrices > FEW:
-        split_rows(matrices, n * m, GRAIN, lambda i, j: run(slice(i, j), slice(None), out[i:j]))
-        return
-    for k in range(matrices):
-        parts: dict[int, Any] = {}
-
-        def work(i: int, j: int, k: int = k, parts: dict = parts) -> None:
-            parts[i] = np.empty((1, m))
-            run(slice(k, k + 1), slice(i, j), parts[i])
-
-        split(n, max(GRAIN // m, 8), work)  # the sums of parts take little memory beside the parts
-        out[k] = _combined(parts, name)
+def first_extreme(x: np.ndarray, dim: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The largest or smallest elements of a C-contiguous array over a dimension, and the first place of each."""
+    shape = x.shape
+    before, behind = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    y = x.reshape(before, shape[dim], behind)
+    left = shape[:dim] + shape[dim + 1 :]
+    best, place = np.empty((before, behind), x.dtype), np.empty((before, behind), np.int64)
+    share_rows("first_extreme_columns", before, GRAIN // (2 * y[0].size) + 1, (y, largest, best, place))
+    return best.reshape(left), place.reshape(left)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, contiguous, split_rows
+from ferro.cpu.kernels.common import GRAIN, contiguous, share_rows
 
 
 def accumulate(name: str, x: np.ndarray, dim: int) -> np.ndarray:
-    """The scan "cumsum", "cumprod" or "logcumsumexp" along `dim`, carried in float64."""
+    """The scan "cumprod" or "logcumsumexp" along `dim`, carried in float64."""
     out = np.empty(x.shape, x.dtype)
     _along(name, (x,), dim, (), (out,))
     return out
 
 
-def affine_scan(a: np.ndarray, b: np.ndarray, dim: int) -> np.ndarray:
-    """The recurrence s_k = b_k + a_k s_(k-1) along `dim`, from zero, carried in float64."""
+def cumsum(x: np.ndarray, dim: int, reverse: bool) -> np.ndarray:
+    """The sums up to each place along `dim`, or in reverse from each place on, carried in float64."""
+    out = np.empty(x.shape, x.dtype)
+    _along("cumsum", (x,), dim, (reverse,), (out,))
+    return out
+
+
+def affine_scan(a: np.ndarray, b: np.ndarray, dim: int, reverse: bool) -> np.ndarray:
+    """The recurrence s_k = b_k + a_k s_(k-1) along `dim`, from zero, carried in float64; in reverse with s_(k+1)."""
     out = np.empty(b.shape, b.dtype)
-    _along("affine_scan", (np.broadcast_to(a, b.shape), b), dim, (), (out,))
+    _along("affine_scan", (np.broadcast_to(a, b.shape), b), dim, (reverse,), (out,))
     return out
 
 
@@ -41,12 +46,7 @@ def running_extremum(x: np.ndarray, dim: int, largest: bool) -> tuple[np.ndarray
 
 def _along(name: str, xs: tuple, dim: int, parameters: tuple, outs: tuple) -> None:
     """Runs a kernel along `dim` of arrays of one shape into C-contiguous ones."""
-    run: Any = get(name)
     x = xs[0]
     shape = (math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :]))
     ys, targets = [contiguous(a).reshape(shape) for a in xs], [out.reshape(shape) for out in outs]
-
-    def part(i: int, j: int) -> None:
-        run(*[y[i:j] for y in ys], *parameters, *[t[i:j] for t in targets])
-
-    split_rows(shape[0], x.size // shape[0], GRAIN, part)
+    share_rows(name, shape[0], GRAIN * shape[0] // x.size, (*ys, *parameters, *targets))

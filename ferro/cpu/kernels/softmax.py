@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, split, split_rows
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, in_float32, is_half, share_rows
 
 TILE = 256  # columns that a kernel takes together
 NARROW = 8  # fewer columns than this are turned into rows
@@ -24,31 +23,28 @@ def _along(name: str, dim: int, grain: int, *arrays: np.ndarray) -> np.ndarray:
     if after >= NARROW:
         blocks = [contiguous(a, x.dtype).reshape(-1, length, after) for a in arrays]
         out = np.empty(x.shape, x.dtype)
-        out_blocks = out.reshape(blocks[0].shape)
-        run = get(name + "_columns")
-        tiles = len(out_blocks) * -(-after // TILE)
-        split(tiles, -(-grain // (length * min(after, TILE))), lambda i, j: run(*blocks, TILE, i, j, out_blocks))
+        _by_tiles(name, grain, *blocks, out.reshape(blocks[0].shape))
         return out
-    if dim == x.ndim - 1:
-        rows = [contiguous(a, x.dtype).reshape(-1, length) for a in arrays]
-        out = np.empty(x.shape, x.dtype)
-        out_rows, run = out.reshape(-1, length), get(name)
-        if x.size < 2 * grain:
-            run(*rows, out_rows)
-        else:
-            split_rows(*out_rows.shape, grain, lambda i, j: run(*[a[i:j] for a in rows], out_rows[i:j]))
-        return out
-    moved = [contiguous(np.moveaxis(a, dim, -1), x.dtype) for a in arrays]
-    rows = [a.reshape(-1, length) for a in moved]
-    out = np.empty(rows[0].shape, x.dtype)
-    run = get(name)
-    split_rows(*out.shape, grain, lambda i, j: run(*[a[i:j] for a in rows], out[i:j]))
-    return np.ascontiguousarray(np.moveaxis(out.reshape(moved[0].shape), -1, dim))
+    if dim != x.ndim - 1:
+        arrays = tuple([contiguous(np.moveaxis(a, dim, -1), x.dtype) for a in arrays])
+    out = np.empty(arrays[-1].shape, x.dtype)
+    rows = [contiguous(a, x.dtype).reshape(-1, length) for a in arrays]
+    share_rows(name, len(rows[0]), -(-grain // length), (*rows, out.reshape(-1, length)))
+    return out if dim == x.ndim - 1 else np.ascontiguousarray(np.moveaxis(out, -1, dim))
+
+
+def _by_tiles(name: str, grain: int, *blocks: np.ndarray) -> None:
+    """The kernel of that name for columns, over (before, along, after) arrays, the last one being its result."""
+    before, length, after = blocks[0].shape
+    tiles = before * -(-after // TILE)
+    first = len(blocks)  # the place of a chunk's first tile among the arguments; all arrays are given whole
+    args = (*blocks[:-1], TILE, 0, tiles, blocks[-1])
+    share_rows(name + "_columns", tiles, -(-grain // (length * min(after, TILE))), args, -1, first)
 
 
 def softmax(x: np.ndarray, dim: int) -> np.ndarray:
     """exp(x) over its sum along `dim`."""
-    if x.ndim and has_kernel(x):
+    if x.ndim and has_kernel(x, "softmax", "softmax_columns"):
         return _along("softmax", dim, GRAIN, x)
     if x.size == 0 or x.ndim == 0:
         return np.ones_like(x) * (x - x + 1)
@@ -67,7 +63,7 @@ def softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
     """The backward of softmax, from its result."""
     if out.ndim == 0:
         return g * 0
-    if has_kernel(out):
+    if has_kernel(out, "softmax_vjp", "softmax_vjp_columns"):
         return _along("softmax_vjp", dim, 2 * GRAIN, g, out)
     if is_half(out):
         return in_float32(softmax_vjp, g, out, dim)
@@ -77,7 +73,7 @@ def softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
 
 def log_softmax(x: np.ndarray, dim: int) -> np.ndarray:
     """x minus its logsumexp along `dim`."""
-    if x.ndim and has_kernel(x):
+    if x.ndim and has_kernel(x, "log_softmax", "log_softmax_columns"):
         return _along("log_softmax", dim, GRAIN, x)
     if x.size == 0 or x.ndim == 0:
         return x - x
@@ -96,7 +92,7 @@ def log_softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
     """The backward of log_softmax, from its result."""
     if out.ndim == 0:
         return g * 0
-    if has_kernel(out):
+    if has_kernel(out, "log_softmax_vjp", "log_softmax_vjp_columns"):
         return _along("log_softmax_vjp", dim, GRAIN, g, out)
     if is_half(out):
         return in_float32(log_softmax_vjp, g, out, dim)
@@ -106,7 +102,7 @@ def log_softmax_vjp(g: np.ndarray, out: np.ndarray, dim: int) -> np.ndarray:
 @np.errstate(all="ignore")
 def logsumexp(x: np.ndarray, dims: tuple[int, ...], keepdim: bool) -> np.ndarray:
     """The logarithm of the sum of exp(x) over `dims`, without overflow; -inf for a sum of nothing."""
-    if has_kernel(x):
+    if dims and has_kernel(x, "logsumexp", "logsumexp_columns"):
         return _logsumexp_kernel(x, dims, keepdim)
     if is_half(x):
         return in_float32(logsumexp, x, dims, keepdim)
@@ -118,8 +114,13 @@ def logsumexp(x: np.ndarray, dims: tuple[int, ...], keepdim: bool) -> np.ndarray
 
 def _logsumexp_kernel(x: np.ndarray, dims: tuple[int, ...], keepdim: bool) -> np.ndarray:
     kept = [dim for dim in range(x.ndim) if dim not in dims]
+    left = [1 if dim in dims else n for dim, n in enumerate(x.shape) if keepdim or dim not in dims]
+    before, after = math.prod(x.shape[: dims[0]]), math.prod(x.shape[dims[-1] + 1 :])
+    if after >= NARROW and x.flags.c_contiguous and dims[-1] - dims[0] + 1 == len(dims):
+        out = np.empty((before, after), x.dtype)
+        _by_tiles("logsumexp", GRAIN, x.reshape(before, -1, after), out)
+        return out.reshape(left)
     rows = contiguous(x.transpose(*kept, *dims)).reshape(-1, math.prod([x.shape[dim] for dim in dims]))
     out = np.empty(rows.shape[0], x.dtype)
-    run = get("logsumexp")
-    split_rows(*rows.shape, GRAIN, lambda i, j: run(rows[i:j], out[i:j]))
-    return out.reshape([1 if dim in dims else n for dim, n in enumerate(x.shape) if keepdim or dim not in dims])
+    share_rows("logsumexp", len(rows), -(-GRAIN // max(rows.shape[1], 1)), (rows, out))
+    return out.reshape(left)

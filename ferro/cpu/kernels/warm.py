@@ -7,8 +7,10 @@ import numpy as np
 from ferro.cpu.kernels import (
     activations,
     along,
+    attention,
     conv,
     ctc,
+    gemm,
     get,
     grids,
     interpolation,
@@ -16,10 +18,14 @@ from ferro.cpu.kernels import (
     norm,
     optim,
     pool,
+    recurrent,
     reduce,
     scan,
     softmax,
+    triangle,
+    winograd,
 )
+from ferro.cpu.kernels.board import HALT, SIZE
 from ferro.cpu.kernels.common import pointwise
 
 ALL = (True, True, True)
@@ -29,6 +35,8 @@ def call_all() -> None:
     """In float32 and in float64."""
     for dtype in (np.float32, np.float64):
         x = np.linspace(0, 1, 64 * 64, dtype=dtype).reshape(64, 64)
+        _call_moves(x)
+        _call_products(x)
         _call_activations(x)
         _call_rows(x)
         _call_channels(x)
@@ -36,6 +44,33 @@ def call_all() -> None:
         _call_taps(x)
         _call_sequences(dtype)
         _call_optim_and_along(x)
+    _call_team()
+
+
+def _call_team() -> None:
+    numbers = np.zeros(SIZE, np.int64)
+    numbers[HALT] = 1
+    for name in ("set_up", "wake"):
+        get(name)(numbers.ctypes.data)
+    get("serve")(numbers.ctypes.data, 0)
+    get("run_program")(0, 0, np.zeros(3, np.int64), 1)
+    get("run_program.rows")(0, 0, 0, 0, 0, 0, 0, 0, np.zeros(3, np.int64), 1)
+
+
+def _call_moves(x: np.ndarray) -> None:
+    get("reversed_rows")(0, 1, x, x.copy())
+    get("transposed")(0, 1, x[None], x[None].copy())
+
+
+def _call_products(x: np.ndarray) -> None:
+    get("eliminate")(0, 1, x[None], np.zeros((1, 64), np.int32), np.zeros(1, np.int32))
+    get("outer")(0, 1, x[0], x[0], x)
+    if x.dtype in gemm.DTYPES:
+        gemm.multiply(x, x, x.copy())
+        head = x[None]
+        attention.attend_vjp(head, head, head, head, attention.attend(head, head, head, 1.0, True)[1], 1.0, True)
+    if x.dtype in triangle.DTYPES:
+        triangle.solve(x, x.copy(), False, False)
 
 
 def _call_activations(x: np.ndarray) -> None:
@@ -50,10 +85,14 @@ def _call_activations(x: np.ndarray) -> None:
     activations.mish_vjp(x, x)
     activations.softplus(x, 1.0, 20.0)
     activations.softplus_vjp(x, x, 1.0, 20.0)
-    for name in ("hardswish", "hardsigmoid", "logsigmoid", "cube", "rsqrt", "exponential"):
+    for name in ("hardswish", "hardsigmoid", "logsigmoid", "cube", "rsqrt", "exponential", "relu"):
         pointwise(name, x)
-    for name in ("relu_vjp", "hardswish_vjp", "hardsigmoid_vjp", "logaddexp"):
+    for name in ("relu_vjp", "hardswish_vjp", "hardsigmoid_vjp", "logaddexp", "tanh_vjp", "bce_logits", "erf_vjp"):
         pointwise(name, x, x)
+    pointwise("bce_logits_vjp", x, x, x)
+    if x.dtype == np.float32:
+        for name, count in (("sin", 1), ("cos", 1), ("sin_vjp", 2), ("cos_vjp", 2)):
+            pointwise(name, *[x] * count)
     for name, count, numbers in (
         ("hardtanh", 1, 2),
         ("hardtanh_vjp", 2, 2),
@@ -63,6 +102,7 @@ def _call_activations(x: np.ndarray) -> None:
         ("softshrink", 1, 1),
         ("shrink_vjp", 2, 1),
         ("lerp", 2, 1),
+        ("addcmul", 3, 1),
         ("elu", 1, 3),
         ("elu_vjp", 2, 3),
     ):
@@ -80,7 +120,7 @@ def _call_rows(x: np.ndarray) -> None:
     for dim in (0, 1):
         softmax.softmax_vjp(x, softmax.softmax(x, dim), dim)
         softmax.log_softmax_vjp(x, softmax.log_softmax(x, dim), dim)
-    softmax.logsumexp(x, (1,), False)
+        softmax.logsumexp(x, (dim,), False)
     p = x.copy()
     get("scaled_softmax")(p, 1.0, 0, False)
     get("scaled_softmax_vjp")(x.copy(), p, 1.0)
@@ -97,6 +137,9 @@ def _call_channels(x: np.ndarray) -> None:
         mean, var = norm.moments(image, dims)
         norm.batch_norm(image, mean, var, mean, mean)
         norm.batch_norm_vjp(image, image, mean, var, mean, True, ALL)
+    image, some = x.reshape(4, 16, 64), x[0, :16].copy()
+    get("batch_norm")(image, some, some, 1e-5, np.empty_like(image), some.copy(), some.copy())
+    get("batch_norm_vjp")(image, image, some, some, some, 1e-5, np.empty_like(image), np.empty((2, 16), x.dtype))
     image = x.reshape(1, 4, 1024)
     _, mean, rstd = norm.group_norm(image, None, None, 2, 1e-5)
     norm.group_norm_vjp(image, image, None, mean, rstd, 2, ALL)
@@ -104,12 +147,17 @@ def _call_channels(x: np.ndarray) -> None:
     for mean in (None, large[:1, :1, :1]):
         reduce.total(large, (2,), mean)
         reduce.total(large, (0,), mean)
+    for largest in (True, False):
+        reduce.extreme(x, 0, 1, largest)
+        reduce.extreme(x, 1, 2, largest)
+    reduce.first_extreme(x, 0, True)
     reduce.product(x, 0)
     reduce.product(x, 1)
-    for name in ("cumsum", "cumprod", "logcumsumexp"):
+    for name in ("cumprod", "logcumsumexp"):
         scan.accumulate(name, x, 0)
+    scan.cumsum(x, 0, False)
     scan.running_extremum(x, 0, True)
-    scan.affine_scan(x, x, 0)
+    scan.affine_scan(x, x, 0, False)
     scan.picked_sum(x, 0, np.zeros(x.shape, np.int64))
 
 
@@ -119,10 +167,20 @@ def _call_images(x: np.ndarray) -> None:
     out = conv.conv(x, taps, None, one, one, one, 1)
     conv.conv_dx(out, taps, x.shape, one, one, one, 1)
     conv.conv_dw(out, x, taps.shape, one, one, one, 1)
+    _call_many_channels(x.reshape(1, 16, 16, 16))
     out, places = pool.max_pool(x, one, one, (0, 0), one, False)
     pool.max_pool_vjp(out, places, x.shape, 2)
     out = pool.avg_pool(x, one, (16, 16), one, (0, 0), 1)
     pool.avg_pool_vjp(out, (16, 16), one, one, (0, 0), 1)
+
+
+def _call_many_channels(x: np.ndarray) -> None:
+    points, one, zero = x.reshape(-1)[:256].reshape(16, 16, 1, 1), (1, 1), (0, 0)
+    out = conv.conv(x, points, None, one, zero, one, 1)
+    conv.conv_dw(out, x, points.shape, one, zero, one, 1)
+    image, out = x.reshape(1, 16, 1, 16, 16), np.empty((1, 16, 1, 16, 16), x.dtype)
+    winograd.correlate(image, np.ones((16, 16, 3, 3), x.dtype), False, x[0, 0, 0].copy(), (0, 1, 1), out)
+    winograd.by_taps(out, image, (0, 1, 1), np.zeros((16, 16, 9), x.dtype))
 
 
 def _call_taps(x: np.ndarray) -> None:
@@ -140,6 +198,7 @@ def _call_sequences(dtype: type) -> None:
     y, labels, ones = np.zeros((2, 1, 2), dtype), np.array([[0, 1, 0]]), np.array([1])
     alpha = ctc.alpha(y, labels, ones, ones)
     ctc.occupancy(y, labels, ones, ones, alpha, np.zeros(1))
+    recurrent.call_all(dtype)
 
 
 def _call_optim_and_along(x: np.ndarray) -> None:

@@ -109,21 +109,18 @@ class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         factor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                factor = 1.0 / float(self.num_batches_tracked)
-        use_running = not self.training or self.track_running_stats
-        return F.batch_norm(
-            input,
-            self.running_mean if use_running else None,
-            self.running_var if use_running else None,
-            self.weight,
-            self.bias,
-            self.training or (self.running_mean is None and self.running_var is None),
-            factor,
-            self.eps,
-        )
+        mean, var = self.running_mean, self.running_var
+        training = self.training or (mean is None and var is None)
+        if self.training:
+            count = self.num_batches_tracked
+            if count is not None:
+                count.add_(1)
+                if self.momentum is None:
+                    factor = 1.0 / float(count)
+            if not self.track_running_stats:
+                mean = var = None
+        weight, bias = self._weight_and_bias()
+        return F.batch_norm(input, mean, var, weight, bias, training, factor, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):

@@ -166,7 +166,8 @@ class Conv1d(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv1d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        weight, bias = self._weight_and_bias()
+        return F.conv1d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv2d(_ConvNd):
@@ -192,7 +193,8 @@ class Conv2d(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv2d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        weight, bias = self._weight_and_bias()
+        return F.conv2d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class Conv3d(_ConvNd):
@@ -220,7 +222,8 @@ class Conv3d(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         input, padding = self._padded(input)
-        return F.conv3d(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        weight, bias = self._weight_and_bias()
+        return F.conv3d(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class _ConvTransposeNd(_ConvNd):

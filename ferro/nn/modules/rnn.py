@@ -6,7 +6,7 @@ import math
 import warnings
 from typing import Any
 
-from ferro.ops.creation import empty, zeros
+from ferro.ops.creation import empty
 from ferro.ops.recurrent import GATES, cell, layers
 from ferro.tensor import Tensor
 
@@ -96,19 +96,19 @@ class RNNBase(Module):
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
         """The outputs of the last layer at all times, and the last state of every layer and direction."""
-        if input.dim() not in (2, 3):
-            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}D instead")
-        if input.shape[-1] != self.input_size:
+        shape = input._data.shape
+        if len(shape) not in (2, 3):
+            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {len(shape)}D instead")
+        if shape[-1] != self.input_size:
             raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}"
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {shape[-1]}"
             )
-        batched = input.dim() == 3
+        batched = len(shape) == 3
         if not batched:
             input = input.unsqueeze(1)
         elif self.batch_first:
             input = input.transpose(0, 1)
-        states = self._initial_states(input, hx, batched)
-        out, last = self._run(input, states)
+        out, last = self._run(input, None if hx is None else self._initial_states(input, hx, batched))
         if not batched:
             out = out.squeeze(1)
             last = tuple(state.squeeze(1) for state in last)
@@ -117,13 +117,11 @@ class RNNBase(Module):
         return out, last if self.mode == "LSTM" else last[0]
 
     def _initial_states(self, input: Tensor, hx: Any, batched: bool) -> tuple[Tensor, ...]:
-        """Zeros, or the given states checked; each is (layers * directions, N, size)."""
+        """The given states checked; each is (layers * directions, N, size)."""
         rows, batch = self.num_layers * self._directions, input.shape[1]
         sizes = {"hidden": self._out_size}
         if self.mode == "LSTM":
             sizes["cell"] = self.hidden_size
-        if hx is None:
-            return tuple(zeros(rows, batch, size, dtype=input.dtype) for size in sizes.values())
         given = tuple(hx) if self.mode == "LSTM" else (hx,)
         states = []
         for state, (name, size) in zip(given, sizes.items(), strict=True):
@@ -139,8 +137,8 @@ class RNNBase(Module):
             states.append(state)
         return tuple(states)
 
-    def _run(self, x: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """All layers over x of shape (L, N, I)."""
+    def _run(self, x: Tensor, states: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """All layers over x of shape (L, N, I); states None for zeros."""
         dropout = self.dropout if self.training else 0.0
         return layers(self.mode, x, None, states, self.all_weights, self.bias, dropout, self.bidirectional)
 
@@ -257,6 +255,9 @@ class GRU(RNNBase):
 # -------------------------------------------------------------------- single steps
 
 
+_CELL_WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+
+
 class RNNCellBase(Module):
     """What the cells share: weights for the input and the state, and the checks of their sizes."""
 
@@ -288,14 +289,14 @@ class RNNCellBase(Module):
 
     def _step(self, mode: str, input: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
         """One step for input of shape (N, I) or (I,); without a state, from zeros."""
-        if input.dim() not in (1, 2):
-            raise ValueError(f"{self._get_name()}: Expected input to be 1D or 2D, got {input.dim()}D instead")
-        if input.shape[-1] != self.input_size:
-            raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
-        if state is None:
-            shape = (*input.shape[:-1], self.hidden_size)
-            state = tuple(zeros(shape, dtype=input.dtype) for _ in range(2 if mode == "LSTM" else 1))
-        return cell(self._get_name(), mode, input, state, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        shape = input._data.shape
+        if len(shape) not in (1, 2):
+            raise ValueError(f"{self._get_name()}: Expected input to be 1D or 2D, got {len(shape)}D instead")
+        if shape[-1] != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {shape[-1]} expected {self.input_size}")
+        own = self._parameters  # asked first, it spares the way through __getattr__
+        weights = [own[name] if name in own else getattr(self, name) for name in _CELL_WEIGHTS]
+        return cell(type(self).__name__, mode, input, state, *weights)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias is True else f", bias={self.bias}")

@@ -1,0 +1,182 @@
+"""Views: applying an operation whose result shares memory with its input, and what the result knows of its base."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.core import worlds
+from ferro.core.base import LEAF, TensorBase, View, history, new, version_of
+from ferro.core.mode import ACTIVE, MODE, current
+from ferro.core.node import MultiNode, Node, Pick, next_sequence
+from ferro.core.op import Op
+from ferro.core.provenance import caller
+
+ndarray = np.ndarray
+
+
+def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
+    """Applies an operation of one input whose result is a view (or a copy where no view is possible): a short form of `apply`."""
+    try:
+        a = x._data
+    except AttributeError:
+        raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}") from None
+    mode = None
+    if (ACTIVE and (mode := MODE.get()) is not None and not mode.silent) or type(a) is not ndarray:
+        return worlds.apply(op, (x,), params)
+    viewing: Any = op.viewing
+    out = viewing(a, params[0]) if len(params) == 1 else viewing(a, *params)  # (a star costs half as much as a view)
+    t = new(Tensor)
+    t._data = out
+    v = x._counter
+    n = x._node if v is None or not v.n else history(x)
+    m = x._meta
+    base = out.base
+    if (base is not None and (base is a or base is a.base)) or shares(out, a):
+        v = t._counter = v or version_of(x)
+        view = t._meta = View()
+        if m is None or (parent := m if type(m) is View else m.view) is None or parent.base is None:
+            view.base = x
+            view.path = (None, op, params, None)
+            view.creation = None
+            view.born = 0
+        else:
+            view.base = parent.base
+            view.path = (parent.path, op, params, None)
+            view.creation = parent.creation
+            view.born = parent.born
+        view.stamp = view.tangent_stamp = v.n
+        view.dual = view.place = view.under = None
+        if mode is not None:
+            view.creation = view.creation or "no_grad"
+            view.under = mode.lost
+            view.born = next_sequence()
+    else:
+        t._counter = t._meta = None
+    if n is None or mode is not None:
+        t._node = None
+        mark = mode.lost if n is not None and mode is not None else None if m is None else m.lost
+        if mark is not None:
+            if t._meta is None:
+                t._meta = mark
+            else:
+                t._meta.lost = mark
+        return t
+    node = t._node = Node()
+    plan: Any = op.table[1] or op.plan(1)
+    node.plan = plan
+    node.edges = (x if n is LEAF else n,)
+    short = plan.short
+    if short == 20:
+        node.saved = (a.shape,)
+    elif short == 22:
+        node.saved = (*params, a.shape)
+    else:
+        node.saved = params if short == 21 else ()
+    node.shape = out.shape
+    node.dtype = out.dtype
+    node.seq = next_sequence()
+    node.meta = None
+    return t
+
+
+def parted(op: Op, x: Any, params: tuple) -> tuple:
+    """Applies an operation whose results are several views of its one input: a short form of `apply`."""
+    a = x._data
+    mode = None
+    if (ACTIVE and (mode := MODE.get()) is not None and not mode.silent) or type(a) is not ndarray:
+        return worlds.apply(op, (x,), params)
+    arrays = op.viewing(a, *params)  # type: ignore[misc]
+    v = x._counter or version_of(x)
+    stamp = v.n
+    n = x._node if not stamp else history(x)
+    base, path, creation, born = origin(x)
+    creation = creation or ("multi" if mode is None else "no_grad")
+    place = caller(3)
+    under = mark = node = None
+    if mode is not None:
+        under, born = mode.lost, next_sequence()
+    if n is None or mode is not None:
+        mark = under if n is not None else None if x._meta is None else x._meta.lost
+    else:
+        node = MultiNode()
+        plan: Any = op.table[1] or op.plan(1)
+        node.plan = plan
+        node.edges = (x if n is LEAF else n,)
+        node.saved = (*params, a.shape)
+        node.dtype = node.meta = None
+        node.shape = None  # type: ignore[assignment]  (each output has its own)
+        node.seq = next_sequence()
+    dtype = a.dtype
+    found = []
+    outputs = []
+    for i, out in enumerate(arrays):
+        t = new(Tensor)
+        t._data = out
+        t._counter = v
+        view = t._meta = View()
+        view.base = base
+        view.path = (path, op, params, i)
+        view.creation = creation
+        view.born = born
+        view.stamp = view.tangent_stamp = stamp
+        view.place = place
+        view.under = under
+        view.dual = None
+        if node is not None:
+            pick = t._node = new(Pick)
+            pick.node = node
+            pick.index = i
+            pick.shape = shape = out.shape
+            pick.dtype = dtype
+            outputs.append((shape, dtype))
+        else:
+            t._node = None
+            if mark is not None:
+                view.lost = mark
+        found.append(t)
+    if node is not None:
+        node.outputs = tuple(outputs)
+    return tuple(found)
+
+
+def origin(x: Any) -> tuple:
+    """Base, path, creation and born (see View) that a view of `x` starts from."""
+    parent = None if x._meta is None else x._meta.view
+    return (x, None, None, 0) if parent is None else (parent.base, parent.path, parent.creation, parent.born)
+
+
+def mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool, place: Any = None) -> None:
+    """Makes `t` a view of the base of `x` if it shares memory with it: the general form of what is above."""
+    if t._data.base is not x._data and not shares(t._data, x._data):
+        return
+    v = t._counter = version_of(x)
+    view = t._meta = View()
+    view.base, path, view.creation, view.born = origin(x)
+    view.path = (path, op, params, index)
+    view.stamp = view.tangent_stamp = v.n
+    view.dual = view.place = view.under = None
+    if not recording:
+        view.creation, view.born, view.under = view.creation or "no_grad", next_sequence(), current().lost
+    if index is not None:
+        view.creation, view.place = view.creation or "multi", place
+
+
+def shares(a: Any, b: Any) -> bool:
+    """Whether a NumPy result is a view of its input (an own copy has no base, or a base of its own)."""
+    if a is b:
+        return True
+    if isinstance(a, ndarray):
+        base = a.base
+        return base is not None and (base is b or base is b.base or np.may_share_memory(a, b))
+    return np.may_share_memory(a, b)
+
+
+Tensor: Any = TensorBase
+
+
+def bind(cls: Any) -> None:
+    """Registers the Tensor class (defined above the core)."""
+    global Tensor  # noqa: PLW0603 (the core stands below the class it makes instances of)
+    Tensor = cls

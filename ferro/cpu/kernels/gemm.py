@@ -1,0 +1,133 @@
+"""Products of matrices by a kernel of our own, where it beats BLAS: on processors with AVX-512."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferro.cpu.kernels import background
+from ferro.cpu.team import run_rows
+from ferro.cpu.threads import gemm as blas_gemm
+
+_KERNELS = ("product_part",)
+_ROWS, _COLUMNS = 12, {4: 32, 8: 16}  # of a tile, see jit_gemm.py; columns by the size of a number
+# Where BLAS is quicker: products of less multiplications, with b by columns of less; stacks of less, or of less in each
+# matrix; results of few rows or columns.
+_LEAST, _LEAST_TURNED, _LEAST_EACH = 1 << 20, 1 << 19, 1 << 14
+_FEW_ROWS, _FEW_COLUMNS = 6, 16
+_CHUNK = 1 << 21  # multiplications, some 25 us
+
+
+def _suitable() -> bool:
+    """Whether the processor is one that the kernel is written for."""
+    try:
+        from numpy._core._multiarray_umath import __cpu_features__ as found
+    except ImportError:
+        return False
+    return bool(found.get("AVX512F"))
+
+
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64)) if _suitable() else ()
+_ready: set[np.dtype] = set()  # those of them for which there is machine code
+
+
+def _prepare(dtype: np.dtype) -> bool:
+    if dtype in DTYPES and background.ready(_KERNELS, dtype):
+        _ready.add(dtype)
+        return True
+    return False
+
+
+def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+    """a @ b (+ start) for np.matmul's shapes and broadcasting, rounded alike for any number of threads.
+
+    `start` has the product's dtype, and is broadcast to its shape.
+    """
+    if a.ndim > 1 < b.ndim:
+        work = a.size * b.shape[-1]
+        if b.ndim > 2:
+            work = max(work, a.shape[-2] * b.size)
+        if work >= _LEAST_TURNED and _is_suitable(a, b, work):
+            return _by_kernel(a, b, start)
+    out = blas_gemm(a, b)
+    if start is not None:
+        out += start
+    return out
+
+
+def _is_suitable(a: np.ndarray, b: np.ndarray, work: int) -> bool:
+    """Whether the kernel is quicker for so many multiplications (_LEAST_TURNED or more), and there is machine code of it."""
+    dtype = a.dtype
+    (m, k), (depth, n) = a.shape[-2:], b.shape[-2:]
+    if b.ndim > 2:
+        is_large = m * k * n >= _LEAST_EACH
+    else:
+        is_large = work >= _LEAST or b.strides[1] != b.itemsize
+    if not is_large or m < _FEW_ROWS or n < _FEW_COLUMNS or k != depth or b.dtype is not dtype:
+        return False
+    return dtype in _ready or _prepare(dtype)
+
+
+def _by_kernel(a: np.ndarray, b: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+    m, n = a.shape[-2], b.shape[-1]
+    if a.ndim == 2 and b.ndim == 2:
+        out = np.empty((m, n), a.dtype)
+        multiply(a, b, out, start)
+        return out
+    if b.ndim == 2 and (start is None or start.ndim < 2) and a.flags.c_contiguous:  # one tall matrix instead of many
+        return _by_kernel(a.reshape(-1, a.shape[-1]), b, start).reshape(*a.shape[:-1], n)
+    stack = a.shape[:-2]
+    if b.shape[:-2] != stack:
+        stack = np.broadcast_shapes(stack, b.shape[:-2])
+    out = np.empty((*stack, m, n), a.dtype)
+    if out.size:
+        multiply(a, b, out, start)
+    return out
+
+
+def multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray, start: np.ndarray | None = None) -> None:
+    """out = a @ b (+ start), broadcast to the shape of `out`, by the kernel; no array is empty.
+
+    The rows of `out` are contiguous. `start` may be `out`.
+    """
+    size, first = out.itemsize, out
+    (m, n), k = out.shape[-2:], a.shape[-1]
+    a, b = _readable(a, size), _readable(b, size)
+    if start is not None:
+        first = np.broadcast_to(start, out.shape)
+        first = first if first.strides[-1] == size else np.ascontiguousarray(first)
+    stack = out.shape[:-2]
+    if len(stack) > 2 or not stack == a.shape[:-2] == b.shape[:-2]:
+        out, a, b, first = [_four(x, stack) for x in (out, a, b, first)]
+    above = (0,) * (4 - out.ndim)
+    strides = above + out.strides, above + a.strides, above + b.strides, above + first.strides
+    matrices = (1, 1, *out.shape)[-4:-2]
+    plan = (*matrices, m, k, n, int(start is not None), *[step for steps in zip(*strides) for step in steps])
+    count = matrices[0] * matrices[1]
+    tiles = max(count * -(-m // _ROWS), -(-n // _COLUMNS[size]))
+    args = (0, tiles, begin(out), begin(a), begin(b), begin(first), plan)
+    run_rows("product_part", min(count * m * n * k // _CHUNK, tiles), tiles, args, -1, 0)
+
+
+def _readable(x: np.ndarray, size: int) -> np.ndarray:
+    """The same matrices with their rows or columns contiguous."""
+    return x if size in x.strides[-2:] and x.flags.aligned else np.ascontiguousarray(x)
+
+
+def _four(x: np.ndarray, stack: tuple[int, ...]) -> np.ndarray:
+    """The matrices, broadcast to that many, in two dimensions of them."""
+    if x.shape[:-2] != stack:
+        x = np.broadcast_to(x, (*stack, *x.shape[-2:]))
+    return x.reshape(-1, *x.shape[-3:]) if x.ndim > 4 else x[(None,) * (4 - x.ndim)]
+
+
+_CORNER = [(0,) * (ndim - 2) + (slice(1), slice(1)) for ndim in range(2, 5)]
+
+
+def begin(x: np.ndarray) -> np.ndarray:
+    """What a kernel is given in place of an array: something contiguous of two dimensions at its beginning."""
+    if x.ndim == 2:
+        if x.flags.c_contiguous:
+            return x
+        if x.flags.f_contiguous:
+            return x.T
+    return x[_CORNER[x.ndim - 2]]

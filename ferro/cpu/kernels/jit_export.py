@@ -1,0 +1,299 @@
+"""Machine code of kernels in the form that machine.py loads: with an entry for Python's calls, and nothing of Numba.
+
+The entry looks whether the arguments are those that the kernel was compiled for (else it returns NotImplemented), reads
+them out of Python's objects, lets go of the interpreter's lock, and calls the kernel. It neither copies nor counts
+references: whoever calls holds the arguments.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba.core import cgutils, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.np.arrayobj import make_array, populate_array
+
+from ferro.cpu.kernels.machine import SUPPORTED, pack
+
+ENTRY = "ferro_entry"
+
+_byte, _half, _long = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_pointer = _byte.as_pointer()
+_entry_type = ir.FunctionType(_pointer, [_pointer, _pointer.as_pointer(), _long])
+
+# Where NumPy's public structures PyArrayObject and PyArray_Descr keep what is read.
+_DATA, _NDIM, _SHAPE, _STRIDES, _DESCRIPTION, _FLAGS = 16, 24, 32, 40, 56, 64
+_BYTE_ORDER, _NUMBER = 26, 28
+_TYPE, _TUPLE_SIZE, _TUPLE_ITEMS = 8, 16, 24  # of any object, of a tuple
+_READABLE = 0x101  # flags: C-contiguous and aligned
+
+_SCALARS = {"f4": types.float32, "f8": types.float64, "i8": types.int64, "b1": types.boolean}
+_ACCEPTED = {
+    types.float64: ("float", "float64", "int"),
+    types.float32: ("float32", "float", "int"),
+    types.int64: ("int", "int64"),
+    types.boolean: ("bool",),
+}
+
+
+# --- signatures ------------------------------------------------------------------------------------------------------
+
+
+def parse(signature: str) -> tuple[Any, ...]:
+    """Numba's types for a signature as signatures.py writes it: "f4[2] i8 (i8 i8) b1"."""
+    words = signature.replace("(", " ( ").replace(")", " ) ").split()
+    found, rest = _sequence(words)
+    if rest:
+        raise ValueError(f"signature {signature!r} closes a tuple that it did not open")
+    return found
+
+
+def _sequence(words: list[str]) -> tuple[tuple[Any, ...], list[str]]:
+    """The types up to the end or a closing bracket, and the words behind them."""
+    found = []
+    while words and words[0] != ")":
+        word, *words = words
+        if word == "(":
+            inner, words = _sequence(words)
+            words = words[1:]
+            found.append(types.Tuple(inner))
+        elif "[" in word:
+            dtype, _, ndim = word.rstrip("]").partition("[")
+            found.append(types.Array(_from_dtype(dtype), int(ndim), "C"))
+        else:
+            found.append(_SCALARS[word])
+    return tuple(found), words
+
+
+def _from_dtype(code: str) -> Any:
+    from numba.np.numpy_support import from_dtype
+
+    return from_dtype(np.dtype(code))
+
+
+# --- the entry -------------------------------------------------------------------------------------------------------
+
+
+class _Entry:
+    """The function that Python calls, while it is written."""
+
+    def __init__(self, context: Any, module: Any, kernel: Any):
+        self.context, self.module = context, module
+        function = ir.Function(module, _entry_type, ENTRY)
+        self.builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self.refuse = function.append_basic_block("refuse")
+        _, arguments, count = function.args
+        b = self.builder
+        kinds = kernel.signature.args
+        self._unless(b.icmp_signed("==", count, _long(len(kinds))))
+        objects = [b.load(b.gep(arguments, [_long(k)])) for k in range(len(kinds))]
+        for kind, value in zip(kinds, objects, strict=True):
+            self._check(kind, value)
+        values = [self._read(kind, value) for kind, value in zip(kinds, objects, strict=True)]
+        with b.if_then(cgutils.is_not_null(b, self._call("PyErr_Occurred", _pointer)), likely=False):
+            b.ret(_pointer(None))
+        state = self._call("PyEval_SaveThread", _pointer)
+        callee = context.declare_function(module, kernel.fndesc)
+        status, result = context.call_conv.call_function(
+            b, callee, kernel.signature.return_type, kinds, values, attrs=("noinline",)
+        )
+        self._call("PyEval_RestoreThread", ir.VoidType(), state)
+        with b.if_then(status.is_error, likely=False):
+            # Memory is all that a kernel can lack.
+            b.ret(self._call("PyErr_NoMemory", _pointer))
+        b.ret(self._boxed(kernel.signature.return_type, result))
+        b.position_at_end(self.refuse)
+        b.ret(self._new_reference("_Py_NotImplementedStruct"))
+
+    def _call(self, name: str, kind: Any, *arguments: Any) -> Any:
+        """A call of a function of Python's C interface."""
+        declared = ir.FunctionType(kind, [a.type for a in arguments])
+        return self.builder.call(cgutils.get_or_insert_function(self.module, declared, name), arguments)
+
+    def _object(self, name: str) -> Any:
+        """The address of an object that the process has under that name."""
+        if name not in self.module.globals:
+            ir.GlobalVariable(self.module, _byte, name).linkage = "external"
+        return self.module.globals[name]
+
+    def _new_reference(self, name: str) -> Any:
+        found = self._object(name)
+        self._call("Py_IncRef", ir.VoidType(), found)
+        return found
+
+    def _unless(self, holds: Any) -> None:
+        """Refuse the call unless the condition holds."""
+        after = self.builder.append_basic_block("checked")
+        self.builder.cbranch(holds, after, self.refuse)
+        self.builder.position_at_end(after)
+
+    def _field(self, value: Any, offset: int, kind: Any = _pointer) -> Any:
+        """What stands that many bytes behind the beginning of an object."""
+        place = self.builder.gep(value, [_long(offset)])
+        return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
+
+    def _one_of(self, value: Any, names: tuple[str, ...]) -> None:
+        """Refuse the call unless the object has one of these types."""
+        found = self._field(value, _TYPE)
+        same = [self.builder.icmp_unsigned("==", found, self._object(f"type.{name}")) for name in names]
+        for other in same[1:]:
+            same[0] = self.builder.or_(same[0], other)
+        self._unless(same[0])
+
+    def _check(self, kind: Any, value: Any) -> None:
+        """Refuse the call unless the object is of that kind."""
+        b = self.builder
+        if isinstance(kind, types.BaseTuple):
+            self._one_of(value, ("tuple",))
+            self._unless(b.icmp_signed("==", self._field(value, _TUPLE_SIZE, _long), _long(len(kind))))
+            for k, item in enumerate(kind):
+                self._check(item, self._field(value, _TUPLE_ITEMS + 8 * k))
+        elif isinstance(kind, types.Array):
+            self._one_of(value, ("array",))
+            description = self._field(value, _DESCRIPTION)
+            self._unless(b.icmp_signed("==", self._field(value, _NDIM, _half), _half(kind.ndim)))
+            self._unless(b.icmp_unsigned("==", self._field(description, _NUMBER, _half), _half(_number(kind.dtype))))
+            self._unless(b.icmp_unsigned("!=", self._field(description, _BYTE_ORDER, _byte), _byte(ord(">"))))
+            flags = b.and_(self._field(value, _FLAGS, _half), _half(_READABLE))
+            self._unless(b.icmp_unsigned("==", flags, _half(_READABLE)))
+        else:
+            self._one_of(value, _ACCEPTED[kind])
+
+    def _read(self, kind: Any, value: Any) -> Any:
+        """The object as Numba passes it on."""
+        b = self.builder
+        if isinstance(kind, types.BaseTuple):
+            items = [self._read(item, self._field(value, _TUPLE_ITEMS + 8 * k)) for k, item in enumerate(kind)]
+            return self.context.make_tuple(b, kind, items)
+        if isinstance(kind, types.Array):
+            return self._array(kind, value)
+        if kind == types.boolean:
+            return b.icmp_signed("!=", self._call("PyObject_IsTrue", _half, value), _half(0))
+        if kind == types.int64:
+            return self._call("PyLong_AsLongLong", _long, value)
+        number = self._call("PyFloat_AsDouble", ir.DoubleType(), value)
+        return b.fptrunc(number, ir.FloatType()) if kind == types.float32 else number
+
+    def _array(self, kind: Any, value: Any) -> Any:
+        b = self.builder
+        array = make_array(kind)(self.context, b)
+        size = self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
+        lengths, strides = self._field(value, _SHAPE), self._field(value, _STRIDES)
+        populate_array(
+            array,
+            data=b.bitcast(self._field(value, _DATA), array.data.type),
+            shape=[self._field(lengths, 8 * k, _long) for k in range(kind.ndim)],
+            strides=[self._field(strides, 8 * k, _long) for k in range(kind.ndim)],
+            itemsize=_long(size),
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    def _boxed(self, kind: Any, value: Any) -> Any:
+        """A result as an object."""
+        if kind == types.none:
+            return self._new_reference("_Py_NoneStruct")
+        if kind == types.boolean:
+            return self._call("PyBool_FromLong", _pointer, self.builder.zext(value, _long))
+        if kind == types.float64:
+            return self._call("PyFloat_FromDouble", _pointer, value)
+        if kind == types.int64:
+            return self._call("PyLong_FromLongLong", _pointer, value)
+        raise TypeError(f"a kernel returns None, bool, int or float, not {kind}")
+
+
+def _number(kind: Any) -> int:
+    from numba.np.numpy_support import as_dtype
+
+    return as_dtype(kind).num
+
+
+# --- the object file -------------------------------------------------------------------------------------------------
+
+
+@global_compiler_lock
+def export(dispatcher: Any, signature: str) -> bytes:
+    """The machine code of a kernel, compiled for a signature, as `machine.load` reads it.
+
+    Nothing where only Numba can run it. Then Numba keeps the code on disk.
+    """
+    kinds = parse(signature)
+    dispatcher.compile(kinds)
+    if not SUPPORTED:
+        return b""
+    kernel = dispatcher.overloads[kinds]
+    context = dispatcher.targetctx
+    library = context.codegen().create_library(f"export_{dispatcher.__name__}")
+    module = library.create_ir_module("entry")
+    _Entry(context, module, kernel)
+    library.add_ir_module(module)
+    # The kernel has been optimised; what nobody calls goes. (The library is not finished, which would run it here.)
+    library._final_module.link_in(kernel.library._get_module_for_linking(), preserve=True)
+    machine = context.codegen()._tm
+    passes = binding.create_new_module_pass_manager()
+    passes.add_global_dead_code_eliminate_pass()
+    passes.run(library._final_module, binding.create_pass_builder(machine, binding.PipelineTuningOptions()))
+    try:
+        return _linked(machine.emit_object(library._final_module))
+    except ValueError:  # an object file of another kind than is expected
+        return b""
+
+
+_SYMBOLS, _ADDRESSES = 2, 4  # kinds of sections
+_ALLOCATED, _UNDEFINED, _COMMON, _ABSOLUTE64 = 2, 0, 0xFFF2, 1
+
+
+def _linked(elf: bytes) -> bytes:
+    """The sections of an object file that are needed to run, one behind the other, and the addresses to fill in."""
+    (table,) = struct.unpack_from("<Q", elf, 40)
+    size, count, names_at = struct.unpack_from("<HHH", elf, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", elf, table + size * k) for k in range(count)]
+
+    def text(section: int, offset: int) -> str:
+        begin = sections[section][4] + offset
+        return elf[begin : elf.index(b"\0", begin)].decode()
+
+    code, starts = bytearray(), {}
+    for k, (name, kind, flags, _, offset, length, _, _, align, _) in enumerate(sections):
+        if flags & _ALLOCATED and length and text(names_at, name) != ".eh_frame":
+            if flags & 1 or kind == 8:
+                raise ValueError(f"section {text(names_at, name)} is written to")
+            code += bytes(-len(code) % max(align, 1))
+            starts[k] = len(code)
+            code += elf[offset : offset + length]
+
+    undefined: list[str] = []
+    places: list[tuple[int, int]] = []  # of symbols: (the number of the undefined one or -1, the value)
+    entry = -1
+    (symbols,) = [s for s in sections if s[1] == _SYMBOLS]
+    for k in range(symbols[5] // 24):
+        name, _, _, section, value, length = struct.unpack_from("<IBBHQQ", elf, symbols[4] + 24 * k)
+        label = text(symbols[6], name)
+        if section == _UNDEFINED:
+            if label not in undefined:
+                undefined.append(label)
+            places.append((undefined.index(label), 0))
+        elif section == _COMMON:  # where Numba would put the constants of Python code, of which kernels have none
+            code += bytes(-len(code) % 16)
+            places.append((-1, len(code)))
+            code += bytes(length)
+        else:
+            places.append((-1, starts.get(section, 0) + value))
+        if label == ENTRY:
+            entry = starts[section] + value
+    addresses = []
+    for _, kind, _, _, offset, length, _, target, _, _ in sections:
+        if kind == _ADDRESSES and target in starts:
+            for k in range(length // 24):
+                place, info, addend = struct.unpack_from("<QQq", elf, offset + 24 * k)
+                if info & 0xFFFFFFFF != _ABSOLUTE64:
+                    raise ValueError(f"an address of kind {info & 0xFFFFFFFF} is not one that machine.py fills in")
+                symbol, value = places[info >> 32]
+                addresses.append((starts[target] + place, symbol, value + addend))
+    used = sorted({symbol for _, symbol, _ in addresses if symbol >= 0})
+    number = {symbol: k for k, symbol in enumerate(used)} | {-1: -1}
+    addresses = [(place, number[symbol], addend) for place, symbol, addend in addresses]
+    return pack(bytes(code), entry, [undefined[symbol] for symbol in used], addresses)

@@ -1,0 +1,57 @@
+"""Compiled LSTM: all steps in one call, for x86 processors with AVX-512, see jit_gemm.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferro.cpu.kernels.jit import device, kernel
+from ferro.cpu.kernels.jit_gemm import REGISTER, ROWS, VECTORS, address, aligned, size_of, tile, turned
+from ferro.cpu.kernels.jit_recurrent import lstm_row, u64
+
+
+@device
+def _panels(number, w, target):
+    """wᵀ in panels of a tile's columns."""
+    size = size_of(number)
+    rows, width = w.shape
+    wide = VECTORS * (REGISTER // size)
+    for j in range(0, rows, wide):
+        turned(number, size, address(w[j:]), width * size, target + j * width * size, VECTORS * REGISTER,
+               min(wide, rows - j), width)  # fmt: skip
+
+
+@device
+def _add_product(number, a, rows, steps, panels, columns, c):
+    """c += a b for rows that lie side by side, b being in panels."""
+    size = size_of(number)
+    wide = VECTORS * (REGISTER // size)
+    tiles = -(-rows // ROWS)
+    for i in range(tiles):
+        row = i * rows // tiles
+        for j in range(0, columns, wide):
+            place = c + (row * columns + j) * size
+            tile(number, (i + 1) * rows // tiles - row, min(wide, columns - j), steps, a + row * steps * size, steps * size,
+                 size, panels + j * steps * size, VECTORS * REGISTER, place, columns * size, place, columns * size)  # fmt: skip
+
+
+@kernel
+def lstm(starts, counts, gates, w, h, c, cells, out):
+    """Step after step, on so many rows from each start: the gates from the input's part of them, the cells and outputs.
+
+    h and c are the states before the steps, and in the end those after them.
+    """
+    number = gates.dtype.type(0)
+    wide = VECTORS * (REGISTER // size_of(number))
+    room = np.empty(-(-w.shape[0] // wide) * wide * w.shape[1] * size_of(number) + REGISTER, np.uint8)
+    _panels(number, w, aligned(room))
+    for s in range(len(starts)):
+        start, count = starts[s], counts[s]
+        # (The address is taken here since Numba frees an array once nobody mentions it any more.)
+        _add_product(number, address(h), count, h.shape[1], aligned(room), w.shape[0], address(gates[start:]))
+        for row in range(count):
+            after, new = cells[start + row], out[start + row]
+            lstm_row(gates[start + row], c[row], after, new)
+            for j in range(u64(c.shape[1])):
+                c[row, j] = after[j]
+            for j in range(u64(h.shape[1])):
+                h[row, j] = new[j]

@@ -1,0 +1,322 @@
+"""Compiled kernels of softmax, log-softmax and logsumexp over rows and columns, and of cross-entropy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
+from ferro.cpu.kernels.jit_math import exp, largest
+
+f64 = np.float64
+
+# --- softmax of rows -------------------------------------------------------------------------------------------------
+
+
+@reduction
+def _sum(x):
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += x[j]
+    return total
+
+
+@reduction
+def _dot(x, y):
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += x[j] * y[j]
+    return total
+
+
+@reduction
+def _sum_of_exp(x, top):
+    """The sum of exp(x - top)."""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += exp(x[j] - top)
+    return total
+
+
+@reduction
+def _exp_into(x, top, out):
+    """out = exp(x - top), and its sum."""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        e = exp(x[j] - top)
+        out[j] = e
+        total += e
+    return total
+
+
+@reduction
+def _exp_in_place(x, top):
+    """x = exp(x - top), and its sum. (With the same array twice, `_exp_into` is not vectorised.)"""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        e = exp(x[j] - top)
+        x[j] = e
+        total += e
+    return total
+
+
+@kernel
+def softmax(x, out):
+    whole_registers()
+    for i in range(x.shape[0]):
+        total = _exp_into(x[i], largest(x[i]), out[i])
+        scale = x.dtype.type(1) / total
+        for j in range(x.shape[1]):
+            out[i, j] *= scale
+
+
+@kernel
+def scaled_softmax(x, scale, first, causal):
+    """In place the softmax of scale x; `causal`: of row i over its first `first` + i + 1 numbers, zeros behind them."""
+    whole_registers()
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        row = x[i, : min(first + i + 1, x.shape[1])] if causal else x[i]
+        for j in range(row.size):
+            row[j] *= T(scale)
+        total = _exp_in_place(row, largest(row))
+        factor = T(1) / total
+        for j in range(row.size):
+            row[j] *= factor
+        x[i, row.size :] = T(0)
+
+
+@kernel
+def softmax_vjp(g, y, out):
+    for i in range(y.shape[0]):
+        total = _dot(g[i], y[i])
+        for j in range(y.shape[1]):
+            out[i, j] = (g[i, j] - total) * y[i, j]
+
+
+@kernel
+def scaled_softmax_vjp(g, y, scale):
+    """In place of g its backward through softmax, times the scale."""
+    for i in range(y.shape[0]):
+        total = _dot(g[i], y[i])
+        for j in range(y.shape[1]):
+            g[i, j] = (g[i, j] - total) * y[i, j] * y.dtype.type(scale)
+
+
+@kernel
+def log_softmax(x, out):
+    whole_registers()
+    for i in range(x.shape[0]):
+        top = largest(x[i])
+        shift = x.dtype.type(math.log(_sum_of_exp(x[i], top)))
+        for j in range(x.shape[1]):
+            out[i, j] = (x[i, j] - top) - shift
+
+
+@kernel
+def log_softmax_vjp(g, y, out):
+    whole_registers()
+    for i in range(y.shape[0]):
+        total = _sum(g[i])
+        for j in range(y.shape[1]):
+            out[i, j] = g[i, j] - exp(y[i, j]) * total
+
+
+@kernel
+def logsumexp(x, out):
+    whole_registers()
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        top = largest(x[i])
+        if abs(top) == T(np.inf):  # infinity - infinity must not arise
+            top = T(0)
+        out[i] = top + T(math.log(_sum_of_exp(x[i], top)))
+
+
+# --- softmax along a dimension that is not the last ------------------------------------------------------------------
+
+# Arrays are (before, along, after); a tile is up to `width` neighbours in the last dimension, and all of `along`. Inner
+# loops run over slices from 0: an index that might be negative, for all Numba knows, is not vectorised.
+
+
+@device
+def _tile(tile, width, after):
+    """Which `before` a tile is in, its first column, and the one after its last."""
+    tiles = (after + width - 1) // width
+    first = (tile % tiles) * width
+    return tile // tiles, first, min(first + width, after)
+
+
+@device
+def _largest_of_columns(x, first, stop, top):
+    top[: stop - first] = x[0, first:stop]
+    for j in range(1, x.shape[0]):
+        row = x[j, first:stop]
+        for k in range(row.size):
+            v, t = row[k], top[k]
+            top[k] = t if t >= v or math.isnan(t) else v  # nan wins
+
+
+@kernel
+def softmax_columns(x, width, first_tile, last_tile, out):
+    whole_registers()
+    T = x.dtype.type
+    top, total = np.empty(width, x.dtype), np.empty(width, x.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, x.shape[2])
+        _largest_of_columns(x[a], first, stop, top)
+        total[:] = 0
+        for j in range(x.shape[1]):
+            row, result = x[a, j, first:stop], out[a, j, first:stop]
+            for k in range(row.size):
+                e = exp(row[k] - top[k])
+                result[k] = e
+                total[k] += e
+        for k in range(width):
+            total[k] = T(1) / total[k]
+        for j in range(x.shape[1]):
+            result = out[a, j, first:stop]
+            for k in range(result.size):
+                result[k] *= total[k]
+
+
+@kernel
+def log_softmax_columns(x, width, first_tile, last_tile, out):
+    whole_registers()
+    T = x.dtype.type
+    top, shift = np.empty(width, x.dtype), np.empty(width, x.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, x.shape[2])
+        _largest_of_columns(x[a], first, stop, top)
+        shift[:] = 0
+        for j in range(x.shape[1]):
+            row = x[a, j, first:stop]
+            for k in range(row.size):
+                shift[k] += exp(row[k] - top[k])
+        for k in range(stop - first):
+            shift[k] = T(math.log(shift[k]))
+        for j in range(x.shape[1]):
+            row, result = x[a, j, first:stop], out[a, j, first:stop]
+            for k in range(row.size):
+                result[k] = (row[k] - top[k]) - shift[k]
+
+
+@kernel
+def logsumexp_columns(x, width, first_tile, last_tile, out):
+    """As `logsumexp`; out is an array of (before, after)."""
+    whole_registers()
+    T = x.dtype.type
+    top, total = np.empty(width, x.dtype), np.empty(width, x.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, x.shape[2])
+        _largest_of_columns(x[a], first, stop, top)
+        for k in range(stop - first):
+            top[k] = T(0) if abs(top[k]) == T(np.inf) else top[k]  # infinity - infinity must not arise
+        total[:] = 0
+        for j in range(x.shape[1]):
+            row = x[a, j, first:stop]
+            for k in range(row.size):
+                total[k] += exp(row[k] - top[k])
+        for k in range(stop - first):
+            out[a, first + k] = top[k] + T(math.log(total[k]))
+
+
+@kernel
+def softmax_vjp_columns(g, y, width, first_tile, last_tile, out):
+    total = np.empty(width, y.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, y.shape[2])
+        total[:] = 0
+        for j in range(y.shape[1]):
+            g_row, row = g[a, j, first:stop], y[a, j, first:stop]
+            for k in range(row.size):
+                total[k] += g_row[k] * row[k]
+        for j in range(y.shape[1]):
+            g_row, row, result = g[a, j, first:stop], y[a, j, first:stop], out[a, j, first:stop]
+            for k in range(row.size):
+                result[k] = (g_row[k] - total[k]) * row[k]
+
+
+@kernel
+def log_softmax_vjp_columns(g, y, width, first_tile, last_tile, out):
+    whole_registers()
+    total = np.empty(width, y.dtype)
+    for tile in range(first_tile, last_tile):
+        a, first, stop = _tile(tile, width, y.shape[2])
+        total[:] = 0
+        for j in range(y.shape[1]):
+            g_row = g[a, j, first:stop]
+            for k in range(g_row.size):
+                total[k] += g_row[k]
+        for j in range(y.shape[1]):
+            g_row, row, result = g[a, j, first:stop], y[a, j, first:stop], out[a, j, first:stop]
+            for k in range(row.size):
+                result[k] = g_row[k] - exp(row[k]) * total[k]
+
+
+# --- cross-entropy ---------------------------------------------------------------------------------------------------
+
+
+@reduction
+def _sum_of_losses(x, top, shift, weight):
+    """The weighted sum of -log(softmax(x)) over all classes; no weights: all are 1."""
+    total = x.dtype.type(0)
+    if weight.size:
+        for j in range(x.size):
+            total += weight[j] * (shift - (x[j] - top))
+    else:
+        for j in range(x.size):
+            total += shift - (x[j] - top)
+    return total
+
+
+@kernel
+def cross_entropy(x, target, weight, ignored, smoothing, losses, norms):
+    whole_registers()
+    T = x.dtype.type
+    for i in range(x.shape[0]):
+        top = largest(x[i])
+        shift = T(math.log(_sum_of_exp(x[i], top)))
+        norms[i] = f64(top) + f64(shift)
+        t = target[i]
+        if t == ignored:
+            losses[i] = T(0)
+            continue
+        loss = shift - (x[i, t] - top)
+        if weight.size:
+            loss *= weight[t]
+        if smoothing != 0:
+            loss = T(1 - smoothing) * loss + T(smoothing / x.shape[1]) * _sum_of_losses(x[i], top, shift, weight)
+        losses[i] = loss
+
+
+@kernel
+def cross_entropy_vjp(g, x, target, norms, weight, ignored, smoothing, out):
+    whole_registers()
+    T = x.dtype.type
+    classes = x.shape[1]
+    share = T(smoothing / classes)
+    whole = _sum(weight) if weight.size else T(classes)
+    for i in range(x.shape[0]):
+        t = target[i]
+        if t == ignored:
+            for j in range(classes):
+                out[i, j] = T(0)
+            continue
+        high = T(norms[i])  # x - norm in two steps, the first of which is exact where it matters
+        low = T(norms[i] - f64(high))
+        hit = T(1 - smoothing)
+        if weight.size:
+            hit *= weight[t]
+        scale = g[i] * (hit + share * whole)
+        for j in range(classes):
+            out[i, j] = scale * exp((x[i, j] - high) - low)
+        if smoothing != 0:
+            if weight.size:
+                for j in range(classes):
+                    out[i, j] -= g[i] * share * weight[j]
+            else:
+                for j in range(classes):
+                    out[i, j] -= g[i] * share
+        out[i, t] -= g[i] * hit

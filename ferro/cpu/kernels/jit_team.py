@@ -1,0 +1,322 @@
+"""Chunks of a kernel computed by several threads without the interpreter: the board they meet at, and who does what.
+
+Note [The board]
+    The caller writes on the board what is to be done, and makes the ticket odd. Threads that `serve` watch the ticket:
+    they sign in, look whether it is still the same, and take chunks until none is left. The caller takes chunks like
+    the others, then makes the ticket even, and waits for those who have signed in. So a thread that comes late costs
+    nothing: who signs in after the last chunk finds another ticket, and leaves the board as it is. All accesses are
+    sequentially consistent; that makes "sign in, then look" and "close, then count" safe against each other.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ferro.cpu.kernels.board import (
+    ASLEEP,
+    BODY,
+    BUSY,
+    CALLS,
+    CHUNKS,
+    CONDITION,
+    HALT,
+    INSIDE,
+    LIMIT,
+    MUTEX,
+    NEXT,
+    TICKET,
+    WORK,
+)
+from ferro.cpu.kernels.jit import device, kernel
+
+LOOKS = 4096  # some 50 us: who is waited for that long may be kept off its core by somebody else's thread
+
+_int = ir.IntType(64)
+_pointer = ir.IntType(8).as_pointer()
+_body_type = ir.FunctionType(ir.VoidType(), [_pointer, _int])
+_i64 = types.int64
+
+
+# --- what Numba has no words for -------------------------------------------------------------------------------------
+
+
+def _place(builder: Any, board: Any, place: Any) -> Any:
+    return builder.gep(builder.inttoptr(board, _int.as_pointer()), [place])
+
+
+@intrinsic
+def _load(_typing, board, place):
+    def generate(_context, builder, _signature, args):
+        return builder.load_atomic(_place(builder, *args), "seq_cst", 8)
+
+    return _i64(_i64, _i64), generate
+
+
+@intrinsic
+def _swap(_typing, board, place, value):
+    """Write, and return what was there."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.atomic_rmw("xchg", _place(builder, *args[:2]), args[2], "seq_cst")
+
+    return _i64(_i64, _i64, _i64), generate
+
+
+@intrinsic
+def _add(_typing, board, place, value):
+    """Add, and return what was there before."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.atomic_rmw("add", _place(builder, *args[:2]), args[2], "seq_cst")
+
+    return _i64(_i64, _i64, _i64), generate
+
+
+@intrinsic
+def _pause(_typing):
+    """Tell the processor that this is a loop of waiting."""
+
+    def generate(context, builder, _signature, _args):
+        if llvmlite.binding.get_default_triple().startswith(("x86_64", "i686")):
+            name = "llvm.x86.sse2.pause"
+            builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), []), name), [])
+        return context.get_dummy_value()
+
+    return types.none(), generate
+
+
+@intrinsic
+def _call(_typing, body, work, chunk):
+    """Call the function at the address `body`."""
+
+    def generate(context, builder, _signature, args):
+        function = builder.inttoptr(args[0], _body_type.as_pointer())
+        builder.call(function, [builder.inttoptr(args[1], _pointer), args[2]])
+        return context.get_dummy_value()
+
+    return types.none(_i64, _i64, _i64), generate
+
+
+def _system(name: str, arguments: int) -> Any:
+    """A function of the C library that takes addresses and returns an int."""
+    return types.ExternalFunction(name, types.int32(*[_i64] * arguments))
+
+
+_give_way = _system("sched_yield", 0)
+_init_mutex, _lock, _unlock = map(_system, ("pthread_mutex_init", "pthread_mutex_lock", "pthread_mutex_unlock"), (2, 1, 1))
+_init_condition, _wait, _wake_all = map(
+    _system, ("pthread_cond_init", "pthread_cond_wait", "pthread_cond_broadcast"), (2, 2, 1)
+)
+
+
+# --- the two sides of the board --------------------------------------------------------------------------------------
+
+
+@kernel
+def _lead(board, limit, chunks, body, work):
+    """Have body(work, chunk) called for every chunk, by this thread and up to `limit` of those that serve.
+
+    Returns how many were asleep when it was done.
+    """
+    if limit < 1 or _swap(board, BUSY, 1):  # alone, or the threads serve another caller
+        for chunk in range(chunks):
+            _call(body, work, chunk)
+        return 0
+    _swap(board, NEXT, 0)
+    _swap(board, LIMIT, limit)
+    _swap(board, CHUNKS, chunks)
+    _swap(board, BODY, body)
+    _swap(board, WORK, work)
+    _add(board, TICKET, 1)
+    while True:
+        chunk = _add(board, NEXT, 1)
+        if chunk >= chunks:
+            break
+        _call(body, work, chunk)
+    _add(board, TICKET, 1)
+    looks = 0
+    while _load(board, INSIDE) > 0:
+        _pause()
+        looks += 1
+        if looks % LOOKS == 0:
+            _give_way()
+    _swap(board, BUSY, 0)
+    return _load(board, ASLEEP)
+
+
+@kernel
+def set_up(board):
+    """Make a board of zeros ready."""
+    _init_mutex(board + 8 * MUTEX, 0)
+    _init_condition(board + 8 * CONDITION, 0)
+
+
+@kernel
+def wake(board):
+    """Call those that sleep."""
+    _lock(board + 8 * MUTEX)
+    _add(board, CALLS, 1)
+    _wake_all(board + 8 * CONDITION)
+    _unlock(board + 8 * MUTEX)
+
+
+@device
+def _sleep(board):
+    """Until the next call."""
+    _lock(board + 8 * MUTEX)
+    calls = _load(board, CALLS)
+    _add(board, ASLEEP, 1)
+    while _load(board, CALLS) == calls and _load(board, HALT) == 0:
+        _wait(board + 8 * CONDITION, board + 8 * MUTEX)
+    _add(board, ASLEEP, -1)
+    _unlock(board + 8 * MUTEX)
+
+
+@kernel
+def serve(board, patience):
+    """Take part in what is on the board, asleep when nothing has come for `patience` looks at it, until a halt is called.
+
+    A thread that returned to Python to sleep would ask for the interpreter's lock, which costs its holder 100 us.
+    """
+    last = 0
+    looks = 0
+    while _load(board, HALT) == 0:
+        ticket = _load(board, TICKET)
+        if ticket % 2 == 0 or ticket == last:
+            if looks >= patience:
+                _sleep(board)
+                looks = 0
+            _pause()
+            looks += 1
+            continue
+        if _add(board, INSIDE, 1) < _load(board, LIMIT) and _load(board, TICKET) == ticket:
+            chunks, body, work = _load(board, CHUNKS), _load(board, BODY), _load(board, WORK)
+            while True:
+                chunk = _add(board, NEXT, 1)
+                if chunk >= chunks:
+                    break
+                _call(body, work, chunk)
+        _add(board, INSIDE, -1)
+        last = ticket
+        looks = 0
+
+
+# --- from a kernel to chunks -----------------------------------------------------------------------------------------
+
+
+def _spread(make_arguments: Callable[..., list], context: Any, builder: Any, compiled: Any, signature: Any,
+            board: Any, limit: Any, chunks: Any, values: list) -> Any:  # fmt: skip
+    """Emit a call of `_lead`, and the body it is given: a compiled function, its arguments made from chunk and values.
+
+    What the body needs lies in the caller's frame: whether a call has failed, the number of chunks, and the values.
+    """
+    one = ir.IntType(1)
+    record = ir.LiteralStructType([one, _int, *[value.type for value in values]])
+    body = ir.Function(builder.module, _body_type, builder.module.get_unique_name("chunk"))
+    body.linkage = "internal"
+    inside = ir.IRBuilder(body.append_basic_block("entry"))
+    place = inside.bitcast(body.args[0], record.as_pointer())
+    found = [inside.load(cgutils.gep_inbounds(inside, place, 0, k)) for k in range(1, len(record.elements))]
+    arguments = make_arguments(context, inside, body.args[1], *found)
+    status, _ = context.call_internal_no_propagate(inside, compiled.fndesc, signature, arguments)
+    with inside.if_then(status.is_error, likely=False):
+        inside.store(one(1), cgutils.gep_inbounds(inside, place, 0, 0))
+    inside.ret_void()
+
+    frame = cgutils.alloca_once(builder, record)
+    for k, value in enumerate([one(0), chunks, *values]):
+        builder.store(value, cgutils.gep_inbounds(builder, frame, 0, k))
+    lead = _lead_compiled()
+    asleep = context.call_internal(
+        builder, lead.fndesc, lead.signature,
+        [board, limit, chunks, builder.ptrtoint(body, _int), builder.ptrtoint(frame, _int)],
+    )  # fmt: skip
+    with builder.if_then(builder.load(cgutils.gep_inbounds(builder, frame, 0, 0)), likely=False):
+        context.call_conv.return_user_exc(builder, MemoryError, ("a chunk of a kernel has failed",))
+    return asleep
+
+
+def _lead_compiled() -> Any:
+    signature = _i64(*[_i64] * 5)
+    _lead.compile(signature)
+    return _lead.overloads[signature.args]
+
+
+def _compiled(context: Any, function: Any, signature: Any) -> Any:
+    """The machine code of a kernel for a signature, linked into the one that is being made."""
+    compiled = function.dispatcher.get_compile_result(signature)
+    context.add_linking_libs([compiled.library, _lead_compiled().library])
+    return compiled
+
+
+@intrinsic
+def over_rows(typing, function, board, limit, chunks, length, whole, span, values):
+    """Call function(*values) for every chunk, arrays being cut along their first axis, which has that length.
+
+    An array whose bit in `whole` is set is not cut. The values number `span` and `span` + 1, if there are such, are the
+    first row of the chunk and the one behind its last. All others are handed on.
+    """
+    signature = function.get_call_type(typing, values.types, {})
+
+    def cut(context: Any, builder: Any, chunk: Any, chunks: Any, length: Any, whole: Any, span: Any,
+            *items: Any) -> list:  # fmt: skip
+        start = builder.udiv(builder.mul(length, chunk), chunks)
+        stop = builder.udiv(builder.mul(length, builder.add(chunk, _int(1))), chunks)
+        arguments = []
+        for k, (kind, value) in enumerate(zip(values.types, items, strict=True)):
+            if isinstance(kind, types.Array):
+                is_whole = builder.trunc(builder.lshr(whole, _int(k)), ir.IntType(1))
+                value = builder.select(is_whole, value, _rows(context, builder, kind, value, start, stop))
+            elif kind == _i64:
+                for offset, bound in enumerate((start, stop)):
+                    here = builder.icmp_signed("==", builder.add(span, _int(offset)), _int(k))
+                    value = builder.select(here, bound, value)
+            arguments.append(value)
+        return arguments
+
+    def generate(context, builder, _signature, args):
+        compiled = _compiled(context, function, signature)
+        items = [builder.extract_value(args[7], k) for k in range(len(values.types))]
+        return _spread(cut, context, builder, compiled, signature, *args[1:4], [*args[4:7], *items])
+
+    return _i64(function, *[_i64] * 6, values), generate
+
+
+def _rows(context: Any, builder: Any, kind: Any, value: Any, start: Any, stop: Any) -> Any:
+    """The rows [start, stop) of an array."""
+    array = context.make_array(kind)(context, builder, value)
+    shape, strides = cgutils.unpack_tuple(builder, array.shape), cgutils.unpack_tuple(builder, array.strides)
+    data = builder.bitcast(array.data, _pointer)
+    array.data = builder.bitcast(builder.gep(data, [builder.mul(start, strides[0])]), array.data.type)
+    shape[0] = builder.sub(stop, start)
+    array.shape = cgutils.pack_array(builder, shape)
+    count = shape[0]
+    for length in shape[1:]:
+        count = builder.mul(count, length)
+    array.nitems = count
+    return array._getvalue()
+
+
+def rows_of(function: Any) -> Any:
+    """A kernel's twin that is called with (board, limit, chunks, length, whole, span, *arguments) and works in chunks of rows.
+
+    Numba keeps machine code by the file and the name of the function: the twin is given its kernel's file.
+    """
+    plain = function.py_func
+    names = ", ".join(inspect.signature(plain).parameters)
+    source = (
+        f"def {plain.__name__}_rows(board, limit, chunks, length, whole, span, {names}):\n"
+        f"    return over_rows({plain.__name__}, board, limit, chunks, length, whole, span, ({names},))\n"
+    )
+    scope = {plain.__name__: function, "over_rows": over_rows, "__name__": plain.__module__}
+    exec(compile(source, plain.__code__.co_filename, "exec"), scope)
+    return kernel(scope[f"{plain.__name__}_rows"])

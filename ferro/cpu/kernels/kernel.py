@@ -1,0 +1,111 @@
+"""A kernel as its callers see it: a function of arrays and numbers that picks the machine code for its arguments."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.kernels import machine, store
+
+_lock = threading.RLock()
+
+
+class Kernel:
+    """Called like the function it stands for; with arguments that have no machine code yet, it asks `make` for it."""
+
+    __slots__ = ("compiler", "make", "name", "runs", "sources", "tags")
+
+    def __init__(self, name: str, sources: tuple[str, ...], compiler: Callable[[], Any], make: Callable[..., None]):
+        self.name, self.sources = name, sources
+        self.compiler = compiler  # gives what Numba knows the kernel as; the first call imports Numba
+        self.make = make  # called with the kernel and a signature; afterwards the machine code is there
+        self.runs: tuple[Callable[..., Any], ...] = ()
+        self.tags: set[str] = set()  # the machine code that has been loaded
+
+    def __call__(self, *args: Any) -> Any:
+        for run in self.runs:
+            result = run(*args)
+            if result is not NotImplemented:
+                return result
+        return self._other(args)
+
+    def _other(self, args: tuple[Any, ...]) -> Any:
+        """The call with machine code that has to be found first."""
+        signature = describe(args)
+        if signature:
+            if not self.load(tag_of(signature)):
+                self.make(self, signature)
+            for run in self.runs:
+                result = run(*args)
+                if result is not NotImplemented:
+                    return result
+        return self.compiler()(*args)
+
+    def load(self, tag: str) -> bool:
+        """Load machine code from disk, unless that was done. Whether it was there."""
+        if tag not in self.tags:
+            packed = store.read(self.name, tag, self.sources)
+            if packed is None:
+                return False
+            try:
+                self.add(tag, packed)
+            except ValueError:  # damaged
+                return False
+        return True
+
+    def load_all(self, dtype: np.dtype) -> bool:
+        """Load what machine code there is for arrays of a dtype. Whether there is any."""
+        start = dtype.str[1:] + "-"
+        for tag in store.tags(self.name, self.sources):
+            if tag.startswith(start):
+                self.load(tag)
+        return any(tag.startswith(start) for tag in self.tags)
+
+    def add(self, tag: str, packed: bytes) -> None:
+        """Take machine code into use. What this process cannot run by itself is left to Numba."""
+        with _lock:
+            if tag not in self.tags:
+                try:
+                    if not packed:
+                        raise LookupError("only Numba can run it")
+                    self.runs = (machine.load(self.name, packed), *self.runs)
+                except (LookupError, OSError):
+                    self.runs = (*self.runs, self.compiler())
+                self.tags.add(tag)
+
+    def compile(self, signature: str) -> None:
+        """Make machine code in this process, take it into use, and keep it on disk where possible."""
+        from ferro.cpu.kernels import jit_export
+
+        packed = jit_export.export(self.compiler(), signature)
+        store.write(self.name, tag_of(signature), self.sources, packed)
+        self.add(tag_of(signature), packed)
+
+
+def describe(args: tuple[Any, ...]) -> str:
+    """The signature of a call, such as "f4[2] i8 (i8 i8) b1"; empty for arguments that no machine code is kept for."""
+    words = [_describe(arg) for arg in args]
+    return " ".join(words) if all(words) else ""
+
+
+def _describe(arg: Any) -> str:
+    if type(arg) is np.ndarray:
+        kept = arg.flags.c_contiguous and arg.flags.aligned and arg.dtype.isnative and arg.dtype.kind in "biuf"
+        return f"{arg.dtype.str[1:]}[{arg.ndim}]" if kept else ""
+    if type(arg) is tuple:
+        inside = describe(arg)
+        return f"({inside})" if inside else ""
+    return _WORDS.get(type(arg), "")
+
+
+_WORDS = {bool: "b1", int: "i8", np.int64: "i8", float: "f8", np.float64: "f8", np.float32: "f4"}
+
+
+def tag_of(signature: str) -> str:
+    """A short name of a signature, for names of files. It begins with the dtype of the first array of floats."""
+    floats = [word[:2] for word in signature.replace("(", " ").split() if word[0] == "f" and "[" in word]
+    return f"{floats[0] if floats else 'any'}-{hashlib.blake2b(signature.encode(), digest_size=4).hexdigest()}"

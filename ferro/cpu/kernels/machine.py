@@ -1,0 +1,120 @@
+"""Machine code in memory: a kernel that was kept on disk becomes a function of Python, without Numba or LLVM.
+
+Numba and LLVM take 125 MB and 0.4 s when the first kernel is loaded through them; a kernel by itself takes 15 KB and
+0.1 ms. What is kept is position-independent but for 64-bit addresses that are filled in here: see jit_export.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import mmap
+import platform
+import struct
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.extensions import extension
+
+_METH_FASTCALL = 0x80  # function(self, arguments, count), as Python's headers call it
+
+# The format of object code that is read, and the calling convention, are those of this kind of machine.
+SUPPORTED = (
+    sys.platform == "linux"
+    and platform.machine() == "x86_64"
+    and sys.maxsize > 1 << 32
+    and sys.implementation.name == "cpython"
+    and object.__basicsize__ == 16  # neither a free-threaded nor a debugging Python
+)
+
+
+class _Method(ctypes.Structure):
+    """A PyMethodDef: what Python knows of a function written in C."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_kept: list[Any] = []  # code that functions of Python point to stays for as long as the process lives
+
+
+def pack(code: bytes, entry: int, symbols: list[str], addresses: list[tuple[int, int, int]]) -> bytes:
+    """What `load` reads. An address is (where it stands, the number of its symbol or -1 for the code itself, addend)."""
+    header = json.dumps({"entry": entry, "symbols": symbols, "addresses": addresses}).encode()
+    rest = struct.pack("<Q", len(header)) + header + code
+    return _digest(rest) + rest
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def load(name: str, packed: bytes) -> Callable[..., Any]:
+    """The function. Called with arguments it was not compiled for, it returns NotImplemented."""
+    if packed[:16] != _digest(packed[16:]):
+        raise ValueError(f"kernel {name}: what is kept of it is damaged")
+    (length,) = struct.unpack_from("<Q", packed, 16)
+    header, code = json.loads(packed[24 : 24 + length]), packed[24 + length :]
+    symbols = [_address(symbol) for symbol in header["symbols"]]
+    memory = mmap.mmap(-1, len(code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
+    memory[:] = code
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for place, symbol, addend in header["addresses"]:
+        struct.pack_into("<Q", memory, place, (start if symbol < 0 else symbols[symbol]) + addend)
+    if ctypes.CDLL(None, use_errno=True).mprotect(
+        ctypes.c_void_p(start), ctypes.c_size_t(len(code)), mmap.PROT_READ | mmap.PROT_EXEC
+    ):
+        raise OSError(ctypes.get_errno(), f"kernel {name}: the system refuses memory for machine code")
+    method = _Method(name.encode(), start + header["entry"], _METH_FASTCALL, None)
+    _kept.append((memory, method))
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    return make(ctypes.addressof(method), None, None)
+
+
+# Types that the code compares the types of its arguments with: their addresses are those of the objects.
+_TYPES = {
+    "type.array": np.ndarray,
+    "type.tuple": tuple,
+    "type.int": int,
+    "type.float": float,
+    "type.bool": bool,
+    "type.int64": np.int64,
+    "type.float32": np.float32,
+    "type.float64": np.float64,
+}
+
+# Which of Numba's libraries the functions come from that kernels call to allocate and to reshape.
+_LIBRARIES = {"NRT_": "core/runtime/_nrt_python", "numba_": "_helperlib"}
+
+
+@cache
+def _address(symbol: str) -> int:
+    """Where a function or an object of the process lies that machine code refers to by name."""
+    if symbol in _TYPES:
+        return id(_TYPES[symbol])
+    for prefix, library in _LIBRARIES.items():
+        if symbol.startswith(prefix):
+            return _functions(library)[symbol.removeprefix(prefix)]
+    for library in (ctypes.pythonapi, ctypes.CDLL(None), ctypes.CDLL("libm.so.6")):
+        if hasattr(library, symbol):
+            return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+    raise LookupError(f"machine code refers to {symbol!r}, which this process does not know")
+
+
+@cache
+def _functions(library: str) -> dict[str, int]:
+    """The addresses of the functions of one of Numba's libraries in C, which need nothing of Numba itself."""
+    found = extension("numba", library)
+    if found is None:
+        raise LookupError(f"Numba has no library {library}")
+    return found.c_helpers

@@ -1,0 +1,138 @@
+"""The gates of one step of an LSTM and of a GRU, and their derivatives: NumPy for short sequences, kernels for others.
+
+All write into arrays that they are given, and take arrays of one dtype, float32 or float64; see jit_recurrent.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ferro.cpu.kernels import get
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, share_rows
+from ferro.cpu.kernels.gemm import DTYPES
+
+LARGE = 1 << 22  # multiplications of a step from which they are worth several threads
+_ONE = {np.dtype(c): np.ones((), c) for c in "fd"}
+
+
+def function(name: str, gates: np.ndarray, rows: int) -> Callable[..., None]:
+    """The function of that name for a sequence with these gates, of which `rows` belong to the longest step."""
+    if not has_kernel(gates, *_KERNELS):
+        return _PLAIN[name]
+    grain = GRAIN // gates.shape[1] + 1
+    if 4 * rows < grain:
+        return get(name)
+    return lambda *arrays: share_rows(name, len(arrays[0]), grain, arrays)
+
+
+def lstm(slices: list[slice], gates: np.ndarray, w: np.ndarray, h: np.ndarray, c: np.ndarray, cells: np.ndarray,
+         out: np.ndarray) -> bool:  # fmt: skip
+    """All steps of an LSTM by one kernel, if there is one for them: h and c become the states after the steps."""
+    if len(h) * w.size >= LARGE or gates.dtype not in DTYPES or not has_kernel(gates, "lstm"):
+        return False
+    starts, counts = np.array([(rows.start, rows.stop - rows.start) for rows in slices]).T.copy()
+    get("lstm")(starts, counts, gates, contiguous(w), h, c, cells, out)
+    return True
+
+
+_KERNELS = ("lstm_gates", "lstm_gates_vjp", "gru_gates", "gru_gates_vjp")
+
+
+def call_all(dtype: type) -> None:
+    """A call of every kernel."""
+    wide, narrow, one = np.zeros((1, 4), dtype), np.zeros((1, 3), dtype), np.zeros((1, 1), dtype)
+    share_rows("lstm_gates", 1, 1, (wide, one, one, one))
+    share_rows("lstm_gates_vjp", 1, 1, (one, one, wide, one, one, wide))
+    share_rows("gru_gates", 1, 1, (narrow, narrow, one, one, one))
+    share_rows("gru_gates_vjp", 1, 1, (one, narrow, one, one, narrow, narrow))
+    if dtype in DTYPES:
+        get("lstm")(np.zeros(1, np.int64), np.ones(1, np.int64), wide, wide.reshape(4, 1), one, one, one, one)
+
+
+# -- NumPy's -----------------------------------------------------------------------------------------------------------
+
+
+def _to_sigmoid(x: np.ndarray) -> None:
+    np.negative(x, x)
+    np.exp(x, x)
+    np.add(x, _ONE[x.dtype], x)
+    np.reciprocal(x, x)
+
+
+def _parts(x: np.ndarray, n: int) -> np.ndarray:
+    """The blocks of n columns, one after the other."""
+    return x.reshape(len(x), -1, n).swapaxes(0, 1)
+
+
+def _lstm_gates(gates: np.ndarray, c: np.ndarray, cell: np.ndarray, h: np.ndarray) -> None:
+    i, f, g, o = _parts(gates, c.shape[1])
+    np.tanh(g, h)
+    _to_sigmoid(gates)
+    g[:] = h
+    np.multiply(f, c, cell)
+    np.multiply(i, h, h)
+    np.add(cell, h, cell)
+    np.tanh(cell, h)
+    np.multiply(h, o, h)
+
+
+def _lstm_gates_vjp(
+    dh: np.ndarray, dc: np.ndarray, gates: np.ndarray, c: np.ndarray, cell: np.ndarray, d: np.ndarray
+) -> None:
+    n = c.shape[1]
+    i, f, g, o = _parts(gates, n)
+    di, df, dg, do = _parts(d, n)
+    one = _ONE[d.dtype]
+    t = np.tanh(cell)
+    slopes = gates - gates * gates
+    np.subtract(one, g * g, slopes[:, 2 * n : 3 * n])
+    np.multiply(dh, t, do)
+    dc += dh * o * (one - t * t)
+    np.multiply(dc, g, di)
+    np.multiply(dc, c, df)
+    np.multiply(dc, i, dg)
+    d *= slopes
+    dc *= f
+
+
+def _gru_gates(z: np.ndarray, gates: np.ndarray, h: np.ndarray, inner: np.ndarray, new: np.ndarray) -> None:
+    n = h.shape[1]
+    both, from_gates = gates[:, : 2 * n], gates[:, 2 * n :]
+    both += z[:, : 2 * n]
+    _to_sigmoid(both)
+    inner[:] = z[:, 2 * n :]
+    np.multiply(gates[:, :n], inner, new)
+    from_gates += new
+    np.tanh(from_gates, from_gates)
+    np.subtract(h, from_gates, new)
+    np.multiply(new, gates[:, n : 2 * n], new)
+    np.add(new, from_gates, new)
+
+
+def _gru_gates_vjp(
+    dh: np.ndarray, gates: np.ndarray, h: np.ndarray, inner: np.ndarray, d: np.ndarray, e: np.ndarray
+) -> None:
+    n = h.shape[1]
+    r, z, new = _parts(gates, n)
+    dr, dz, dn = _parts(d, n)
+    slopes = gates - gates * gates
+    one = _ONE[d.dtype]
+    np.subtract(one, new * new, slopes[:, 2 * n :])
+    np.multiply(dh, one - z, dn)
+    np.multiply(dh, h - new, dz)
+    np.multiply(dn, slopes[:, 2 * n :], dn)
+    np.multiply(dn, inner, dr)
+    d[:, : 2 * n] *= slopes[:, : 2 * n]
+    e[:, : 2 * n] = d[:, : 2 * n]
+    np.multiply(dn, r, e[:, 2 * n :])
+    dh *= z
+
+
+_PLAIN: dict[str, Callable[..., None]] = {
+    "lstm_gates": _lstm_gates,
+    "lstm_gates_vjp": _lstm_gates_vjp,
+    "gru_gates": _gru_gates,
+    "gru_gates_vjp": _gru_gates_vjp,
+}

@@ -1,0 +1,74 @@
+"""Kernels for small arrays: where its machine code is on disk, a kernel costs no more than one call of NumPy.
+
+Nothing is compiled for small arrays, and what the first call finds holds for as long as the process lives: NumPy and
+kernels round differently. (With FERRO_KERNELS=wait kernels compute arrays of any size.)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from ferro.cpu.kernels import background, get
+from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.kernels.kernel import Kernel
+from ferro.cpu.kernels.machine import SUPPORTED
+
+_REAL = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+@cache
+def at_hand(name: str, dtype: np.dtype) -> Kernel | None:
+    """The kernel of that name, if it can be called for arrays of a dtype without more ado."""
+    if dtype not in _REAL or not SUPPORTED or background.MODE == "off":
+        return None
+    kernel = get(name)
+    return kernel if background.MODE == "wait" or kernel.load_all(dtype) else None
+
+
+@cache
+def nothing(dtype: np.dtype) -> np.ndarray:
+    """The array without elements that stands for an absent parameter."""
+    return np.empty(0, dtype)
+
+
+def suited(name: str, x: np.ndarray, *others: np.ndarray | None) -> Kernel | None:
+    """The kernel of that name, if it is at hand and reads these arrays (others: of the same dtype, or None) as they are."""
+    dtype = x.dtype
+    if not x.size or not x.flags.carray:
+        return None
+    for a in others:
+        if a is not None and not (a.dtype is dtype and a.flags.carray):
+            return None
+    return at_hand(name, dtype)
+
+
+def of_rows(name: str, x: np.ndarray, dim: int) -> np.ndarray | None:
+    """The kernel of that name, of the rows of a small array along its last dimension; None if there is no such call."""
+    if dim == x.ndim - 1 and 0 < x.size < SMALL and x.flags.carray:
+        run = at_hand(name, x.dtype)
+        if run is not None:
+            out = np.empty(x.shape, x.dtype)
+            if dim == 1:
+                run(x, out)
+            else:
+                n = x.shape[-1]
+                run(x.reshape(-1, n), out.reshape(-1, n))
+            return out
+    return None
+
+
+def of_rows_of_two(name: str, g: np.ndarray, x: np.ndarray, dim: int) -> np.ndarray | None:
+    """The same for a kernel of two arrays."""
+    if dim == x.ndim - 1 and 0 < x.size < SMALL and x.flags.carray and g.flags.carray and g.dtype is x.dtype:
+        run = at_hand(name, x.dtype)
+        if run is not None:
+            out = np.empty(x.shape, x.dtype)
+            if dim == 1:
+                run(g, x, out)
+            else:
+                n = x.shape[-1]
+                run(g.reshape(-1, n), x.reshape(-1, n), out.reshape(-1, n))
+            return out
+    return None

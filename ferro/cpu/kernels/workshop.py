@@ -1,0 +1,162 @@
+"""The workshop: a child process that makes machine code. Its two sides, orders on its input, answers on its output."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ferro.cpu import kernels
+from ferro.cpu.kernels import store
+
+IDLE = 10.0  # seconds without an order after which a child ends
+
+
+# --- seen from the program -------------------------------------------------------------------------------------------
+
+
+class Workshop:
+    """A child process that makes machine code, and the thread that listens to it.
+
+    `delivered` is called with every answer: kernel, what was ordered, and the tags of the machine code that is now on
+    disk. `closed` is called when the child has ended.
+    """
+
+    def __init__(self, delivered: Callable[[str, str, list[str]], None], closed: Callable[[Workshop], None]):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        if store.temporary is not None:
+            environment["FERRO_CACHE_DIR"] = str(store.temporary)
+        # Plain file descriptors: after a fork they can be closed whoever was reading them.
+        theirs, self.orders = os.pipe()
+        self.answers, their_answers = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ferro.warmup", "--serve"],
+                stdin=theirs,
+                stdout=their_answers,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,  # an interrupt from the keyboard is not meant for it
+            )
+        except OSError:
+            os.close(self.orders)
+            os.close(self.answers)
+            raise
+        finally:
+            os.close(theirs)
+            os.close(their_answers)
+        _open.append(self)
+        self.thread = threading.Thread(
+            target=self._listen, args=(delivered, closed), name="ferro-workshop", daemon=True
+        )
+        self.thread.start()
+
+    def order(self, name: str, wanted: str) -> None:
+        """Ask for a kernel's machine code, for a signature or for all whose tags begin so; see kernels.compile_for."""
+        with suppress(OSError):  # it has just ended: whoever is told that it has closed orders again
+            os.write(self.orders, f"{name}\t{wanted}\n".encode())
+
+    def hang_up(self) -> None:
+        """Say that no more orders come. The child ends by itself, and nobody complains that it still runs."""
+        if self in _open:
+            _open.remove(self)
+            os.close(self.orders)
+            if self.process.returncode is None:
+                self.process.returncode = 0
+
+    def _listen(self, delivered: Callable[[str, str, list[str]], None], closed: Callable[[Workshop], None]) -> None:
+        heard = b""
+        while piece := os.read(self.answers, 1 << 16):
+            *lines, heard = (heard + piece).split(b"\n")
+            for line in lines:
+                name, wanted, *tags = line.decode().split("\t")
+                delivered(name, wanted, tags)
+        self.process.wait()
+        self.hang_up()
+        os.close(self.answers)
+        closed(self)
+
+
+_open: list[Workshop] = []
+
+
+def start(delivered: Callable[[str, str, list[str]], None], closed: Callable[[Workshop], None]) -> Workshop | None:
+    """A workshop; None where this program is not one that could start it, or there is nowhere to keep what it makes."""
+    if not Path(sys.executable or "").name.startswith("python"):
+        return None  # Python is part of another program
+    try:
+        if not store.writable():
+            store.temporary = Path(tempfile.mkdtemp(prefix="ferro-"))
+            atexit.register(shutil.rmtree, store.temporary, ignore_errors=True)
+        return Workshop(delivered, closed)
+    except (OSError, RuntimeError):  # the system refuses a folder, a process or a thread
+        return None
+
+
+@atexit.register
+def hang_up_all() -> None:
+    """The program ends."""
+    while _open:
+        _open[-1].hang_up()
+
+
+def after_fork() -> None:
+    """A forked child has nobody who listens; its parent keeps the workshop."""
+    for workshop in _open:
+        os.close(workshop.answers)
+    hang_up_all()
+
+
+# --- the child's side ------------------------------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Make what is ordered, until the program has ended or has ordered nothing for a while.
+
+    What a program has ordered by name is made even if it has ended: it will be needed when it runs again.
+    """
+    with suppress(OSError, AttributeError):
+        os.nice(10)  # the program comes first
+    orders: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_take_orders, args=(orders,), daemon=True).start()
+    later: list[tuple[str, Iterator[None]]] = []  # all kernels for some dtypes, made when nothing else is ordered
+    while True:
+        try:
+            line = orders.get(timeout=0 if later else IDLE)
+        except queue.Empty:
+            if not later:
+                return
+            if next(later[0][1], later) is later:
+                _answer("", later.pop(0)[0])
+            continue
+        if not line:
+            return
+        name, wanted = line.rstrip("\n").split("\t")
+        if name:
+            try:
+                tags = kernels.compile_for(name, wanted)
+            except Exception:  # noqa: BLE001 - the program will meet the error itself, when it compiles what it waits for
+                tags = []
+            _answer(name, wanted, *tags)
+        else:
+            later.append((wanted, kernels.compile_all(wanted)))
+
+
+def _answer(*words: str) -> None:
+    with suppress(OSError):  # nobody listens any more
+        os.write(1, ("\t".join(words) + "\n").encode())
+
+
+def _take_orders(orders: queue.Queue[str]) -> None:
+    """Pass on what is ordered; an empty line says that there is nobody any more."""
+    while line := sys.stdin.readline():
+        orders.put(line)
+    orders.put("")

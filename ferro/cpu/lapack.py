@@ -1,0 +1,52 @@
+"""LAPACK in the dtype of the array: NumPy's for stacks and small matrices, SciPy's, loaded when first needed, for large ones.
+
+Note [NumPy's LAPACK without its wrappers]
+    The functions of numpy.linalg compute float32 in float64, and spend 4 us on each call. The gufuncs beneath them do
+    neither. These are no public interface, so where one is missing the public function serves. A matrix that LAPACK
+    refuses becomes nan, which is what callers look for; a warning that comes with it is filtered, see `ferro.cpu`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+SMALL = 32  # order up to which LAPACK uses one thread anyway, and to load SciPy would not pay
+
+
+@cache
+def gufunc_of(*names: str) -> Callable[..., Any] | None:
+    """What numpy.linalg is built on, a function of stacks that takes `signature=`, such as "ff->f".
+
+    `names` are its names in NumPy's versions; None where there is no such function.
+    """
+    try:
+        from numpy.linalg import _umath_linalg
+    except ImportError:
+        return None
+    found = [getattr(_umath_linalg, name) for name in names if hasattr(_umath_linalg, name)]
+    return found[0] if found and isinstance(found[0], np.ufunc) else None
+
+
+def native(name: str, signature: str, public: Callable[..., Any], *arrays: Any) -> Any:
+    """The gufunc of that name, or the public function of numpy.linalg. nan for what LAPACK refuses, or LinAlgError."""
+    function = gufunc_of(name)
+    if function is None:
+        return public(*arrays)
+    return function(*arrays, signature=signature)
+
+
+def refused(x: Any) -> bool:
+    """Whether one of these numbers, of which each matrix of a stack gives one, is nan."""
+    return bool(x != x) if not x.ndim else bool(np.isnan(x).any())
+
+
+@lru_cache(maxsize=64)
+def routine(library: str, name: str, char: str) -> Any:
+    """A routine of SciPy's BLAS or LAPACK for the dtype of the given character."""
+    from scipy.linalg import blas, lapack
+
+    return getattr(blas if library == "blas" else lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[char] + name)

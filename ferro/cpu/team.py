@@ -1,0 +1,149 @@
+"""The team: threads that take chunks of kernels without the interpreter, and watch for more before they go to sleep.
+
+To wake a sleeping thread takes 5 to 100 us, and to pass the interpreter's lock as long again. A thread that watches the
+board (see kernels/jit_team.py) takes part within a microsecond, so kernels of 20 us are worth sharing. Whoever sleeps is
+not waited for: it is woken for the kernels to come, and for this one only if that is long.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from _thread import allocate_lock
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu import kernels
+from ferro.cpu.kernels import background
+from ferro.cpu.kernels.board import ASLEEP, HALT, SIZE
+from ferro.cpu.threads import _current_core, _pool, _restrict, _usable_cores
+
+_CORES = _usable_cores()
+_HERMITS = os.name != "posix"  # where there are no POSIX threads, there is no team
+PATIENCE = 50_000  # looks at the board before a thread goes to sleep: about a millisecond
+LONG = 12  # chunks from which sleeping threads are woken before the work begins
+
+
+class _Team:
+    """The board and the threads that watch it."""
+
+    __slots__ = ("asleep", "board", "cores", "members", "numbers", "serve", "wake")
+
+    def __init__(self) -> None:
+        self.serve, self.wake = kernels.get("serve"), kernels.get("wake")
+        self.numbers = np.zeros(SIZE + 8, np.int64)
+        # Members look at the board for as long as the process lives.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.numbers))
+        self.board = (self.numbers.ctypes.data + 63) & -64
+        self.asleep = (self.board - self.numbers.ctypes.data) // 8 + ASLEEP
+        kernels.get("set_up")(self.board)
+        self.cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+        self.members: list[threading.Thread] = []
+
+    def gather(self, count: int) -> None:
+        """Make that many members, and wake those that sleep."""
+        if len(self.members) < count:
+            with _lock:
+                while len(self.members) < count:
+                    name = f"ferro-team-{len(self.members) + 1}"
+                    member = threading.Thread(target=self.serve, args=(self.board, PATIENCE), name=name)
+                    member.daemon = True
+                    try:
+                        member.start()
+                    except RuntimeError:  # the system refuses another thread
+                        break
+                    self.members.append(member)
+        if self.numbers[self.asleep]:
+            if _current_core is not None:  # see Note [Off the caller's core] in threads.py
+                others = self.cores - {_current_core()}
+                for member in self.members:
+                    _restrict(member.native_id or 0, others)
+            self.wake(self.board)
+
+    def halt(self) -> None:
+        """Send everyone home, for the machine code is about to go."""
+        self.numbers[self.asleep - ASLEEP + HALT] = 1
+        self.wake(self.board)
+        for member in self.members:
+            member.join()
+
+
+_made: _Team | None = None
+_lock = allocate_lock()
+_twins: dict[Any, Any] = {}  # by kernel and types: those that have machine code
+
+
+def _team() -> _Team:
+    global _made
+    if _made is None:
+        with _lock:
+            if _made is None:
+                _made = _Team()
+                atexit.register(_made.halt)
+    return _made
+
+
+def helpers() -> int:
+    """How many threads may help the calling one now: more than there are cores would only wait for each other."""
+    return 0 if _pool.runs or _HERMITS else min(_pool.budget, _CORES) - 1
+
+
+def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2) -> None:
+    """Call the kernel of that name with `args`, shared by the team in so many chunks of the rows of its arrays.
+
+    All arrays have `length` rows, but for those whose bit (1 for the first argument, 2 for the second, ...) in `whole`
+    is set: these are not cut. The arguments number `span` and `span` + 1, 0 and `length`, become the rows of the chunk.
+    What a row becomes must not depend on the others.
+    """
+    count = helpers()
+    if not count or chunks < 2:
+        kernels.get(name)(*args)
+        return
+    twin = _find((name, *[(a.dtype, a.ndim) for a in args if type(a) is np.ndarray]), name, args)
+    if twin is None:
+        kernels.get(name)(*args)
+    else:
+        share(twin, count, chunks, length, args, whole, span)
+
+
+def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> None:
+    """`run_rows` with a kernel's twin and so many helpers."""
+    team = _made or _team()
+    if chunks >= LONG and (team.numbers[team.asleep] or len(team.members) < count):
+        team.gather(count)
+    asleep = twin(team.board, min(count, chunks - 1), chunks, length, whole, span, *args)
+    if asleep or len(team.members) < count:
+        team.gather(count)
+
+
+def fixed_twin(name: str, example: Callable[[], tuple]) -> Any:
+    """The twin of a kernel that is only called with arguments of the types of those; None while it is being made."""
+    twin = _twins.get(name)
+    return twin or _find(name, name, example)
+
+
+def _find(key: Any, name: str, args: Any) -> Any:
+    """A twin that has machine code, or None; what there is not is ordered."""
+    twin = _twins.get(key)
+    if twin is None:
+        kernel = kernels.get(f"{name}.rows")
+        if background.ready_for(kernel, (*[0] * 6, *(args() if callable(args) else args))):
+            twin = _twins[key] = kernel
+    return twin
+
+
+def _after_fork() -> None:
+    """A forked child has none of its parent's threads."""
+    global _made, _lock
+    _lock = allocate_lock()
+    if _made is not None:
+        atexit.unregister(_made.halt)
+        _made = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,133 @@
+"""Elementwise formulas as programs: the same numbers as NumPy gives, and no program for what is not elementwise."""
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro import cpu
+from ferro.cpu import fusion, team, threads
+from ferro.cpu.kernels import background
+
+SIZE = fusion.LARGE + 4099  # some blocks, the last of them ragged
+
+
+@pytest.fixture(autouse=True)
+def _ready(monkeypatch):
+    """Two threads, and machine code for programs."""
+    before = threads.get_num_threads()
+    threads.set_num_threads(2)
+    monkeypatch.setattr(team, "_CORES", 4)
+    team.fixed_twin("run_program", fusion._example)
+    background.finish()
+    yield
+    threads.set_num_threads(before)
+
+
+FORMULAS = {
+    "tanh": lambda xp, g, y: g * (1 - y * y),
+    "root": lambda xp, g, x: g * xp.sqrt(abs(x)),
+    "log1p": lambda xp, g, x: g / (x + 1),
+    "hypot": lambda xp, x, y: xp.sqrt(x * x + y**2),
+    "inside": lambda xp, x, y: (x < y) & (x > -0.5) | ~(y >= 0.25),
+    "many": lambda xp, x, y: (x + y) * (x - y) / (2 + abs(x) * abs(y)) - xp.maximum(x, y) * xp.floor(-x).conj(),
+    "one": lambda xp, x, y: x * y,
+}
+
+
+def reference(formula, *arrays):
+    return formula(cpu, *arrays)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_programs_give_the_numbers_that_numpy_gives(name, dtype, n):
+    threads.set_num_threads(n)
+    rng = np.random.default_rng(0)
+    x, y = [rng.standard_normal(SIZE).astype(dtype) for _ in range(2)]
+    x[::97], y[::89], x[5::101] = np.nan, np.inf, -0.0
+    with np.errstate(all="ignore"):
+        expected = reference(FORMULAS[name], x, y)
+    found = fusion.evaluate(FORMULAS[name], x, y)
+    if n == 1 and name == "one":
+        assert found is None  # NumPy is as quick
+        return
+    assert found is not None
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_numbers_and_arrays_of_one_element_stand_beside_large_arrays():
+    x = np.linspace(-1, 1, SIZE, dtype=np.float32).reshape(3, -1)[:, : SIZE // 3].copy()
+    x = np.resize(x, (3, 50_000))
+    scale = np.full((1,), 0.3, np.float32)
+
+    def formula(xp, x, scale, shift):
+        return x * scale + shift * x
+
+    found = fusion.evaluate(formula, x, scale, 0.7)
+    np.testing.assert_array_equal(found, x * scale + np.float32(0.7) * x)
+    assert fusion.evaluate(formula, x, scale, 0.8)[0, 0] != found[0, 0]  # another number, another program
+
+
+def test_the_result_may_take_the_place_of_an_operand():
+    x, y = np.ones(SIZE), np.full(SIZE, 2.0)
+    assert fusion.evaluate(lambda xp, x, y: x + y, x, y, out=x) is x
+    assert (x == 3).all()
+
+
+def test_functions_that_are_kernels_are_no_steps_of_programs():
+    x = np.ones(SIZE, np.float32)
+    assert fusion.evaluate(lambda xp, x: x + xp.exp(x), x) is None
+
+
+X = np.ones(2 * fusion.LARGE)
+
+
+@pytest.mark.parametrize("formula, args", [
+    (lambda xp, x: x.reshape(-1), (X,)),
+    (lambda xp, x: x @ x, (X,)),
+    (lambda xp, x: x if x.sum() > 0 else -x, (X,)),
+    (lambda xp, x: -x if x > 0 else x, (X,)),
+    (lambda xp, x: xp.cumsum(x, 0), (X,)),
+    (lambda xp, x: x, (X,)),
+    (lambda xp, x, y: x + y, (X, X[:, None][:2].T)),
+    (lambda xp, x, y: x + y, (X, X[::-1])),
+    (lambda xp, x, y: x + y, (X, X.astype(np.float32))),
+    (lambda xp, x, y: x + y, (X, np.array(1.0, np.float32))),
+    (lambda xp, x: x + 1, (X.astype(np.int64),)),
+    (lambda xp, x: -x, (X * 1j,)),
+    (lambda xp, x: -x, (X[:100],)),
+    (lambda xp, x: -x, (X.reshape(2, -1).T,)),
+    (lambda xp, x, list: x * list[0], (X, [2.0])),
+])  # fmt: skip
+def test_what_is_no_program_is_left_alone(formula, args):
+    assert fusion.evaluate(formula, *args) is None
+
+
+def test_a_large_chain_has_the_numbers_of_small_ones_for_any_number_of_threads():
+    rng = np.random.default_rng(1)
+    data = rng.standard_normal((2, 2, 40_000))
+
+    def gradients(part):
+        x, y = [ferro.tensor(part[k], requires_grad=True) for k in range(2)]
+        ((x * y / (y * y + 1)) - (x * x + 2).sqrt() * y.square()).sum().backward()
+        return x.grad.numpy(), y.grad.numpy()
+
+    found = {}
+    for n in (1, 2, 3):
+        threads.set_num_threads(n)
+        found[n] = gradients(data.reshape(2, -1))
+    small = [gradients(data.reshape(2, -1)[:, i : i + 1000]) for i in range(0, 80_000, 1000)]
+    for k in range(2):
+        np.testing.assert_array_equal(found[1][k], found[2][k])
+        np.testing.assert_array_equal(found[1][k], found[3][k])
+        np.testing.assert_array_equal(found[2][k], np.concatenate([pair[k] for pair in small]))
+
+
+def test_loops_are_those_of_the_ufunc():
+    for ufunc in (np.add, np.sqrt, np.less, np.logical_not):
+        for codes in ufunc.types:
+            if not set(codes) & set("OmMgGe"):
+                assert fusion._loop(ufunc, codes) is not None
+    assert fusion._loop(np.add, "fd->d") is None

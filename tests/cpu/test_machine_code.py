@@ -1,0 +1,383 @@
+"""Machine code of kernels: made elsewhere, kept on disk, loaded without Numba, and refused where it does not fit."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ferro.cpu import extensions
+from ferro.cpu.kernels import _MODULE_OF, background, get, machine, signatures, store, workshop
+from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
+
+native = pytest.mark.skipif(not machine.SUPPORTED, reason="on this system Numba itself runs the kernels")
+
+
+def run_python(code, *arguments, timeout=250, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.split()
+
+
+# --- signatures ------------------------------------------------------------------------------------------------------
+
+
+def test_calls_are_described():
+    x, i = np.zeros((2, 3), np.float32), np.zeros(4, np.int64)
+    assert describe((x, i, 1, 2.0, True, (1, (2, 3)))) == "f4[2] i8[1] i8 f8 b1 (i8 (i8 i8))"
+    assert describe((np.float32(1), np.float64(1), np.int64(1))) == "f4 f8 i8"
+    for other in (x.T, x[:, ::2], x.astype(">f4"), x.astype(complex), None, "text", [1]):
+        assert describe((x, other)) == ""
+
+
+def test_tags_begin_with_the_dtype():
+    assert tag_of("i8[1] f8[2] f4[1]").startswith("f8-")
+    assert tag_of("i8 f8").startswith("any-")
+    assert tag_of("f4[1] i8") != tag_of("f4[1] f8")
+
+
+def test_every_kernel_is_rehearsed_for_both_precisions():
+    found = signatures()
+    for name in _MODULE_OF:
+        some = {tag_of(signature)[:2] for signature in found[name]}
+        assert some in ({"f4", "f8"}, {"f4"}, {"an"}), name
+    assert all(all(some) for some in found.values())
+    assert Kernel.__call__.__name__ == "__call__"  # the rehearsal is over
+
+
+# --- the entry -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run():
+    """The kernel relu_vjp for float32 as it is loaded from disk."""
+    kernel = get("relu_vjp")
+    x = np.ones(2, np.float32)
+    kernel(x, x, x.copy())
+    (found,) = [each for each in kernel.runs if each(x, x, x.copy()) is None]
+    return found
+
+
+@native
+def test_machine_code_is_a_function_of_python(run):
+    assert type(run).__name__ == "builtin_function_or_method"
+    x, out = np.array([-1, 2, np.nan, np.inf], np.float32), np.empty(4, np.float32)
+    assert run(np.full(4, 3, np.float32), x, out) is None
+    np.testing.assert_array_equal(out[[0, 1, 3]], [0, 3, 3])
+
+
+@native
+def test_calls_that_do_not_fit_are_refused(run):
+    x = np.ones(4, np.float32)
+    others = (
+        x.astype(np.float64), x.astype(np.int32), x.astype(">f4"), x.reshape(2, 2), np.ones(8, np.float32)[::2],
+        np.ma.array(x), np.frombuffer(b"\0" * 17, np.uint8)[1:].view(np.float32), np.float32(1), [1.0], None, 1.0,
+    )  # fmt: skip
+    for other in others:
+        assert run(x, other, x) is NotImplemented
+    assert run(x, x) is run() is run(x, x, x, x) is NotImplemented
+
+
+@native
+@pytest.mark.parametrize("wrong", [(1.0,), (True,), (None,), ((1,),)])
+def test_numbers_are_of_the_type_that_was_compiled(wrong):
+    kernel, y = get("loss_sum"), np.ones(4, np.float32)
+    assert kernel(0, y, 3 * y, 1.0) == 16
+    assert type(kernel(np.int64(0), y, y, 1)) is float  # an int for a float is as good
+    (run,) = [each for each in kernel.runs if each(0, y, y, 1.0) is not NotImplemented]
+    assert run(*wrong, y, y, 1.0) is NotImplemented
+    with pytest.raises(OverflowError):
+        run(1 << 80, y, y, 1.0)
+
+
+@native
+@pytest.mark.parametrize("name", ["gelu", "hardshrink", "erf"])
+def test_numbers_are_those_of_numba(name):
+    from ferro.cpu.kernels import compiler
+
+    x = np.linspace(-6, 6, 1001, dtype=np.float32)
+    parameters = (0.5,) if name == "hardshrink" else ()
+    one, two = np.empty_like(x), np.empty_like(x)
+    get(name)(x, *parameters, one)
+    compiler(name)(x, *parameters, two)
+    np.testing.assert_array_equal(one, two)
+
+
+@native
+def test_other_arguments_are_compiled_for_when_they_come():
+    kernel = Kernel("cube", get("cube").sources, get("cube").compiler, background.wait_for)
+    x = np.arange(4, dtype=np.int32)
+    out = np.empty_like(x)
+    kernel(x, out)
+    kernel(np.arange(8, dtype=np.int32)[::2], out)  # these only Numba itself takes
+    np.testing.assert_array_equal(out, [0, 8, 64, 216])
+
+
+# --- on disk ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FERRO_CACHE_DIR", str(tmp_path))
+    return tmp_path / "ferro"
+
+
+def test_what_is_kept_is_found(folder):
+    assert store.read("cube", "f4-0", ("jit_pointwise",)) is None
+    assert store.write("cube", "f4-0", ("jit_pointwise",), b"code")
+    assert store.read("cube", "f4-0", ("jit_pointwise",)) == b"code"
+    assert store.read("cube", "f4-0", ("jit_pool",)) is None
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_the_files_that_a_kernel_stands_in_tell_its_versions_apart(monkeypatch):
+    before = store._digest.__wrapped__(("jit_softmax",))
+    true = store._text
+    monkeypatch.setattr(store, "_text", lambda source: true(source) + b" ")
+    assert store._digest.__wrapped__(("jit_softmax",)) != before
+    assert true("jit_math") in true("jit_softmax")  # whose functions it takes
+
+
+def test_the_first_folder_that_can_be_written_to_is_taken(tmp_path, monkeypatch):
+    monkeypatch.delenv("FERRO_CACHE_DIR", raising=False)
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    beside, mine = store.folders()
+    assert beside == Path(store.__file__).parent / "__pycache__"
+    monkeypatch.setattr(store, "_can_write", lambda folder: folder != beside)  # as in an installation of the system's
+    assert store.writable()
+    mine.mkdir()
+    assert store.write("cube", "f4-0", ("jit_pointwise",), b"code")
+    assert [path.parent for path in mine.iterdir()] == [mine]
+    assert store.read("cube", "f4-0", ("jit_pointwise",)) == b"code"
+
+
+@native
+def test_damaged_code_is_made_again(folder):
+    kernel = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
+    x = np.arange(4, dtype=np.float32)
+    kernel(x, x.copy())
+    (path,) = folder.iterdir()
+    good = path.read_bytes()
+    for bad in (b"", good[:100], good[:-1] + b"\1", good[:30] + b"\1" + good[31:]):
+        path.write_bytes(bad)
+        again = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
+        out = np.empty_like(x)
+        again(x, out)
+        np.testing.assert_array_equal(out, x**3)
+    assert path.read_bytes()[:16] == machine._digest(path.read_bytes()[16:])
+
+
+@native
+def test_code_that_refers_to_what_is_not_there_is_left_to_numba():
+    kernel = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
+    kernel.add("f4-0", machine.pack(b"\xc3" * 16, 0, ["no_such_function"], [(8, 0, 0)]))
+    assert kernel.runs == (kernel.compiler(),)
+
+
+@native
+def test_kernels_on_disk_are_loaded_without_numba(tmp_path):
+    code = """
+import sys
+import numpy as np
+from ferro.cpu import pooling
+from ferro.cpu.kernels import activations
+x = np.linspace(-3, 3, 1 << 14, dtype=np.float32)
+print(activations.silu(x)[-1] > 2.8)
+pooling.max_pool(x.reshape(4, 1, 64, 64), (2, 2), (32, 32), (2, 2), (0, 0), (1, 1))
+print("numba" in sys.modules)
+"""
+    settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": "wait", "FERRO_NUM_THREADS": "1"}
+    assert run_python(code, **settings) == ["True", "True"]
+    assert run_python(code, **settings) == ["True", "False"]
+
+
+# --- the workshop ----------------------------------------------------------------------------------------------------
+
+
+@native
+def test_numpy_answers_until_the_workshop_has_made_the_kernel(tmp_path):
+    code = """
+import os, sys
+import numpy as np
+from ferro.cpu.kernels import activations, background, get
+x = np.linspace(-3, 3, 5000, dtype=np.float32)
+first = activations.silu(x)
+print(get("silu").runs, len(background._orders))
+background.finish()
+second = activations.silu(x)
+print(len(get("silu").runs), "numba" in sys.modules, np.allclose(first, second))
+child = background._workshop.process
+background._workshop.hang_up()
+print(os.waitpid(child.pid, 0)[1])  # it ends when nobody orders any more
+"""
+    settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": "", "FERRO_NUM_THREADS": "1"}
+    assert run_python(code, **settings) == ["()", "2", "1", "False", "True", "0"]
+
+
+def test_kernels_can_be_switched_off():
+    code = """
+import sys
+import numpy as np
+from ferro.cpu.kernels import activations, background, softmax
+x = np.linspace(-3, 3, 10000, dtype=np.float32)
+activations.silu(x), softmax.softmax(x.reshape(100, 100), 1)
+print(len(background._orders), "numba" in sys.modules, "ferro.cpu.kernels.workshop" in sys.modules)
+"""
+    assert run_python(code, FERRO_KERNELS="off") == ["0", "False", "False"]
+
+
+class Bench:
+    """A workshop that only notes what is ordered."""
+
+    def __init__(self):
+        self.noted, self.process = [], self
+        self.returncode = 0
+
+    def order(self, name, wanted):
+        self.noted.append((name, wanted))
+
+
+@pytest.fixture
+def benches(monkeypatch):
+    """What workshops would be started, none of which does anything."""
+    monkeypatch.setattr(background, "MODE", "")
+    monkeypatch.setattr(background, "_orders", {})
+    monkeypatch.setattr(background, "_ready", set())
+    monkeypatch.setattr(background, "_workshop", None)
+    started = []
+
+    def start():
+        started.append(Bench())
+        return started[-1]
+
+    monkeypatch.setattr(background, "_start", start)
+    monkeypatch.setattr(Kernel, "load_all", lambda kernel, dtype: False)
+    monkeypatch.setattr(Kernel, "load", lambda kernel, tag: False)
+    return started
+
+
+F4 = np.dtype(np.float32)
+
+
+def test_a_kernel_is_ordered_once(benches):
+    for _ in range(3):
+        assert not background.ready(("cube", "rsqrt"), F4)
+    assert not background.ready(("cube",), F4)
+    assert benches[0].noted == [("cube", "f4-"), ("rsqrt", "f4-")]
+    background._delivered("cube", "f4-", [])
+    assert background.ready(("cube",), F4)
+    assert not background.ready(("cube", "rsqrt"), F4)
+
+
+def test_what_a_workshop_leaves_undone_goes_to_the_next(benches):
+    background.ready(("cube", "rsqrt"), F4)
+    background._delivered("cube", "f4-", [])
+    background._closed(benches[0])
+    assert benches[1].noted == [("rsqrt", "f4-")]
+    background._delivered("rsqrt", "f4-", [])
+    background._closed(benches[1])
+    assert background._workshop is None
+    assert len(benches) == 2
+
+
+def test_kernels_are_waited_for_after_a_workshop_has_failed(benches):
+    background.ready(("cube",), F4)
+    benches[0].returncode = -9
+    background._closed(benches[0])
+    assert background.ready(("cube",), F4)
+    assert len(benches) == 1
+
+
+def test_kernels_are_waited_for_where_there_is_no_workshop(benches, monkeypatch):
+    monkeypatch.setattr(background, "_start", lambda: None)
+    assert background.ready(("cube",), F4)
+    x = np.ones(4, np.float32)
+    assert background.ready_for(get("cube"), (x, x))
+    assert not background.ready_for(get("cube"), (x[::2], x))
+
+
+def test_a_program_with_python_inside_starts_no_workshop(monkeypatch):
+    for executable in ("/usr/sbin/server", "", None):
+        monkeypatch.setattr(sys, "executable", executable)
+        assert workshop.start(pytest.fail, pytest.fail) is None
+
+
+def test_a_call_waits_for_its_kernel_if_nothing_else_can_answer(benches):
+    made = []
+    kernel = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
+    waiting = threading.Thread(target=lambda: made.append(background.wait_for(kernel, "f4[1] f4[1]")))
+    waiting.start()
+    while not (benches and benches[0].noted):
+        pass
+    background._delivered("cube", "f4[1] f4[1]", [])
+    waiting.join(200)
+    assert benches[0].noted == [("cube", "f4[1] f4[1]")]
+    assert made == [None]
+    assert kernel.runs  # nothing was delivered: it was compiled here
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_has_a_workshop_of_its_own(tmp_path):
+    code = """
+import os, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from ferro.cpu.kernels import background
+before = background.ready(("cube",), np.dtype(np.float32))
+if child := os.fork():
+    assert os.waitpid(child, 0)[1] == 0
+    background.finish()
+    print(before, background.ready(("cube",), np.dtype(np.float32)))
+else:
+    assert background._workshop is None
+    assert not background._orders
+    background.ready(("rsqrt",), np.dtype(np.float32))
+    background.finish()
+    assert background.ready(("rsqrt",), np.dtype(np.float32))
+    os._exit(0)
+"""
+    settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": ""}
+    assert run_python(code, **settings) == ["False", "True"]
+
+
+def test_where_nothing_can_be_written_there_is_a_folder_for_the_process(monkeypatch):
+    code = """
+import numpy as np
+from ferro.cpu.kernels import background, get, store
+store._can_write, store._listed = lambda folder: False, dict
+background.ready(("cube",), np.dtype(np.float32))
+store._can_write = lambda folder: store.temporary in folder.parents
+background.finish()
+print(store.temporary.is_dir(), len(get("cube").runs), store.temporary)
+"""
+    *found, path = run_python(code, FERRO_KERNELS="", FERRO_CACHE_DIR="", NUMBA_CACHE_DIR="", XDG_CACHE_HOME="/nowhere")
+    assert found == ["True", "1"]
+    assert not Path(path).exists()
+
+
+def test_functions_of_other_packages_come_without_the_packages():
+    code = """
+import sys
+import numpy as np
+from ferro.cpu import extensions
+x = np.linspace(-3, 3, 7)
+found = extensions.special("expit")(x)
+print("scipy" in sys.modules)
+import scipy.special
+print(np.array_equal(found, scipy.special.expit(x)))
+"""
+    assert run_python(code)[1] == "True"
+    assert extensions.extension("numpy", "no_such_library") is None
+    assert extensions.extension("no_such_package", "library") is None
+    assert extensions.special("j0")(0.0) == 1  # stands elsewhere in SciPy
