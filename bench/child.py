@@ -19,7 +19,7 @@ def memory(engine: str, threads: int, workload: str) -> tuple[float, Any]:
     """Megabytes that three training steps add, at their peak, to a process that has imported the engine."""
     from bench import harness
 
-    trainer, batch = _trainer(engine, threads, workload)
+    trainer, batch, _ = _trainer(engine, threads, workload)
     before = harness.memory()["rss_mb"]
     losses = [trainer.step(*batch).item() for _ in range(3)]
     return max(harness.memory()["peak_rss_mb"] - before, 0.1), losses
@@ -27,17 +27,19 @@ def memory(engine: str, threads: int, workload: str) -> tuple[float, Any]:
 
 def arrays(engine: str, threads: int, workload: str) -> tuple[float, Any]:
     """Megabytes of tensors that a training step adds at its peak; ferro's Python objects are counted too."""
-    trainer, batch = _trainer(engine, threads, workload)
-    losses = [trainer.step(*batch).item() for _ in range(2)]
+    trainer, batch, _ = _trainer(engine, threads, workload)
+    losses = [trainer.step(*batch).item()]
     if engine == "torch":
         from torch.autograd.profiler import profile
 
+        losses.append(trainer.step(*batch).item())
         with profile(profile_memory=True) as seen:
             losses.append(trainer.step(*batch).item())
-        events = [(e.start_ns(), e.nbytes()) for e in seen.kineto_results.events() if e.name() == "[memory]"]
+        found: Any = seen.kineto_results
+        events = [(e.start_ns(), e.nbytes()) for e in found.events() if e.name() == "[memory]"]
         return max(itertools.accumulate(size for _, size in sorted(events))) / 1e6, losses
     tracemalloc.start()
-    trainer.step(*batch)
+    losses.append(trainer.step(*batch).item())
     gc.collect()
     before, _ = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
@@ -47,9 +49,9 @@ def arrays(engine: str, threads: int, workload: str) -> tuple[float, Any]:
 
 def startup(engine: str, threads: int, workload: str) -> tuple[float, Any]:
     """Seconds from the start of the program to the end of the first training step, without reading the data."""
-    trainer, batch = _trainer(engine, threads, workload)
+    trainer, batch, reading = _trainer(engine, threads, workload)
     loss = trainer.step(*batch).item()
-    return time.perf_counter() - START - _reading, [loss]
+    return time.perf_counter() - START - reading, [loss]
 
 
 def importing(engine: str, threads: int, workload: str) -> tuple[float, Any]:
@@ -58,9 +60,11 @@ def importing(engine: str, threads: int, workload: str) -> tuple[float, Any]:
     return time.perf_counter() - START, []
 
 
-def _trainer(engine: str, threads: int, workload: str) -> tuple[Any, Any]:
-    """A model, the same for every engine, and its batch."""
-    global _reading
+def _trainer(engine: str, threads: int, workload: str) -> tuple[Any, Any, float]:
+    """A model, the same for every engine, its batch, and the seconds that it took to read the data.
+
+    The digits come with a package that takes longer than all the rest.
+    """
     import importlib
 
     import numpy as np
@@ -81,11 +85,8 @@ def _trainer(engine: str, threads: int, workload: str) -> tuple[Any, Any]:
     trainer = Trainer(chosen, lib, state)
     start = time.perf_counter()
     batch = next(chosen.batches())
-    _reading = time.perf_counter() - start
-    return trainer, trainer.load(batch)
-
-
-_reading = 0.0  # seconds: what the data of the digits come from is a package that takes longer than all the rest
+    reading = time.perf_counter() - start
+    return trainer, trainer.load(batch), reading
 
 
 if __name__ == "__main__":

@@ -369,7 +369,7 @@ def _startup() -> list[AnyCase]:
         name = next(name for name in WORKLOADS if name.startswith(model))
         rows += [
             Child(f"first training step of {model}", "startup", name, unit="s"),
-            Child("the same, empty kernel cache", "startup", name, unit="s", cold=True),
+            Child(f"first training step of {model}, empty kernel cache", "startup", name, unit="s", cold=True),
         ]
     return rows
 

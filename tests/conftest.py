@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import random
 import sys
 import zlib
@@ -13,14 +14,12 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from ferro.cpu.kernels import background
-
 # The same examples in every run and on every machine; the limit on time is that of the test.
 settings.register_profile("ferro", derandomize=True, deadline=None, database=None, print_blob=False)
 settings.load_profile("ferro")
 
 # Kernels are waited for: else NumPy would answer until they are made, and round differently in the middle of a test.
-background.MODE = "wait"
+os.environ["FERRO_KERNELS"] = "wait"
 
 # What code under test may switch and must switch back (tests too).
 AMBIENT = ("is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "get_num_threads")

@@ -240,8 +240,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     return t
 
 
-def joined(op: Op, xs: tuple, params: tuple) -> Any:
-    """Applies an operation of a sequence of tensors, cast to their common dtype, that saves nothing but parameters and shapes.
+def joined(op: Op, xs: tuple, dim: int) -> Any:
+    """Applies an operation of a sequence of tensors, cast to their common dtype, along `dim`, that saves nothing but shapes.
 
     A short form of `apply`.
     """
@@ -253,7 +253,7 @@ def joined(op: Op, xs: tuple, params: tuple) -> Any:
     for x in xs:
         a = x._data
         if a.dtype is not dtype:
-            return joined(op, tuple(promote(*xs)), params)
+            return joined(op, tuple(promote(*xs)), dim)
         arrays.append(a)
         n = x._node if (v := x._counter) is None or not v.n else history(x)
         if n is not None:
@@ -262,9 +262,9 @@ def joined(op: Op, xs: tuple, params: tuple) -> Any:
         bit += bit
     mode = None
     if ACTIVE and (mode := MODE.get()) is not None and mode.special:
-        return _special(op, xs, params, mode)
+        return _special(op, xs, (dim,), mode)
     try:
-        out = op.direct(arrays, *params)  # type: ignore[misc]
+        out = op.direct(arrays, dim)  # type: ignore[misc]
     except ValueError as e:
         raise _shape_error(op, tuple(arrays), e) from None
     t = new(Tensor)
@@ -275,7 +275,7 @@ def joined(op: Op, xs: tuple, params: tuple) -> Any:
         plan: Any = op.plans.get(mask) or op.plan(mask)
         node.plan = plan
         node.edges = tuple(edges)
-        node.saved = (*params, tuple([a.shape for a in arrays])) if plan.shapes else params
+        node.saved = (dim, tuple([a.shape for a in arrays])) if plan.shapes else (dim,)
         node.shape = out.shape
         node.dtype = out.dtype
         node.seq = next_sequence()

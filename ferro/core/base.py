@@ -65,7 +65,7 @@ class View(Meta):
     tangents were made; creation: None, or why the history cannot follow a write ("no_grad", "inference", "multi", "function").
     """
 
-    __slots__ = ("base", "born", "creation", "dual", "path", "place", "stamp", "tangent_stamp", "under")
+    __slots__ = ("base", "born", "creation", "dual", "lost", "path", "place", "stamp", "tangent_stamp", "under")
 
     base: Any  # None if the tensor has ceased to be a view
     path: tuple | None
@@ -85,7 +85,8 @@ class View(Meta):
     @view.setter
     def view(self, other: View | None) -> None:
         for name in View.__slots__:
-            setattr(self, name, getattr(other, name, None))
+            if name != "lost":
+                setattr(self, name, getattr(other, name, None))
 
     @property
     def steps(self) -> tuple:
@@ -191,7 +192,7 @@ def view_of(base: Any, steps: tuple, stamp: int, creation: str | None) -> View:
     """A new View."""
     view: Any = View()
     view.base, view.stamp, view.tangent_stamp, view.creation = base, stamp, stamp, creation
-    view.dual = view.place = view.under = None
+    view.dual = view.place = view.under = view.lost = None
     view.born, view.steps = 0, steps
     return view
 

@@ -178,8 +178,13 @@ def execute(run: Run, ready: list) -> None:
             edges = node.edges
             same = plan.same
             if general or plan.general or node.meta is not None or g is None:
-                g = prepare(run, node, g)
-                gs = absent(run, node) if g is None else gradients(run, node, g)
+                if plan.together and not general and node.meta is None and type(g) is ndarray:
+                    found = plan.formulas[0](cpu, g, node)
+                    gs = [found[i] for i in plan.together]
+                    found = None  # see Note [Ownership]
+                else:
+                    g = prepare(run, node, g)
+                    gs = absent(run, node) if g is None else gradients(run, node, g)
                 same = False
             else:
                 xp = cpu if type(g) is ndarray else worlds.world(g)
@@ -215,6 +220,7 @@ def execute(run: Run, ready: list) -> None:
                     at = t if kind is Node else t._data
                     if a.shape != at.shape or a.dtype is not at.dtype or type(a) is not ndarray:
                         gx = conform(gx, at.shape, at.dtype, record)
+                    a = None  # see Note [Ownership]
                 if needed is not None and t not in needed:
                     continue
                 count = deps[t] = deps[t] - 1

@@ -53,7 +53,6 @@ class Op:
                  weight: float = 1.0, floats: bool = False, real: bool = False, samples: Sequence[_samples.Sample] | None = None,
                  complex: bool = False, path: str | None = None, **formulas: Callable) -> None:  # fmt: skip
         self.name = name
-        self.forward = forward
         self.joint = vjp
         self.formulas = formulas
         self.outputs = outputs
@@ -62,6 +61,7 @@ class Op:
         self.variadic, self.view, self.kind, self.jvp = variadic, view, kind, jvp
         self.weight, self.floats, self.real = weight, floats, real
         self.inputs, self.params = _parameters(name, forward)
+        self.forward = forward
         self.diff_names = tuple(diff) if vjp is not None else tuple(formulas)
         self.diff = tuple(self.inputs.index(n) for n in self.diff_names if n in self.inputs)
         self.diff_mask = sum(1 << i for i in self.diff)
@@ -73,9 +73,6 @@ class Op:
         self.nondiff_indices = frozenset(i for i, n in enumerate(self.output_names) if n in self.nondiff)
         # one input, one output, nothing special: apply() takes the short form
         self.short = len(self.inputs) == 1 and not (self.multi or self.aux or variadic or view)
-        direct = _direct(forward, len(self.inputs), len(self.params))
-        # of a view, which `viewed` in views.py applies
-        self.direct, self.viewing = (None, getattr(direct, "method", direct)) if view else (direct, None)
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [
             None,
@@ -92,6 +89,18 @@ class Op:
         if name in OPS:
             raise ValueError(f"operation {name!r} is declared twice")
         OPS[name] = self
+
+    @property
+    def forward(self) -> Callable:
+        """The forward function."""
+        return self._forward
+
+    @forward.setter
+    def forward(self, function: Callable) -> None:
+        self._forward = function
+        direct = _direct(function, len(self.inputs), len(self.params))
+        # what the short forms call; of a view, `viewed` in views.py
+        self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
 
     def _check(self) -> None:
         """Every formula names only what exists."""
@@ -158,8 +167,8 @@ def _direct(forward: Callable, count: int, parameters: int) -> Callable | None:
 
     Spares the hot path a call.
     """
-    code = forward.__code__
-    if len(code.co_code) > 200 or code.co_freevars or not _JUMPS.isdisjoint(code.co_code[::2]):
+    code = getattr(forward, "__code__", None)
+    if code is None or len(code.co_code) > 200 or code.co_freevars or not _JUMPS.isdisjoint(code.co_code[::2]):
         return None
     operands = (*[_Operand() for _ in range(count)], *[_Parameter() for _ in range(parameters)])
     try:
@@ -197,7 +206,7 @@ class Plan:
     """
 
     __slots__ = ("arity", "formulas", "general", "indices", "joint", "keeps", "keeps_out", "kinds", "large", "mask", "names", "op", "pick",
-                 "recorded", "same", "saves_inputs", "shapes", "short", "spread", "user")  # fmt: skip
+                 "recorded", "same", "saves_inputs", "shapes", "short", "spread", "together", "user")  # fmt: skip
 
     def __init__(self, op: Op, mask: int) -> None:
         self.op, self.mask = op, mask
@@ -241,6 +250,8 @@ class Plan:
         self.user: Any = None  # set by a custom Function's plan
         # a joint formula returns a gradient for every differentiable input; edges exist for those in the mask
         self.spread: tuple = () if not self.joint or op.variadic else tuple(op.diff.index(i) for i in self.indices)
+        # where a joint formula of one output returns the gradients of the edges; a custom Function has its own way
+        self.together: tuple = (self.spread or self.indices) if self.joint and not op.multi else ()
         needs = tuple(bool(mask >> i & 1) for i in (range(self.arity) if op.variadic else op.diff))
         self.formulas = tuple(_bind(op, f, self.names, needs, recorded=False) for f in used)
         self.recorded = tuple(_bind(op, f, self.names, needs, recorded=True) for f in used)

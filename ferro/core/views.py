@@ -47,7 +47,7 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
             view.creation = parent.creation
             view.born = parent.born
         view.stamp = view.tangent_stamp = v.n
-        view.dual = view.place = view.under = None
+        view.dual = view.place = view.under = view.lost = None
         if mode is not None:
             view.creation = view.creation or "no_grad"
             view.under = mode.lost
@@ -123,6 +123,7 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
         view.stamp = view.tangent_stamp = stamp
         view.place = place
         view.under = under
+        view.lost = mark
         view.dual = None
         if node is not None:
             pick = t._node = new(Pick)
@@ -133,8 +134,6 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
             outputs.append((shape, dtype))
         else:
             t._node = None
-            if mark is not None:
-                view.lost = mark
         found.append(t)
     if node is not None:
         node.outputs = tuple(outputs)
@@ -156,7 +155,7 @@ def mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recordin
     view.base, path, view.creation, view.born = origin(x)
     view.path = (path, op, params, index)
     view.stamp = view.tangent_stamp = v.n
-    view.dual = view.place = view.under = None
+    view.dual = view.place = view.under = view.lost = None
     if not recording:
         view.creation, view.born, view.under = view.creation or "no_grad", next_sequence(), current().lost
     if index is not None:

@@ -136,7 +136,9 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
     channels, work = groups * w.shape[1], n * outputs * inner * length
     if _has_kernel(y, work, geometry):
         x = _kernels.conv_dx(y, w, (n, channels, *size), stride, pad, dilation, groups)
-        return x if b is None else x + b.reshape(channels, *(1,) * len(size))
+        if b is not None:
+            x += b.reshape(channels, *(1,) * len(size))
+        return x
     weight = w.reshape(groups, outputs // groups, inner).swapaxes(1, 2)
     x = np.zeros((n, channels, *size), y.dtype)
     step, chunks = _chunks(n, groups * inner * length, work)

@@ -20,7 +20,8 @@ _top: Any = np.maximum.reduce
 
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
-    bits = indices.view(_UNSIGNED[indices.dtype]) if indices.dtype in _UNSIGNED else indices  # negative ones are large
+    unsigned = _UNSIGNED.get(indices.dtype)
+    bits = indices if unsigned is None else indices.view(unsigned)  # read so, negative numbers are large ones
     if indices.size and not _top(bits, None) < table.shape[0]:
         wrong = indices[(indices < 0) | (indices >= table.shape[0])].flat[0]
         raise IndexError(f"embedding: index out of range: {wrong} for a table of {table.shape[0]} "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
-from importlib.util import find_spec, module_from_spec, spec_from_loader
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ def extension(package: str, path: str) -> Any:
         file = Path(spec.origin).parent / f"{path}{suffix}"
         if file.exists():
             loader = ExtensionFileLoader(file.name.partition(".")[0], str(file))
-            found = module_from_spec(spec_from_loader(loader.name, loader, origin=str(file)))
+            found = module_from_spec(ModuleSpec(loader.name, loader, origin=str(file)))
             loader.exec_module(found)
             return found
     return None

@@ -19,7 +19,7 @@ def raise_first(name: str, info: Any, message: str, error: type[Exception] = Lin
     if np.count_nonzero(info):
         where = tuple(np.argwhere(info)[0].tolist())
         batch = "" if not where else f"(Batch element {where[0] if len(where) == 1 else where}): "
-        raise error(f"{name}: {batch}{message.format(i=int(info[where]))}")
+        raise error(f"{name}: {batch}{message.format(i=int(info[where]))}") from None
 
 
 class Refused(Exception):

@@ -218,12 +218,14 @@ def lu_packed_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> 
     if not left:  # Xᴴ solves the adjoint system
         x = lu_packed_solve(lu, pivots, b.conj().swapaxes(-1, -2), True, not adjoint)
         return x.conj().swapaxes(-1, -2)
-    if lu.shape[:-2] == b.shape[:-2] and triangle.ready(lu, b):  # on copies of our own, in place
+    if lu.shape[:-2] == b.shape[:-2] and b.size and triangle.ready(lu, b):  # all on one copy
+        x = np.array(b, order="C")
         if adjoint:
-            return swap_rows(
-                _substituted(lu.swapaxes(-1, -2), np.array(b, order="C"), False, False, True, True), pivots, True
-            )
-        return _substituted(lu, np.ascontiguousarray(swap_rows(b, pivots, False)), False, True, True, False)
+            _substituted(lu.swapaxes(-1, -2), x, False, False, True, True)
+            triangle.exchange(x, pivots, True)
+            return x
+        triangle.exchange(x, pivots, False)
+        return _substituted(lu, x, False, True, True, False)
     if adjoint:
         lh = lu.conj().swapaxes(-1, -2)
         return swap_rows(solve_tri(lh, solve_tri(lh, b, False, True, False), True, True, True), pivots, True)

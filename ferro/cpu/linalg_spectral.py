@@ -6,6 +6,7 @@ Stacks of matrices go to NumPy's LAPACK in one call, and float32 stays float32.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,15 +37,20 @@ def _lapack(name: str, function: Callable, x: Any, *args: Any) -> Any:
         raise LinAlgError(f"{name}: The algorithm failed to converge because {why}{where}") from None
 
 
-def _native(name: str, gufunc: Any, signature: str, values: int, x: Any, public: Callable) -> Any:
+@lru_cache(maxsize=64)
+def _signature(results: str, char: str) -> str:
+    """The signature of a gufunc for a dtype; among the results r is real, x as the argument."""
+    return f"{char}->" + results.replace("r", {"F": "f", "D": "d"}.get(char, char)).replace("x", char)
+
+
+def _native(name: str, gufunc: Any, results: str, values: int, x: Any, public: Callable) -> Any:
     """The same without NumPy's wrapper, in which float32 becomes float64; `values` is the number of the real result.
 
     The wrapper serves where there is no such gufunc, and for a nan among the results: it knows whether to complain.
     """
     if gufunc is not None:
-        char, real = x.dtype.char, x.real.dtype.char
         with blas_single():
-            found = gufunc(x, signature=f"{char}->{signature.replace('r', real).replace('x', char)}")
+            found = gufunc(x, signature=_signature(results, x.dtype.char))
         some = found[values] if type(found) is tuple else found
         if not some.size or not refused(some[..., 0]):
             return found

@@ -8,11 +8,12 @@ import numpy as np
 
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, SMALL, contiguous, split
+from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, share_rows
 from ferro.cpu.kernels.loss import cross_entropy_fwd
 from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
 from ferro.cpu.kernels.small import at_hand, nothing, suited
 from ferro.cpu.rows import ones
+from ferro.cpu.team import run_parts
 
 __all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp", "difference_loss", "difference_slope",
            "nll_pick", "nll_spread"]  # fmt: skip
@@ -172,19 +173,18 @@ def cross_entropy_vjp(
     dtype, x, g = x.dtype, _wide(x), _wide(g)
     safe, valid = _classes(target, x.shape[1], ignore_index)
     w = None if weight is None and valid is None else _weights(safe, valid, weight, x.dtype)
-    if reduction == "mean":
-        g = g / np.asarray(_total(target, w), x.dtype)
+    total = _total(target, w) if reduction == "mean" else 1
     if kept.ndim < x.ndim:  # logsumexps: a kernel has computed the loss
         rows = np.empty(target.shape, x.dtype)
-        rows[...] = g
-        run = _kernel_for("cross_entropy_vjp", x, target, weight) if x.size < SMALL else None
-        if run is not None:
-            dx = np.empty(x.shape, x.dtype)
-            run(rows, x, target, kept, nothing(x.dtype), ignore_index, float(smoothing), dx)
-            return dx if dx.dtype is dtype else dx.astype(dtype)
-        weight = None if weight is None else weight.astype(x.dtype, copy=False)
-        dx = _kernel_vjp(rows, x, target, kept, weight, ignore_index, smoothing)
-    elif smoothing:
+        if g.ndim:
+            rows[...] = g
+        else:
+            rows.fill(float(g) / float(total or np.nan))  # (where all are ignored there are zeros in any case)
+        dx = _rows_by_kernel(rows, x, target, weight, ignore_index, smoothing, kept)
+        return dx if dx.dtype is dtype else dx.astype(dtype)
+    if reduction == "mean":
+        g = g / np.asarray(total, x.dtype)
+    if smoothing:
         share = cross_entropy_share(target, weight, x.shape, x.dtype, ignore_index, "none", smoothing)
         dx = (kept * np.add.reduce(share, 1, keepdims=True) - share) * (np.expand_dims(g, 1) if g.ndim else g)
     else:
@@ -195,6 +195,17 @@ def cross_entropy_vjp(
     if valid is not None:  # an ignored row may hold nan
         dx = np.where(np.expand_dims(valid, 1), dx, 0)
     return dx.astype(dtype, copy=False)
+
+
+def _rows_by_kernel(g: Any, x: Any, target: Any, weight: Any, ignore_index: int, smoothing: float, norms: Any) -> Any:
+    """The backward of the losses of all rows, from their logsumexps; zeros where the target is ignored."""
+    run = _kernel_for("cross_entropy_vjp", x, target, weight) if x.size < SMALL else None
+    if run is None:
+        weight = None if weight is None else weight.astype(x.dtype, copy=False)
+        return _kernel_vjp(g, x, target, norms, weight, ignore_index, smoothing)
+    dx = np.empty(x.shape, x.dtype)
+    run(g, x, target, norms, nothing(x.dtype), ignore_index, float(smoothing), dx)
+    return dx
 
 
 def cross_entropy_again(g: Any, x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
@@ -244,20 +255,14 @@ def difference_loss(kind: int, x: Any, y: Any, parameter: float, factor: float, 
     a, b = _flat_pair(x, y)
     if reduction == "none":
         out = np.empty(x.shape, x.dtype)
-        flat, each = out.reshape(-1), get("loss_each")
-        split(a.size, GRAIN, lambda i, j: each(a[i:j], b[i:j], parameter, factor, flat[i:j]))
+        share_rows("loss_each", a.size, GRAIN, (a, b, parameter, factor, out.reshape(-1)))
         return out
-    run = get("loss_sum")
-    if a.size < 4 * GRAIN:
-        total = run(kind, a, b, parameter) * factor
-        return np.array(total / a.size if reduction == "mean" else total, x.dtype)
-    parts = {}
-
-    def part(i: int, j: int) -> None:
-        parts[i] = run(kind, a[i:j], b[i:j], parameter)
-
-    split(a.size, 2 * GRAIN, part)
-    total = sum(parts[i] for i in sorted(parts)) * factor
+    if a.size < GRAIN:
+        total = get("loss_sum")(kind, a, b, parameter) * factor
+    else:
+        totals = np.zeros(min(2 * a.size // GRAIN, MOST_CHUNKS))
+        run_parts("loss_add", len(totals), (kind, a, b, parameter, totals))
+        total = totals.sum() * factor
     return np.array(total / a.size if reduction == "mean" else total, x.dtype)
 
 
@@ -265,13 +270,9 @@ def difference_slope(kind: int, g: Any, x: Any, y: Any, parameter: float, factor
     """g times the slope of `difference_loss` by x; g is a number (0-d) where the loss was reduced."""
     a, b = _flat_pair(x, y)
     out = np.empty(x.shape, x.dtype)
-    flat, run = out.reshape(-1), get("loss_vjp")
     if not g.ndim:
         factor *= float(g)
-    if a.size < 2 * GRAIN:
-        run(a, b, kind, parameter, factor, flat)
-    else:
-        split(a.size, GRAIN, lambda i, j: run(a[i:j], b[i:j], kind, parameter, factor, flat[i:j]))
+    share_rows("loss_vjp", a.size, GRAIN, (a, b, kind, parameter, factor, out.reshape(-1)))
     if g.ndim:
         out *= g
     return out

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import along
-from ferro.cpu.kernels.common import contiguous, has_kernel
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, share_rows
 from ferro.cpu.reductions import value_gather, wide
 
 __all__ = ["argsort", "bincount", "histogram", "kthvalue", "median", "median_dim", "mode", "nanmedian", "nanmedian_dim",
@@ -20,6 +20,7 @@ __all__ = ["argsort", "bincount", "histogram", "kthvalue", "median", "median_dim
 
 PACKED = 64  # elements per row from which packing keys and positions pays
 SELECTED = 256  # elements per row from which a selection is faster than a sort
+FEW = 16  # elements that are chosen one after the other
 
 
 # -- sorting -----------------------------------------------------------------------------------------------------------
@@ -68,6 +69,8 @@ def topk(x: Any, k: int, dim: int, largest: bool) -> tuple:
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
     n = x.shape[dim]
+    if dim == x.ndim - 1 and 0 < k <= min(n // 4, FEW) and has_kernel(x, "first_of_rows"):
+        return _first_of_rows(contiguous(x), k, largest)
     if n < SELECTED or 4 * k > n or k == 0:
         index = argsort(x, dim, largest)
         index = index[(slice(None),) * dim + (slice(0, k),)]
@@ -77,6 +80,14 @@ def topk(x: Any, k: int, dim: int, largest: bool) -> tuple:
         order = argsort(np.take_along_axis(x, some, dim), dim, largest)
         index = np.take_along_axis(some, order, dim)
     return value_gather(x, dim, index, True), index
+
+
+def _first_of_rows(x: Any, k: int, largest: bool) -> tuple:
+    values, index = np.empty((*x.shape[:-1], k), x.dtype), np.empty((*x.shape[:-1], k), np.int64)
+    rows = x.reshape(-1, x.shape[-1])
+    args = rows, largest, values.reshape(-1, k), index.reshape(-1, k)
+    share_rows("first_of_rows", len(rows), GRAIN // (2 * x.shape[-1]) + 1, args)
+    return values, index
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------

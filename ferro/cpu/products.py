@@ -19,7 +19,7 @@ __all__ = ["addmm", "channel_sum", "contract", "cross", "dot", "leading_sum", "l
 _OUTER = ("outer",)
 _BLAS = frozenset(np.dtype(c) for c in "fdFD")
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
-_MANY = 1 << 14  # rows for which ones are kept to multiply them by
+_MANY = 1 << 13  # rows for which ones are kept to multiply them by
 _NARROW = 256  # columns up to which reductions along them are slow
 _WIDE = np.dtype(np.float32)
 _SMALL = 2048  # multiplications up to which BLAS uses one thread whatever it is allowed
@@ -131,6 +131,8 @@ def contract(x: Any, y: Any, x_labels: tuple, y_labels: tuple, out_labels: tuple
         return _aligned(x, x_labels, out_labels) * _aligned(y, y_labels, out_labels)
     stack, rows, inner = counts
     x, y = x.transpose(orders[0]), y.transpose(orders[1])
+    if rows == inner == 1 and x.ndim == y.ndim == stack + 2:
+        return matmul(x, y).transpose(orders[2])
     s, t, row_end = x.shape, y.shape, stack + rows
     a = x.reshape(*s[:stack], math.prod(s[stack:row_end]), math.prod(s[row_end:]))
     b = y.reshape(*t[:stack], math.prod(t[stack : stack + inner]), math.prod(t[stack + inner :]))

@@ -105,11 +105,23 @@ def _run(slices: Slices, first: tuple, step: Callable[..., tuple]) -> list:
     return last
 
 
+def _is_even(slices: Slices, x: Any) -> bool:
+    """Whether all steps have equally many rows (the first has the most, or backwards the fewest)."""
+    return len(slices) * (slices[0].stop - slices[0].start) == len(x)
+
+
 def _before(after: Any, first: Any, slices: Slices) -> Any:
     """The state before each step, from those after it."""
     if len(slices) == 1:
         return first
     found = np.empty_like(after)
+    if _is_even(slices, after):  # the same with two copies
+        n = len(first)
+        if slices[0].start == 0:
+            found[:n], found[n:] = first, after[:-n]
+        else:
+            found[-n:], found[:-n] = first, after[n:]
+        return found
     previous, live = first, len(first)
     for rows in slices:
         n = rows.stop - rows.start
@@ -132,16 +144,23 @@ def _of_weights(d: Any, e: Any, x: Any, before: Any, w_ih: Any, needs: Sequence[
     d_x = gemm(d, w_ih).reshape(x.shape) if needs[0] else None
     d_w = gemm(d.T, _rows(x)) if needs[1] else None
     d_u = gemm(e.T, before) if needs[2] else None
-    d_b = np.add.reduce(d, 0) if needs[3] or (needs[4] and d is e) else None
-    return d_x, d_w, d_u, d_b, d_b if d is e else np.add.reduce(e, 0) if needs[4] else None
+    d_b = _sum(d) if needs[3] or needs[4] else None
+    return d_x, d_w, d_u, d_b, d_b if d is e or d_b is None else _sum(e)
+
+
+def _sum(d: Any) -> Any:
+    """The sum of all rows: of large matrices a product, which is quicker."""
+    if d.size <= SMALL:
+        return np.add.reduce(d, 0)
+    with blas_single():
+        return np.ones(len(d), d.dtype).dot(d)
 
 
 def _each(slices: Slices, *arrays: Any) -> list[list]:
     """The rows of each step of each array."""
-    count, first = len(slices), slices[0]
-    if count * (first.stop - first.start) == len(arrays[0]):  # equally many: this is quicker
-        order = -1 if first.start else 1
-        return [list(a.reshape(count, -1, a.shape[1])[::order]) for a in arrays]
+    if _is_even(slices, arrays[0]):  # this is quicker
+        order = -1 if slices[0].start else 1
+        return [list(a.reshape(len(slices), -1, a.shape[1])[::order]) for a in arrays]
     return [[a[rows] for rows in slices] for a in arrays]
 
 
@@ -208,7 +227,7 @@ def lstm_steps_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih:
             else:
                 run(at, d_c[:n], a[k], before[k], after[k], to[k])
             at[:] = _times(to[k], w_hh)
-        d_x, *d_weights = _of_weights(d, d, x, _before(_rows(out), h, slices), w_ih, (needs[0], *needs[3:7]))
+    d_x, *d_weights = _of_weights(d, d, x, _before(_rows(out), h, slices), w_ih, (needs[0], *needs[3:7]))
     d_r = gemm(projected.T, hidden) if projected is not None and needs[7] else None
     return d_x, d_h[None], d_c[None], *d_weights, d_r
 
@@ -259,7 +278,7 @@ def gru_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_h
                 at += d_out[slices[k]]
             run(at, a[k], before[k], own[k], to[k], also[k])
             at += _times(also[k], w_hh)
-        d_x, *d_weights = _of_weights(d, e, x, states, w_ih, (needs[0], *needs[2:]))
+    d_x, *d_weights = _of_weights(d, e, x, states, w_ih, (needs[0], *needs[2:]))
     return d_x, d_h[None], *d_weights
 
 
@@ -315,7 +334,7 @@ def rnn_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_h
             else:
                 np.multiply(at, slope[k], to[k])
             at[:] = _times(to[k], w_hh)
-        d_x, *d_weights = _of_weights(d, d, x, _before(out, h, slices), w_ih, (needs[0], *needs[2:]))
+    d_x, *d_weights = _of_weights(d, d, x, _before(out, h, slices), w_ih, (needs[0], *needs[2:]))
     return d_x, d_h[None], *d_weights
 
 

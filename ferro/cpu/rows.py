@@ -19,7 +19,7 @@ _VECTOR = 2048  # numbers up to which a matrix is multiplied by a vector on one 
 _SHORT = 16  # columns up to which n times as many multiplications cost less than broadcasting
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def ones(shape: Any, dtype: Any) -> Any:
     """An array of ones that nobody changes."""
     found = np.ones(shape, dtype)
@@ -30,7 +30,9 @@ def ones(shape: Any, dtype: Any) -> Any:
 @lru_cache(maxsize=256)
 def scalar(value: float, dtype: Any) -> Any:
     """A number as a 0-d array, which NumPy takes in half the time that it needs for a number of Python."""
-    return np.array(value, dtype)
+    found = np.array(value, dtype)
+    found.flags.writeable = False
+    return found
 
 
 def row_sums(x: Any) -> Any:

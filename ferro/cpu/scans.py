@@ -87,7 +87,7 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
     y = wide(x)
-    if has_kernel(y, "running_extremum"):
+    if has_kernel(y, "running_extremum", "running_extremum_rows"):
         values, index = scan.running_extremum(y, dim, ufunc is np.maximum)
         return values.astype(x.dtype, copy=False), index
     values = ufunc.accumulate(y, dim)

@@ -110,6 +110,24 @@ def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, s
         share(twin, count, chunks, length, args, whole, span)
 
 
+def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
+    """`run_rows` in so many chunks by however many threads: for what depends on the chunk, as a sum of its own.
+
+    Each array is cut into so many parts of its own length.
+    """
+    count = helpers()
+    twin = _find((name, *[(a.dtype, a.ndim) for a in args if type(a) is np.ndarray]), name, args) if count else None
+    if twin is not None and parts > 1:
+        share(twin, count, parts, 0, args, whole, -2)
+        return
+    for part in range(parts):
+        kernels.get(name)(*[
+            a[len(a) * part // parts : len(a) * (part + 1) // parts]
+            if type(a) is np.ndarray and not whole >> k & 1 else a
+            for k, a in enumerate(args)
+        ])  # fmt: skip
+
+
 def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> None:
     """`run_rows` with a kernel's twin and so many helpers."""
     team = _made or _team()

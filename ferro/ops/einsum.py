@@ -64,7 +64,13 @@ def einsum(*args: Any) -> Tensor:
     for i, t in enumerate(tensors):
         if not isinstance(t, TensorBase):
             raise TypeError(f"einsum(): expected Tensor as operand {i}, but got {type(t).__name__}")
-    inputs, result = _labels(subscripts, tuple([t._data.ndim for t in tensors]))
+    ndims = tuple([t._data.ndim for t in tensors])
+    if (plain := _plain(subscripts, ndims)) is not None:
+        x, y = tensors
+        s, t = x._data.shape, y._data.shape
+        if all(s[i] == t[j] for i, j in plain[3]):
+            return _pair(x, y, *plain[:3])
+    inputs, result = _labels(subscripts, ndims)
     sizes = _sizes(tensors, inputs)
     terms = [_simplify(t, labels, sizes) for t, labels in zip(tensors, inputs, strict=True)]
     while len(terms) > 1:
@@ -121,6 +127,19 @@ def _labels(subscripts: Any, ndims: tuple) -> tuple[list[tuple], tuple]:
             f"{subscripts!r}"
         )
     return _spell_out(ndims, inputs, _from_text(right, "the output") if arrow else None)
+
+
+@lru_cache(maxsize=512)
+def _plain(subscripts: Any, ndims: tuple) -> tuple | None:
+    """The labels of two operands and the result where one contraction is all, and which dimensions must be equal."""
+    inputs, result = _labels(subscripts, ndims)
+    if len(inputs) != 2:
+        return None
+    a, b = inputs
+    for one, other in ((a, b), (b, a)):
+        if len(set(one)) < len(one) or not set(one) <= {*other, *result}:
+            return None
+    return a, b, result, tuple([(a.index(label), b.index(label)) for label in a if label in b])
 
 
 def _from_text(text: str, where: str) -> tuple[int, ...]:

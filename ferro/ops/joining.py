@@ -52,7 +52,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | No
         if shape == (0,):
             return _cat_without_empty(xs, dim if axis is None else axis, out)
         d = one_dim("cat", len(shape), dim if axis is None else axis)
-        result = joined(CAT, xs, (d,))
+        result = joined(CAT, xs, d)
     except AttributeError:
         _tensors("cat", xs)
         raise
@@ -117,7 +117,7 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     xs = tuple(tensors) if type(tensors) in (tuple, list) and tensors else _tensors("stack", tensors)
     try:
         shape = xs[0]._data.shape
-        result = joined(STACK, xs, (one_dim("stack", len(shape) + 1, dim),))
+        result = joined(STACK, xs, one_dim("stack", len(shape) + 1, dim))
     except AttributeError:
         _tensors("stack", xs)
         raise

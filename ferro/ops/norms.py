@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro import cpu
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, operands, promote, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim
@@ -83,6 +84,8 @@ def _norm_dtype(dtype: Any, have: Any) -> Any:
 
 
 def _vector_norm_x(xp: Any, g: Any, x: Any, out: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
+    if ord == 2 and xp is cpu and out.ndim == 0 and out:
+        return x * (g / out)
     if not keepdim:
         shape = kept(x.shape, dim)
         g, out = xp.reshape(g, shape), xp.reshape(out, shape)

@@ -170,11 +170,12 @@ def _fits(mode: str, x: Any, lead: tuple, state: tuple, weights: tuple) -> bool:
     if dtype not in _REAL or 0 in a.shape or rows != hidden * GATES[mode] or biased != (weights[3] is not None):
         return False
     wanted = ((rows, a.shape[-1]), (rows, wide), (rows,), (rows,), (wide, hidden))
-    for t, shape in (*zip(weights, wanted, strict=False), *zip(state, ((*lead, wide), (*lead, hidden)), strict=False)):
-        if t is not None:
-            b = t._data
-            if b.shape != shape or b.dtype is not dtype:
-                return False
+    for given, shapes in ((weights, wanted), (state, ((*lead, wide), (*lead, hidden)))):
+        for t, shape in zip(given, shapes, strict=False):
+            if t is not None:
+                b = t._data
+                if b.shape != shape or b.dtype is not dtype:
+                    return False
     return wide == hidden or (len(weights) == 5 and weights[4] is not None)
 
 

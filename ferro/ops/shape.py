@@ -369,19 +369,26 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
 
 def _expand(name: str, x: Any, wanted: tuple) -> Tensor:
     full = wanted
-    if wanted and min(wanted) < 0:
-        have = x._data.shape
-        lead = len(wanted) - len(have)
-        full = tuple([have[i - lead] if s == -1 and i >= lead >= 0 else s for i, s in enumerate(wanted)])
-        if min(full) < 0 <= lead:
-            raise RuntimeError(
-                f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension"
-            )
+    for s in wanted:
+        if s < 0:
+            full = _kept_sizes(name, x._data.shape, wanted)
+            break
     try:
         return viewed(EXPAND, x, (full,))
     except ValueError:
         _explain_expand(name, x._data.shape, wanted)
         raise
+
+
+def _kept_sizes(name: str, have: tuple, wanted: tuple) -> tuple:
+    """The wanted sizes, -1 replaced by what the shape `have` has in its place."""
+    lead = len(wanted) - len(have)
+    full = tuple([have[i - lead] if s == -1 and i >= lead >= 0 else s for i, s in enumerate(wanted)])
+    if min(full) < 0 <= lead:
+        raise RuntimeError(
+            f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension"
+        )
+    return full
 
 
 def _explain_expand(name: str, have: tuple, wanted: tuple) -> None:

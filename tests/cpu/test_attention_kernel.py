@@ -60,9 +60,11 @@ def test_views_are_read_where_they_lie():
     g = rng.uniform(-1, 1, (2, 50, 4, 8)).astype(np.float32).swapaxes(1, 2)
     once = np.broadcast_to(k[:, :1], k.shape)
     across = np.ascontiguousarray(v.swapaxes(-1, -2)).swapaxes(-1, -2)
-    for case in ((q, k, v, g), (q[..., ::-1, :], k, v[..., ::-1, :], g), (q, once, across, g[..., ::-1])):
-        plain = [np.ascontiguousarray(x) for x in case]
-        for found, expected in zip(kernels(*case, 0.3, True), kernels(*plain, 0.3, True), strict=True):
+    cases = (q, k, v, g), (q[..., ::-1, :], k, v[..., ::-1, :], g), (q, once, across, g[..., ::-1])
+    for x, y, z, d in cases:
+        plain = [np.ascontiguousarray(one) for one in (x, y, z, d)]
+        wanted = kernels(plain[0], plain[1], plain[2], plain[3], 0.3, True)
+        for found, expected in zip(kernels(x, y, z, d, 0.3, True), wanted, strict=True):
             np.testing.assert_array_equal(found, expected)
 
 
@@ -83,10 +85,13 @@ def test_nan_stays_in_its_row():
     q, k, v, _ = arrays(((2,), 70, 70, 16, 16), np.float32)
     q[0, 3, 2], v[1, 60, 4] = np.nan, np.inf
     out, p = attention.attend(q, k, v, 0.25, True)
-    assert np.isnan(out[0, 3]).all() and np.isnan(p[0, 3, :4]).all() and (p[0, 3, 4:] == 0).all()
+    assert np.isnan(out[0, 3]).all()
+    assert np.isnan(p[0, 3, :4]).all()
+    assert (p[0, 3, 4:] == 0).all()
     rest = np.ones(out.shape, bool)
     rest[0, 3], rest[1, 60:, 4] = False, False
-    assert np.isfinite(out[rest]).all() and not np.isfinite(out[1, 60:, 4]).any()
+    assert np.isfinite(out[rest]).all()
+    assert not np.isfinite(out[1, 60:, 4]).any()
 
 
 def test_through_the_function():
@@ -94,13 +99,13 @@ def test_through_the_function():
     attention.usable(np.dtype(np.float32))
     for front, dtype in (((2, 4), ferro.float32), ((1,), ferro.float32), ((2, 4), ferro.float16)):
         q, k, v, g = arrays((front, 80, 80, 16, 16), np.float32)
-        tensors = [ferro.tensor(x, dtype=dtype).requires_grad_() for x in (q, k, v)]
-        out = ferro.nn.functional.scaled_dot_product_attention(*tensors, is_causal=True, scale=0.25)
-        out.backward(ferro.tensor(g, dtype=dtype))
-        expected = formula(
-            *[t.detach().float().numpy() for t in tensors], ferro.tensor(g, dtype=dtype).float().numpy(), 0.25, True
-        )
+        a, b, c, d = [ferro.tensor(x, dtype=dtype) for x in (q, k, v, g)]
+        inputs = [t.requires_grad_() for t in (a, b, c)]
+        out = ferro.nn.functional.scaled_dot_product_attention(a, b, c, is_causal=True, scale=0.25)
+        out.backward(d)
+        rounded = [t.detach().float().numpy() for t in (a, b, c, d)]
+        expected = formula(rounded[0], rounded[1], rounded[2], rounded[3], 0.25, True)
         atol = 1e-5 if dtype is ferro.float32 else 4e-3
-        for found, right in zip((out.detach(), *[t.grad for t in tensors]), (expected[0], *expected[2:]), strict=True):
+        for found, right in zip((out.detach(), *[t.grad for t in inputs]), (expected[0], *expected[2:]), strict=True):
             assert found.dtype == dtype
             np.testing.assert_allclose(found.float().numpy(), right, rtol=0, atol=atol)

@@ -171,3 +171,30 @@ def test_logsumexp_along_any_dimensions(dim, rng):
     with np.errstate(all="ignore"):
         exact = scipy.logsumexp(x.astype(np.float64), dim)
     np.testing.assert_allclose(on_all_threads(cpu.logsumexp, x, dim, False), exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(50, 1000), (3, 7777), (1000, 33), (4, 60, 50)])
+def test_running_extrema_and_their_last_places(shape, rng):
+    x = rng.integers(-40, 40, shape).astype(np.float32)
+    x[1, 5] = x[1, 9] = np.nan
+    for dim in (1, len(shape) - 1):
+        for ours, ufunc in ((cpu.cummax, np.maximum), (cpu.cummin, np.minimum)):
+            values, index = on_all_threads(ours, x, dim)
+            expected = ufunc.accumulate(x, dim)
+            np.testing.assert_array_equal(values, expected)
+            here = np.moveaxis((x == expected) | np.isnan(x), dim, -1)
+            last = np.maximum.accumulate(np.where(here, np.arange(shape[dim]), 0), -1)
+            np.testing.assert_array_equal(np.moveaxis(index, dim, -1), last)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(("shape", "k"), [((500, 300), 5), ((3, 20_001), 16), ((200, 40), 10), ((2, 50, 60), 1)])
+def test_first_elements_in_order(shape, k, largest, rng):
+    x = rng.integers(-1000, 1000, shape).astype(np.float32)
+    x[..., 7] = x[..., 9] = np.nan
+    x[0, ...] = rng.integers(0, 3, shape[1:])
+    values, index = on_all_threads(cpu.topk, x, k, len(shape) - 1, largest)
+    key = np.where(np.isnan(x), np.inf, x)
+    order = np.argsort(-key if largest else key, -1, kind="stable")[..., :k]
+    np.testing.assert_array_equal(index, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))

@@ -16,13 +16,13 @@ from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
 native = pytest.mark.skipif(not machine.SUPPORTED, reason="on this system Numba itself runs the kernels")
 
 
-def run_python(code, *arguments, timeout=250, **environment):
+def run_python(code, **environment):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code, *arguments],
+        [sys.executable, "-W", "error", "-c", code],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=250,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -225,6 +225,29 @@ print(os.waitpid(child.pid, 0)[1])  # it ends when nobody orders any more
     assert run_python(code, **settings) == ["()", "2", "1", "False", "True", "0"]
 
 
+@native
+def test_a_workshop_that_has_grown_is_followed_by_another(tmp_path):
+    code = """
+import numpy as np
+from ferro.cpu.kernels import background, get, workshop
+F4 = np.dtype(np.float32)
+children = []
+start = background._start
+background._start = lambda: children.append(start()) or children[-1]
+background.ready(("cube", "rsqrt"), F4)
+background.finish()
+print(len(children), len(get("cube").runs), len(get("rsqrt").runs))
+"""
+    limit = "import ferro.cpu.kernels.workshop as w; w.MOST_MEMORY = 130e6\n"  # one kernel takes more
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nif '--serve' in sys.orig_argv:\n    {limit}")
+    settings = {
+        "FERRO_CACHE_DIR": str(tmp_path),
+        "FERRO_KERNELS": "",
+        "PYTHONPATH": f"{tmp_path}:{Path(store.__file__).parents[3]}",
+    }
+    assert run_python(code, **settings) == ["2", "1", "1"]
+
+
 def test_kernels_can_be_switched_off():
     code = """
 import sys
@@ -310,7 +333,7 @@ def test_kernels_are_waited_for_where_there_is_no_workshop(benches, monkeypatch)
 def test_a_program_with_python_inside_starts_no_workshop(monkeypatch):
     for executable in ("/usr/sbin/server", "", None):
         monkeypatch.setattr(sys, "executable", executable)
-        assert workshop.start(pytest.fail, pytest.fail) is None
+        assert workshop.start(lambda *_: None, lambda _: None) is None
 
 
 def test_a_call_waits_for_its_kernel_if_nothing_else_can_answer(benches):

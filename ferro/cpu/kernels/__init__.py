@@ -1,7 +1,12 @@
 """Kernels for large arrays, compiled by Numba when they are first needed: the table of them all.
 
-A module such as `softmax` holds functions of NumPy arrays, each with a NumPy formula for small arrays and for dtypes
-that no kernel takes. Its compiled half stands in a module named jit_*.
+A module such as `softmax` holds functions of NumPy arrays, each with a NumPy formula for small arrays, for dtypes that
+no kernel takes, and for as long as there is no machine code. Its compiled half stands in a module named jit_*.
+
+Note [From a kernel to machine code]
+    `get` gives a `Kernel` (kernel.py), which is called like the function that it stands for. The machine code of its
+    signatures lies on disk (store.py), from where it is loaded without Numba (machine.py). What is not there yet is
+    ordered (background.py) of a child process (workshop.py), which compiles it (jit.py, jit_export.py).
 """
 
 from __future__ import annotations
@@ -38,7 +43,7 @@ _MODULES = {
     "jit_gemm": "product_part",
     "jit_grids": "linear_places linear_weights sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",
-    "jit_linalg": "eliminate outer substitute",
+    "jit_linalg": "eliminate exchange outer substitute",
     "jit_lstm": "lstm",
     "jit_moves": "transposed reversed_rows",
     "jit_norm": (
@@ -50,8 +55,9 @@ _MODULES = {
     "jit_pointwise": (
         "relu relu_vjp hardswish hardswish_vjp hardsigmoid hardsigmoid_vjp hardtanh hardtanh_vjp "
         "leaky_relu leaky_relu_vjp hardshrink softshrink shrink_vjp cube rsqrt addcmul lerp hypot fmod remainder floor_divide "
-        "loss_sum loss_each loss_vjp"
+        "loss_sum loss_add loss_each loss_vjp"
     ),
+    "jit_order": "first_of_rows",
     "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",
     "jit_program": "run_program",
     "jit_recurrent": "lstm_gates lstm_gates_vjp gru_gates gru_gates_vjp",
@@ -59,7 +65,7 @@ _MODULES = {
         "prod_rows prod_columns sum_rows sum_columns square_rows square_columns "
         "max_rows max_columns min_rows min_columns first_extreme_columns"
     ),
-    "jit_scan": "cumsum cumprod running_extremum affine_scan picked_sum logcumsumexp",
+    "jit_scan": "cumsum cumprod running_extremum running_extremum_rows affine_scan picked_sum logcumsumexp",
     "jit_team": "set_up wake serve",
     "jit_winograd": "winograd winograd_by_taps winograd_taps",
 }
@@ -98,10 +104,10 @@ def signatures() -> dict[str, tuple[str, ...]]:
     """
     found: dict[str, dict[str, None]] = {}
 
-    def note(kernel: Kernel, *args: Any) -> bool:
-        found.setdefault(kernel.name, {})[describe(args)] = None
-        if sys._getframe(1).f_code.co_name == "run_rows":  # several threads would call the twin
-            found.setdefault(f"{kernel.name}.rows", {})[describe((*[0] * 6, *args))] = None
+    def note(self: Kernel, *args: Any) -> bool:
+        found.setdefault(self.name, {})[describe(args)] = None
+        if sys._getframe(1).f_code.co_name in ("run_rows", "run_parts"):  # several threads would call the twin
+            found.setdefault(f"{self.name}.rows", {})[describe((*[0] * 6, *args))] = None
         return True
 
     from ferro.cpu import threads

@@ -44,7 +44,7 @@ def ready(names: tuple[str, ...], dtype: np.dtype) -> bool:
         return True
     if MODE == "off":
         return False
-    if MODE != "wait" and not all([_is_ready(name, dtype) for name in names or ("",)]):
+    if MODE != "wait" and False in [_is_ready(name, dtype) for name in names or ("",)]:  # all are ordered
         return False
     _ready.add((names, dtype))
     return True
@@ -53,16 +53,17 @@ def ready(names: tuple[str, ...], dtype: np.dtype) -> bool:
 def _is_ready(name: str, dtype: np.dtype) -> bool:
     """Whether a kernel has machine code, or none can be ordered, so that it has to be waited for."""
     wanted = f"{dtype.str[1:]}-"
-    if (name, wanted) not in _orders:
+    order = _orders.get((name, wanted))
+    if order is None:
         if kernels.get(name).load_all(dtype) if name else kernels.all_are_made(wanted):
             return True
-    order = _order(name, wanted)
+        order = _order(name, wanted)
     return order is None or order.is_set()
 
 
 def _order(name: str, wanted: str) -> threading.Event | None:
     """The order of a kernel's machine code, for tags that begin so ("f4-") or a signature; None where nobody takes it."""
-    global _workshop
+    global _workshop  # noqa: PLW0603 (a process has one)
     with _lock:
         order = _orders.get((name, wanted))
         if order is None:
@@ -125,7 +126,7 @@ def _delivered(name: str, wanted: str, tags: list[str]) -> None:
 
 def _closed(closed: Workshop) -> None:
     """The child has ended. What it left undone goes to another one; if it fell ill, kernels are waited for."""
-    global _workshop
+    global _workshop  # noqa: PLW0603 (a process has one)
     with _lock:
         if _workshop is closed:
             _workshop = None

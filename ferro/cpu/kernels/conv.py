@@ -10,7 +10,6 @@ Tiles and chunks of tiles depend on the sizes alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain, product
 from typing import Any, NamedTuple
@@ -273,9 +272,7 @@ def _common(tile: int, reach: int, stride: int, start: int, residues: list[int],
 
 
 @lru_cache(maxsize=256)
-def _sums(
-    batch: int, image: Ints, out: Ints, sets: tuple[_Set, ...], stride: Ints, start: Ints, groups: int
-) -> _Sums:
+def _sums(batch: int, image: Ints, out: Ints, sets: tuple[_Set, ...], stride: Ints, start: Ints, groups: int) -> _Sums:
     """The sums for images (channel, depth, height, width), and for each set of taps results `out` likewise.
 
     A position is counted from where the first result begins to read, which is `start`.
@@ -442,7 +439,9 @@ def _cuts(batch: int, channels: int, out: Ints, taps: Ints, stride: Ints, dilati
     """Tiles of (image, first row, last, first column, last) of the result: all columns, or one row."""
 
     def size(rows: int, columns: int) -> int:
-        seen = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip((rows, columns), stride, taps, dilation, strict=True)]
+        seen = [
+            (n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip((rows, columns), stride, taps, dilation, strict=True)
+        ]
         return channels * math.prod(seen)
 
     rows, columns = out

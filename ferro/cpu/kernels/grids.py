@@ -7,22 +7,22 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, contiguous, split
+from ferro.cpu.kernels.common import GRAIN, contiguous, share_rows, split
 
 
 def linear_places(at: np.ndarray, height: int, width: int) -> np.ndarray:
     """The flat numbers (image, 4, sample) of the pixels around the places (image, 2, sample)."""
-    at, run = contiguous(at), get("linear_places")
+    at = contiguous(at)
     out = np.empty((len(at), 4, at.shape[2]), np.int64)
-    split(len(at), GRAIN // (2 * at.shape[2]) + 1, lambda i, j: run(at[i:j], height, width, out[i:j]))
+    share_rows("linear_places", len(at), GRAIN // (2 * at.shape[2]) + 1, (at, height, width, out))
     return out
 
 
 def linear_weights(at: np.ndarray, sizes: tuple, zeros: bool) -> np.ndarray:
     """The weights (image, dimension, 2, sample) of the pixels around the places; sizes in the order of the grid."""
-    at, run, lengths = contiguous(at), get("linear_weights"), np.array(sizes, np.int64)
+    at, lengths = contiguous(at), np.array(sizes, np.int64)
     out = np.empty((*at.shape[:2], 2, at.shape[2]), at.dtype)
-    split(len(at), GRAIN // (2 * at.shape[2]) + 1, lambda i, j: run(at[i:j], lengths, zeros, out[i:j]))
+    share_rows("linear_weights", len(at), GRAIN // (2 * at.shape[2]) + 1, (at, lengths, zeros, out), 1 << 1)
     return out
 
 
@@ -47,10 +47,10 @@ def weigh(g: np.ndarray, x: np.ndarray, index: np.ndarray) -> np.ndarray:
     g, x, index = contiguous(g), contiguous(x, g.dtype), contiguous(index)
     images, taps, samples = index.shape
     out = np.zeros(index.shape, g.dtype)
-    run = get("weigh_taps")
     cost = max(x.shape[1] * taps, 1)
     for n in range(images):  # each sample belongs to one thread
-        split(samples, GRAIN // cost + 1, lambda i, j, n=n: run(g[n], x[n], index[n], i, j, out[n]))
+        args = (g[n], x[n], index[n], 0, samples, out[n])
+        share_rows("weigh_taps", samples, GRAIN // cost + 1, args, whole=-1, span=3)
     return out
 
 

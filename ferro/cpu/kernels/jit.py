@@ -7,8 +7,9 @@ Note [Floating point in kernels]
     they stand. Only a `reduction` may add in another order (`reassoc`), without which LLVM does not vectorise a sum.
 
 Note [The cache of kernels]
-    To decide whether machine code on disk is still good, Numba looks only at the file that the kernel stands in. What
-    kernels share stands here and in jit_math.py, and these two count for all of them.
+    Machine code is kept by store.py where machine.py can load it; only elsewhere does Numba keep it. To decide whether
+    it is still good, Numba looks only at the file that the kernel stands in. What kernels share stands here and in
+    jit_math.py, and these two count for all of them.
 
 Note [Whole registers]
     On many processors with AVX-512 LLVM uses half of each register, because the first of them slowed down when all of

@@ -28,6 +28,8 @@ def _registers() -> tuple[int, bool]:
     return 16, bool(features.get("neon"))
 
 
+in_llvm: Any = intrinsic  # a function for kernels, whose first parameter is the compiler's
+
 BYTES, MANY = _registers()
 ROWS = 8 if MANY else 4  # of the tallest block
 
@@ -166,7 +168,7 @@ def shifted(rows: int, vectors: int, packed: bool = True) -> Any:
 
         return signature, generate
 
-    return intrinsic(block)
+    return in_llvm(block)
 
 
 def dots(rows: int, columns: int) -> Any:
@@ -202,10 +204,10 @@ def dots(rows: int, columns: int) -> Any:
 
         return signature, generate
 
-    return intrinsic(block)
+    return in_llvm(block)
 
 
-@intrinsic
+@in_llvm
 def turn(_typing, source, at, stride, last, target, to, pitch, places, q):
     """A register of places of a register of channels, those after `last` repeating it, as (place, channel)."""
     n = types.intp
@@ -226,7 +228,10 @@ def turn(_typing, source, at, stride, last, target, to, pitch, places, q):
             for m in range(code.lanes):
                 if not m & step:
                     a, b = vectors[m], vectors[m + step]
-                    vectors[m], vectors[m + step] = code.shuffled(a, b, low), code.shuffled(a, b, [k + step for k in low])
+                    vectors[m], vectors[m + step] = (
+                        code.shuffled(a, b, low),
+                        code.shuffled(a, b, [k + step for k in low]),
+                    )
         for m, vector in enumerate(vectors):
             place = builder.load(builder.gep(table, [builder.add(q, i64(m))]))
             code.store(vector, out, builder.add(to, builder.mul(place, pitch)))
@@ -238,7 +243,7 @@ def turn(_typing, source, at, stride, last, target, to, pitch, places, q):
 HALF_LINE = 8  # numbers that these two functions take from each of two rows, or give to each
 
 
-@intrinsic
+@in_llvm
 def every_second(_typing, source, at, target, to):
     """Of a line of numbers every second one, from the first on."""
     n = types.intp
@@ -254,7 +259,7 @@ def every_second(_typing, source, at, target, to):
     return signature, generate
 
 
-@intrinsic
+@in_llvm
 def by_turns(_typing, source, first, second, target, to):
     """A line of numbers from two places, by turns."""
     n = types.intp
@@ -265,13 +270,13 @@ def by_turns(_typing, source, first, second, target, to):
         given, out = code.data(signature.args[0], args[0]), code.data(signature.args[3], args[3])
         halves = [code.load(given, at, count=HALF_LINE) for at in args[1:3]]
         order = [k + side for k in range(HALF_LINE) for side in (0, HALF_LINE)]
-        code.store(code.shuffled(*halves, order), out, args[4])
+        code.store(code.shuffled(halves[0], halves[1], order), out, args[4])
         return context.get_dummy_value()
 
     return signature, generate
 
 
-@intrinsic
+@in_llvm
 def prefetch(_typing, array, at):
     """Has a line of memory brought into the caches, while something else is computed."""
     signature = types.void(array, types.intp)
@@ -283,6 +288,22 @@ def prefetch(_typing, array, at):
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         place = builder.gep(code.data(signature.args[0], args[0]), [args[1]])
         builder.call(function, [builder.bitcast(place, byte), word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@in_llvm
+def move(_typing, source, at, target, to):
+    """Copies three vectors."""
+    n = types.intp
+    signature = types.void(source, n, target, n)
+
+    def generate(context, builder, signature, args):
+        code = Code(context, builder, signature.args[0])
+        given, out = code.data(signature.args[0], args[0]), code.data(signature.args[2], args[2])
+        for place in [i64(v * code.lanes) for v in range(3)]:
+            code.store(code.load(given, args[1], place), out, args[3], place)
         return context.get_dummy_value()
 
     return signature, generate

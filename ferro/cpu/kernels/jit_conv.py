@@ -19,7 +19,20 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel
-from ferro.cpu.kernels.jit_blocks import BYTES, HALF_LINE, MANY, ROWS, aligned, by_turns, dots, every_second, prefetch, shifted, turn
+from ferro.cpu.kernels.jit_blocks import (
+    BYTES,
+    HALF_LINE,
+    MANY,
+    ROWS,
+    aligned,
+    by_turns,
+    dots,
+    every_second,
+    move,
+    prefetch,
+    shifted,
+    turn,
+)
 
 u64 = np.uint64  # an index that cannot be negative: Numba wraps others, which keeps LLVM from vectorising
 
@@ -28,6 +41,8 @@ u64 = np.uint64  # an index that cannot be negative: Numba wraps others, which k
 _HALF = 3  # vectors of the tallest block; the others have twice as many
 _DOT_ROWS, _DOT_TAPS = (4, 6) if MANY else (4, 2)
 _TAPS = 512  # that a block sums before the next block: their images stay in the first cache
+_ROWS_APART = 128  # rows of an image, from which on what a block needs of them is copied into one place
+_NEAR = 1 << 18  # numbers of an image and its result that stay in the second cache
 _PLACES = 2048  # that a block of `_dots` runs along, for the same reason
 
 _three, _pair, _single = [shifted(ROWS, vectors) for vectors in (3, 2, 1)]
@@ -77,7 +92,9 @@ def look(shape, phases, stride, start, reach, tile, seen):
         for k in range(3):
             count = tile[3 + 2 * k] - tile[2 + 2 * k] + reach[k]
             first = phases[f, k] + start[k]
-            seen[f, k, 0], seen[f, k, 1], seen[f, k, 2] = _inside(tile[2 + 2 * k], count, stride[k], first, shape[1 + k])
+            seen[f, k, 0], seen[f, k, 1], seen[f, k, 2] = _inside(
+                tile[2 + 2 * k], count, stride[k], first, shape[1 + k]
+            )
 
 
 @device
@@ -385,8 +402,10 @@ def multiply_images(w, x, bias, first, last, parts, out):
     rows = out.shape[2]
     lanes = BYTES // x.itemsize
     step, blocks = 3 * lanes, w.shape[1] // ROWS
+    far = groups * (columns + rows) * places > _NEAR
     source, target, packed, shift = x.reshape(-1), out.reshape(-1), w.reshape(-1), bias.reshape(-1)
-    offsets = np.arange(columns) * places
+    offsets, near = np.arange(columns) * places, np.arange(columns) * step
+    panel = aligned(columns * step, x)
     for u in range(first, last):
         n, part = u // parts, u % parts
         begin, end = places * part // parts // step * step, places * (part + 1) // parts // step * step
@@ -396,17 +415,25 @@ def multiply_images(w, x, bias, first, last, parts, out):
             q = q if vectors > 0 else places - lanes  # some places once more: all are summed in one go
             for g in range(groups):
                 at = (n * groups + g) * columns * places + q
+                copied = vectors == 3 and columns >= _ROWS_APART
+                if copied:
+                    for c in range(columns):
+                        move(source, at + c * places, panel, c * step)
                 for block in range(blocks):
-                    for c in range(block * columns // blocks, (block + 1) * columns // blocks):
-                        for k in range(0, step, 64 // x.itemsize):
-                            prefetch(source, at + c * places + step + k)
                     o = min(block * ROWS, rows - ROWS)
                     wat = (g * w.shape[1] + block * ROWS) * columns
                     to, row = ((n * groups + g) * rows + o) * places + q, g * rows + o
-                    for m in range(ROWS):
-                        for k in range(0, step, 64 // x.itemsize):
-                            prefetch(target, to + m * places + step + k)
-                    _high(source, at, offsets, 0, columns, packed, wat, shift, row, target, to, places, True, vectors)
+                    for k in range(q + step, q + 2 * step if far else 0, 64 // x.itemsize):  # of the next block
+                        for c in range(block * columns // blocks, (block + 1) * columns // blocks):
+                            prefetch(source, at - q + c * places + k)
+                        for m in range(ROWS):
+                            prefetch(target, to - q + m * places + k)
+                    if copied:
+                        _three(panel, 0, near, 0, columns, packed, wat, 0, shift, row, target, to, places, True)
+                    else:
+                        _high(
+                            source, at, offsets, 0, columns, packed, wat, shift, row, target, to, places, True, vectors
+                        )
             q += max(vectors, 1) * lanes
 
 
@@ -475,7 +502,10 @@ def correlate_channels(x, shape, start, stride, dilation, taps, tiles, g, g_shap
     rows, columns = 1, 1
     for t in range(len(tiles)):
         rows, columns = max(rows, tiles[t, 2] - tiles[t, 1]), max(columns, tiles[t, 4] - tiles[t, 3])
-    room = ((rows - 1) * stride[0] + (taps[0] - 1) * dilation[0] + 1, (columns - 1) * stride[1] + (taps[1] - 1) * dilation[1] + 1)
+    room = (
+        (rows - 1) * stride[0] + (taps[0] - 1) * dilation[0] + 1,
+        (columns - 1) * stride[1] + (taps[1] - 1) * dilation[1] + 1,
+    )
     strip = aligned((room[0] * room[1] + 1) * wide, x)
     places = np.empty(room[0] * max(room[1], shape[2]) + lanes, np.int64)
     offsets = np.empty(rows * columns, np.int64)

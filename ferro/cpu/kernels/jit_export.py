@@ -8,6 +8,7 @@ references: whoever calls holds the arguments.
 from __future__ import annotations
 
 import struct
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -138,15 +139,13 @@ class _Entry:
     def _one_of(self, value: Any, names: tuple[str, ...]) -> None:
         """Refuse the call unless the object has one of these types."""
         found = self._field(value, _TYPE)
-        same = [self.builder.icmp_unsigned("==", found, self._object(f"type.{name}")) for name in names]
-        for other in same[1:]:
-            same[0] = self.builder.or_(same[0], other)
-        self._unless(same[0])
+        first, *others = [self.builder.icmp_unsigned("==", found, self._object(f"type.{name}")) for name in names]
+        self._unless(reduce(self.builder.or_, others, first))
 
     def _check(self, kind: Any, value: Any) -> None:
         """Refuse the call unless the object is of that kind."""
         b = self.builder
-        if isinstance(kind, types.BaseTuple):
+        if _is_tuple(kind):
             self._one_of(value, ("tuple",))
             self._unless(b.icmp_signed("==", self._field(value, _TUPLE_SIZE, _long), _long(len(kind))))
             for k, item in enumerate(kind):
@@ -165,7 +164,7 @@ class _Entry:
     def _read(self, kind: Any, value: Any) -> Any:
         """The object as Numba passes it on."""
         b = self.builder
-        if isinstance(kind, types.BaseTuple):
+        if _is_tuple(kind):
             items = [self._read(item, self._field(value, _TUPLE_ITEMS + 8 * k)) for k, item in enumerate(kind)]
             return self.context.make_tuple(b, kind, items)
         if isinstance(kind, types.Array):
@@ -203,6 +202,10 @@ class _Entry:
         if kind == types.int64:
             return self._call("PyLong_FromLongLong", _pointer, value)
         raise TypeError(f"a kernel returns None, bool, int or float, not {kind}")
+
+
+def _is_tuple(kind: Any) -> bool:
+    return isinstance(kind, types.BaseTuple)
 
 
 def _number(kind: Any) -> int:

@@ -14,8 +14,8 @@ Note [Blocks]
     b is copied in blocks that stay in the second cache, the columns of a tile lying together. Twelve rows of a, which
     stay in the first cache, meet all columns of the block before the next twelve come. Thus c is walked along its rows.
     Few rows read b where it lies; if its columns are contiguous, the transposed product is computed, for which the few
-    rows of a are turned round instead of b. Where the columns of a are contiguous, twelve rows are copied together if many columns
-    are to meet them: as they lie, a column to a line of the cache, they would drive each other out.
+    rows of a are turned round instead of b. Where the columns of a are contiguous, twelve rows are copied together if
+    many columns are to meet them: as they lie, a column to a line of the cache, they would drive each other out.
 
     The inner dimension is cut by its length alone, so every number is summed in the same order wherever it stands in
     the result, and the result may be cut at will.
@@ -27,15 +27,17 @@ import re
 from typing import Any
 
 import llvmlite.binding
+import numba
+import numba.extending
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ferro.cpu.kernels.jit import device, kernel
 
 llvmlite.binding.initialize_native_asmparser()
+intrinsic: Any = numba.extending.intrinsic  # what it makes is called without the first parameter
 
 REGISTER = 64  # bytes of a vector
 ROWS, VECTORS = 12, 2  # of a tile
@@ -199,7 +201,7 @@ def _function(module: Any, name: str, arguments: int) -> tuple[Any, bool]:
 
 
 class _Vectors:
-    """Loads and stores of vectors at addresses; `count` is how many of the first numbers take part."""
+    """What is emitted for vectors at addresses."""
 
     def __init__(self, builder: Any, number: Any):
         self.builder = builder
@@ -208,6 +210,7 @@ class _Vectors:
         self.number = ir.FloatType() if self.size == 4 else ir.DoubleType()
 
     def mask(self, count: Any, lanes: int = 0) -> Any:
+        """The first so many numbers of a vector."""
         lanes = lanes or self.lanes
         integers = ir.VectorType(_int, lanes)
         nothing = ir.Constant(integers, ir.Undefined)
@@ -247,12 +250,8 @@ class _Vectors:
         who = nobody = None
         if count is not None:
             who, nobody = self.mask(count), ir.Constant(ir.VectorType(ir.IntType(1), self.lanes), [0] * self.lanes)
-        low = [
-            i
-            for part in range(0, self.lanes, quarter)
-            for j in range(part, part + quarter // 2)
-            for i in (j, j + self.lanes)
-        ]
+        firsts = [part + j for part in range(0, self.lanes, quarter) for j in range(quarter // 2)]
+        low = [i for j in firsts for i in (j, j + self.lanes)]
         high = [i + quarter // 2 for i in low]
         rows = []
         for j in range(self.lanes):
@@ -265,8 +264,8 @@ class _Vectors:
             level = []
             for j in range(quarter):
                 parts = [self.load(b.add(row, _int(t * self.size)), inside, quarter) for row in rows[j::quarter]]
-                halves = [self.shuffled(*parts[i : i + 2], list(range(2 * quarter))) for i in (0, 2)]
-                level.append(self.shuffled(*halves, list(range(self.lanes))))
+                halves = [self.shuffled(parts[i], parts[i + 1], list(range(2 * quarter))) for i in (0, 2)]
+                level.append(self.shuffled(halves[0], halves[1], list(range(self.lanes))))
             # Interlacing the first half of all rows with the second turns the bits of their places round by one.
             for _ in range(quarter.bit_length() - 1):
                 pairs = zip(level[: quarter // 2], level[quarter // 2 :], strict=True)
@@ -281,7 +280,8 @@ def _turn(_typing, number, source, source_step, target, target_step):
     """A square of a vector's numbers each way, turned round."""
 
     def generate(_context, builder, _signature, args):
-        _Vectors(builder, number).turn(*args[1:], None, None)
+        _, source, source_step, target, target_step = args
+        _Vectors(builder, number).turn(source, source_step, target, target_step, None, None)
 
     return types.void(number, *[types.intp] * 4), generate
 
@@ -386,7 +386,7 @@ def room_right(size, k, n):
     return min(-(-n // wide), _BROAD) * wide * min(k, _DEEP) * size + REGISTER
 
 
-@kernel
+@numba.njit(error_model="numpy", fastmath={"contract"})  # compiled once for all of a kernel's calls
 def multiply(number, a, ra, ca, b, rb, cb, c, rc, start, rs, m, k, n, left, right):
     """One product: see Note [Blocks]. Of a, b, c and start these are addresses and distances of rows (and columns)."""
     size = size_of(number)
@@ -449,12 +449,15 @@ def _multiply_turned(number, a, ra, b, cb, c, rc, start, rs, m, k, n):
 
 @kernel
 def product_part(first, last, c, a, b, start, plan):
-    """c = a b (+ start) for two dimensions of matrices, or the tiles from `first` to `last` of it (see `tiles`).
+    """c = a b (+ start) for two dimensions of matrices, so far as it lies in some of their rows of tiles.
 
-    Of an array that is large, or not contiguous, any part that begins where it does will do. The rows or the columns of
-    the matrices of a and b are contiguous, and the rows of c and start. The plan says how many matrices there are in each
-    dimension, rows, steps of the inner dimension, columns, and whether there is a start; then how many bytes lie between
-    the matrices of the first dimension in c, a, b and start, likewise of the second, between rows, and between columns.
+    The rows of tiles of all matrices are counted through; where there are more columns of tiles, these are counted, and
+    taken from every matrix. Of an array that is large, or not contiguous, any part that begins where it does will do.
+    The rows or the columns of the matrices of a and b are contiguous, and the rows of c and start.
+
+    The plan says how many matrices there are in each dimension, rows, steps of the inner dimension, columns, and whether
+    there is a start; then how many bytes lie between the matrices of the first dimension in c, a, b and start, likewise of
+    the second, between rows, and between columns.
     """
     inner, m, k, n, started = plan[1], plan[2], plan[3], plan[4], plan[5]
     rc, ra, rb, rs, ca, cb = plan[14], plan[15], plan[16], plan[17], plan[19], plan[20]

@@ -1,11 +1,11 @@
 """Compiled kernels of linear algebra: products of two vectors, elimination in stacks, triangular systems.
 
 Note [Substitution by blocks]
-    This is for x86 processors with AVX-512. Of the solution of L X = B eight rows and two vectors of columns are found at a time: from the rows of B the product
-    of L with the rows of X found before is subtracted, a product of matrices that runs in registers, and the triangle
-    of eight that is left is solved there too. BLAS does this at a fifth of the speed for matrices of order 128. An upper
-    triangle is a lower one whose rows and columns are counted from the end, and a transposed one is read by columns.
-    Every column is computed by itself, so the columns may be cut at will.
+    This is for x86 processors with AVX-512. Of the solution of L X = B eight rows and two vectors of columns are found
+    at a time: from the rows of B the product of L with the rows of X found before is subtracted, a product of matrices
+    that runs in registers, and the triangle of eight that is left is solved there too. BLAS does this at a fifth of the
+    speed for matrices of order 128. An upper triangle is a lower one whose rows and columns are counted from the end, and
+    a transposed one is read by columns. Every column is computed by itself, so the columns may be cut at will.
 """
 
 from __future__ import annotations
@@ -127,12 +127,14 @@ def _solved(rows: int) -> Any:
 _eight, _one = _solved(_ROWS), _solved(1)
 
 
-@intrinsic
-def _address(_typing, array):
+def _address_of(_typing, array):
     def generate(context, builder, signature, args):
         return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, _int)
 
     return types.intp(array), generate
+
+
+_address: Any = intrinsic(_address_of)
 
 
 @kernel
@@ -198,3 +200,16 @@ def eliminate(start, stop, a, pivots, info):
                 x[i, k] /= x[k, k]
                 for j in range(k + 1, columns):
                     x[i, j] -= x[i, k] * x[k, j]
+
+
+@kernel
+def exchange(start, stop, x, pivots, back):
+    """The exchanges of rows i and pivots[i] - 1, one after another or (back) in reverse, in the matrices of a stack."""
+    count, columns = pivots.shape[1], x.shape[2]
+    for s in range(start, stop):
+        for step in range(count):
+            i = count - 1 - step if back else step
+            j = pivots[s, i] - 1
+            if i != j:
+                for k in range(columns):
+                    x[s, i, k], x[s, j, k] = x[s, j, k], x[s, i, k]

@@ -6,7 +6,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel
 from ferro.cpu.kernels.jit_gemm import REGISTER, ROWS, VECTORS, address, aligned, size_of, tile, turned
-from ferro.cpu.kernels.jit_recurrent import lstm_row, u64
+from ferro.cpu.kernels.jit_recurrent import lstm_rows, u64
 
 
 @device
@@ -48,10 +48,9 @@ def lstm(starts, counts, gates, w, h, c, cells, out):
         start, count = starts[s], counts[s]
         # (The address is taken here since Numba frees an array once nobody mentions it any more.)
         _add_product(number, address(h), count, h.shape[1], aligned(room), w.shape[0], address(gates[start:]))
-        for row in range(count):
-            after, new = cells[start + row], out[start + row]
-            lstm_row(gates[start + row], c[row], after, new)
+        lstm_rows(start, count, gates, c, cells, out)
+        for row in range(u64(count)):
             for j in range(u64(c.shape[1])):
-                c[row, j] = after[j]
+                c[row, j] = cells[row + u64(start), j]
             for j in range(u64(h.shape[1])):
-                h[row, j] = new[j]
+                h[row, j] = out[row + u64(start), j]

@@ -251,6 +251,12 @@ def loss_sum(kind, x, y, p):
 
 
 @kernel
+def loss_add(kind, x, y, p, total):
+    """Adds `loss_sum` to the number in `total`."""
+    total[0] += loss_sum(kind, x, y, p)
+
+
+@kernel
 def loss_each(x, y, p, factor, out):
     """Huber's losses of x - y, times a factor."""
     T = x.dtype.type

@@ -1,7 +1,7 @@
 """Compiled kernels of recurrent networks: the gates of one step of an LSTM and of a GRU, and their derivatives.
 
 Each loop writes one part of a row, and reads none but the same of the array that it writes: only such loops does LLVM
-vectorise.
+vectorise. They go by row and column, since a view of each row would take longer than the row.
 The argument h or c is the state before the step.
 """
 
@@ -17,29 +17,30 @@ u64 = np.uint64  # see jit_conv.py
 
 
 @device
-def lstm_row(a, before, after, new):
-    """`lstm_gates` for one sequence."""
+def lstm_rows(start, count, gates, c, cell, h):
+    """`lstm_gates` for so many rows from `start`, which is the first row of all but c."""
     whole_registers()
-    n = u64(before.size)
-    for j in range(n):
-        new[j] = tanh(a[j + n + n])
-    for j in range(n + n):
-        a[j] = sigmoid(a[j])
-    for j in range(n + n + n, u64(4) * n):
-        a[j] = sigmoid(a[j])
-    for j in range(n):
-        after[j] = a[j + n] * before[j] + a[j] * new[j]
-    for j in range(n):
-        a[j + n + n] = new[j]
-    for j in range(n):
-        new[j] = a[j + u64(3) * n] * tanh(after[j])
+    n = u64(c.shape[1])
+    for row in range(u64(count)):
+        r = row + u64(start)
+        for j in range(n):
+            h[r, j] = tanh(gates[r, j + n + n])
+        for j in range(n + n):
+            gates[r, j] = sigmoid(gates[r, j])
+        for j in range(n + n + n, u64(4) * n):
+            gates[r, j] = sigmoid(gates[r, j])
+        for j in range(n):
+            cell[r, j] = gates[r, j + n] * c[row, j] + gates[r, j] * h[r, j]
+        for j in range(n):
+            gates[r, j + n + n] = h[r, j]
+        for j in range(n):
+            h[r, j] = gates[r, j + u64(3) * n] * tanh(cell[r, j])
 
 
 @kernel
 def lstm_gates(gates, c, cell, h):
     """i, f, g, o in place of the sums in them; the new cell and state."""
-    for row in range(len(c)):
-        lstm_row(gates[row], c[row], cell[row], h[row])
+    lstm_rows(0, len(c), gates, c, cell, h)
 
 
 @kernel
@@ -48,24 +49,25 @@ def lstm_gates_vjp(dh, dc, gates, c, cell, d):
     whole_registers()
     T = gates.dtype.type
     n = u64(c.shape[1])
-    for row in range(len(c)):
-        gh, gc, a, before, after, to = dh[row], dc[row], gates[row], c[row], cell[row], d[row]
-        o = u64(3) * n
+    o = u64(3) * n
+    for r in range(u64(len(c))):
         for j in range(n):
-            to[j + o] = tanh(after[j])
+            d[r, j + o] = tanh(cell[r, j])
         for j in range(n):
-            gc[j] += gh[j] * a[j + o] * (T(1) - to[j + o] * to[j + o])
+            dc[r, j] += dh[r, j] * gates[r, j + o] * (T(1) - d[r, j + o] * d[r, j + o])
         for j in range(n):
-            to[j + o] = gh[j] * to[j + o] * a[j + o] * (T(1) - a[j + o])
+            k = j + o
+            d[r, k] = dh[r, j] * d[r, k] * gates[r, k] * (T(1) - gates[r, k])
         for j in range(n):
-            to[j] = gc[j] * a[j + n + n] * a[j] * (T(1) - a[j])
+            d[r, j] = dc[r, j] * gates[r, j + n + n] * gates[r, j] * (T(1) - gates[r, j])
         for j in range(n):
-            to[j + n] = gc[j] * before[j] * a[j + n] * (T(1) - a[j + n])
+            k = j + n
+            d[r, k] = dc[r, j] * c[r, j] * gates[r, k] * (T(1) - gates[r, k])
         for j in range(n):
             k = j + n + n
-            to[k] = gc[j] * a[j] * (T(1) - a[k] * a[k])
+            d[r, k] = dc[r, j] * gates[r, j] * (T(1) - gates[r, k] * gates[r, k])
         for j in range(n):
-            gc[j] *= a[j + n]
+            dc[r, j] *= gates[r, j + n]
 
 
 @kernel
@@ -73,20 +75,19 @@ def gru_gates(z, gates, h, inner, new):
     """r, z, n in place of the input's part of the sums in them; `inner`, the state's part of that in n; the new state."""
     whole_registers()
     n = u64(h.shape[1])
-    for row in range(len(h)):
-        s, a, before, own, after = z[row], gates[row], h[row], inner[row], new[row]
+    for r in range(u64(len(h))):
         for j in range(n + n):
-            a[j] = sigmoid(a[j] + s[j])
+            gates[r, j] = sigmoid(gates[r, j] + z[r, j])
         for j in range(n):
-            own[j] = s[j + n + n]
+            inner[r, j] = z[r, j + n + n]
         for j in range(n):
-            after[j] = a[j] * own[j]
-        for j in range(n):
-            k = j + n + n
-            a[k] = tanh(a[k] + after[j])
+            new[r, j] = gates[r, j] * inner[r, j]
         for j in range(n):
             k = j + n + n
-            after[j] = a[k] + a[j + n] * (before[j] - a[k])
+            gates[r, k] = tanh(gates[r, k] + new[r, j])
+        for j in range(n):
+            k = j + n + n
+            new[r, j] = gates[r, k] + gates[r, j + n] * (h[r, j] - gates[r, k])
 
 
 @kernel
@@ -94,22 +95,22 @@ def gru_gates_vjp(dh, gates, h, inner, d, e):
     """d and e, the gradients by the input's and the state's part of the sums; dh becomes what goes past the gates."""
     T = gates.dtype.type
     n = u64(h.shape[1])
-    for row in range(len(h)):
-        gh, a, before, own, to, also = dh[row], gates[row], h[row], inner[row], d[row], e[row]
+    for r in range(u64(len(h))):
         for j in range(n):
             k = j + n + n
-            also[k] = gh[j] * (T(1) - a[j + n]) * (T(1) - a[k] * a[k])
+            e[r, k] = dh[r, j] * (T(1) - gates[r, j + n]) * (T(1) - gates[r, k] * gates[r, k])
         for j in range(n):
-            to[j] = also[j + n + n] * own[j] * a[j] * (T(1) - a[j])
+            d[r, j] = e[r, j + n + n] * inner[r, j] * gates[r, j] * (T(1) - gates[r, j])
         for j in range(n):
             k = j + n
-            to[k] = gh[j] * (before[j] - a[k + n]) * a[k] * (T(1) - a[k])
-        for j in range(n):
-            to[j + n + n] = also[j + n + n]
-        for j in range(n + n):
-            also[j] = to[j]
+            d[r, k] = dh[r, j] * (h[r, j] - gates[r, k + n]) * gates[r, k] * (T(1) - gates[r, k])
         for j in range(n):
             k = j + n + n
-            also[k] = to[k] * a[j]
+            d[r, k] = e[r, k]
+        for j in range(n + n):
+            e[r, j] = d[r, j]
         for j in range(n):
-            gh[j] *= a[j + n]
+            k = j + n + n
+            e[r, k] = d[r, k] * gates[r, j]
+        for j in range(n):
+            dh[r, j] *= gates[r, j + n]

@@ -13,7 +13,7 @@ from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_math import bits64, exp, float64_of, log1p
 
 f64, i64 = np.float64, np.int64
-_CHECKED = 32  # elements that are first compared with the extreme one before them
+_CHECKED = 64  # elements that are first compared with the extreme one before them
 
 
 @kernel
@@ -112,25 +112,6 @@ def running_extremum(x, largest, out, index):
     best, place = np.empty(m, x.dtype), np.empty(m, np.int64)
     sign = T(1) if largest else T(-1)
     for k in range(x.shape[0]):
-        if m == 1:
-            b, p = x[k, 0, 0], 0
-            for start in range(0, n, _CHECKED):
-                row = x[k, start : start + _CHECKED, 0]
-                hit = np.int32(0)
-                for i in range(row.size):
-                    v = row[i] * sign
-                    hit |= np.int32(0) if v < b * sign else np.int32(1)
-                values, places = out[k, start : start + _CHECKED, 0], index[k, start : start + _CHECKED, 0]
-                if hit == 0:  # the most frequent case, in vector instructions
-                    values[:] = b
-                    places[:] = p
-                    continue
-                for i in range(row.size):
-                    v = row[i]
-                    if v * sign >= b * sign or math.isnan(v):
-                        b, p = v, start + i
-                    values[i], places[i] = b, p
-            continue
         best[:] = x[k, 0]
         place[:] = 0
         for i in range(n):
@@ -141,6 +122,41 @@ def running_extremum(x, largest, out, index):
                 b = v if new else b
                 p = i if new else place[j]
                 best[j], place[j], values[j], places[j] = b, p, b, p
+
+
+@device
+def _behind(row, b, sign):
+    """Whether all numbers of a row are behind the extreme one."""
+    hit = np.int32(0)
+    for i in range(row.size):
+        hit |= np.int32(0) if row[i] * sign < b * sign else np.int32(1)
+    return hit == 0
+
+
+@kernel
+def running_extremum_rows(x, largest, out, index):
+    """The same along the rows of a matrix."""
+    n = x.shape[1]
+    sign = x.dtype.type(1 if largest else -1)
+    for k in range(x.shape[0]):
+        row, values, places = x[k], out[k], index[k]
+        b, p = row[0], 0
+        start = 0
+        while start < n:
+            stop = min(start + _CHECKED, n)  # mostly nothing new comes: then vector instructions do it
+            if not _behind(row[start:stop], b, sign):
+                stop = min(start + 8, n)
+                if not _behind(row[start:stop], b, sign):
+                    for i in range(start, stop):
+                        v = row[i]
+                        if v * sign >= b * sign or math.isnan(v):
+                            b, p = v, i
+                        values[i], places[i] = b, p
+                    start = stop
+                    continue
+            values[start:stop] = b
+            places[start:stop] = p
+            start = stop
 
 
 @device

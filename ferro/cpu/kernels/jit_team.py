@@ -260,24 +260,25 @@ def _compiled(context: Any, function: Any, signature: Any) -> Any:
 
 @intrinsic
 def over_rows(typing, function, board, limit, chunks, length, whole, span, values):
-    """Call function(*values) for every chunk, arrays being cut along their first axis, which has that length.
+    """Call function(*values) for every chunk, arrays being cut along their first axis: each in so many parts of its own.
 
     An array whose bit in `whole` is set is not cut. The values number `span` and `span` + 1, if there are such, are the
-    first row of the chunk and the one behind its last. All others are handed on.
+    first of the `length` rows of the chunk and the one behind its last. All others are handed on.
     """
     signature = function.get_call_type(typing, values.types, {})
 
     def cut(context: Any, builder: Any, chunk: Any, chunks: Any, length: Any, whole: Any, span: Any,
             *items: Any) -> list:  # fmt: skip
-        start = builder.udiv(builder.mul(length, chunk), chunks)
-        stop = builder.udiv(builder.mul(length, builder.add(chunk, _int(1))), chunks)
+        def bounds(rows: Any) -> list:
+            return [builder.udiv(builder.mul(rows, builder.add(chunk, _int(k))), chunks) for k in (0, 1)]
+
         arguments = []
         for k, (kind, value) in enumerate(zip(values.types, items, strict=True)):
             if isinstance(kind, types.Array):
                 is_whole = builder.trunc(builder.lshr(whole, _int(k)), ir.IntType(1))
-                value = builder.select(is_whole, value, _rows(context, builder, kind, value, start, stop))
+                value = builder.select(is_whole, value, _rows(context, builder, kind, value, bounds))
             elif kind == _i64:
-                for offset, bound in enumerate((start, stop)):
+                for offset, bound in enumerate(bounds(length)):
                     here = builder.icmp_signed("==", builder.add(span, _int(offset)), _int(k))
                     value = builder.select(here, bound, value)
             arguments.append(value)
@@ -291,10 +292,11 @@ def over_rows(typing, function, board, limit, chunks, length, whole, span, value
     return _i64(function, *[_i64] * 6, values), generate
 
 
-def _rows(context: Any, builder: Any, kind: Any, value: Any, start: Any, stop: Any) -> Any:
-    """The rows [start, stop) of an array."""
+def _rows(context: Any, builder: Any, kind: Any, value: Any, bounds: Callable[[Any], list]) -> Any:
+    """The rows of an array between the bounds of their number."""
     array = context.make_array(kind)(context, builder, value)
     shape, strides = cgutils.unpack_tuple(builder, array.shape), cgutils.unpack_tuple(builder, array.strides)
+    start, stop = bounds(shape[0])
     data = builder.bitcast(array.data, _pointer)
     array.data = builder.bitcast(builder.gep(data, [builder.mul(start, strides[0])]), array.data.type)
     shape[0] = builder.sub(stop, start)

@@ -28,10 +28,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from ferro.cpu.kernels.jit import device, kernel, whole_registers
-from ferro.cpu.kernels.jit_blocks import BYTES, ROWS, Code, aligned, i64, shifted
+from ferro.cpu.kernels.jit_blocks import BYTES, ROWS, Code, aligned, i64, in_llvm, shifted
 from ferro.cpu.kernels.jit_conv import fill, fitting, lay_out, look, same_place, u64
 
 _PIECE = 4  # windows of a piece
@@ -63,7 +62,7 @@ def _taps(code: Code, w: list[Any]) -> list[Any]:
     return [w[0], add(ends, middle), sub(ends, middle), w[2]]
 
 
-@intrinsic
+@in_llvm
 def _windows(_typing, strip, at, pitch, places, p, target, to, apart):
     """A register of windows, those of the pieces p and following, as 16 vectors at distances `apart`.
 
@@ -100,7 +99,7 @@ def _windows(_typing, strip, at, pitch, places, p, target, to, apart):
     return signature, generate
 
 
-@intrinsic
+@in_llvm
 def _pieces(_typing, sums, at, apart, shift, target, to, pitch, places, p, seen):
     """The results of a register of windows plus `shift`, in the two rows of each piece. Adds 0 times them to `seen`."""
     n = types.intp
@@ -134,7 +133,7 @@ def _pieces(_typing, sums, at, apart, shift, target, to, pitch, places, p, seen)
     return signature, generate
 
 
-@intrinsic
+@in_llvm
 def _block_of_taps(_typing, w, at, stride, last, flip, target, to, apart):
     """The 16 factors of a block of rows of the weight, `stride` apart, for one channel; rows after `last` repeat it."""
     n = types.intp
@@ -318,7 +317,7 @@ def _gathered(code: Code, u: list[Any]) -> list[Any]:
     return [add(u[0], both), mul(sub(u[1], u[2]), half), add(both, u[3])]
 
 
-@intrinsic
+@in_llvm
 def _window_of_images(_typing, strip, at, down, across, target, to, apart):
     """A window of a register of channels, as 16 vectors."""
     n = types.intp
@@ -341,7 +340,7 @@ def _window_of_images(_typing, strip, at, down, across, target, to, apart):
     return signature, generate
 
 
-@intrinsic
+@in_llvm
 def _window_of_cotangents(_typing, strip, at, down, across, target, to, depth, apart):
     """A window of a register of results' channels, as 16 vectors of so many blocks, which are `depth` apart."""
     n = types.intp
@@ -365,7 +364,7 @@ def _window_of_cotangents(_typing, strip, at, down, across, target, to, depth, a
     return signature, generate
 
 
-@intrinsic
+@in_llvm
 def _nine(_typing, sums, at, apart, target, to, pitch):
     """Nine vectors of taps, `pitch` apart, from 16."""
     n = types.intp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -109,3 +110,13 @@ def tag_of(signature: str) -> str:
     """A short name of a signature, for names of files. It begins with the dtype of the first array of floats."""
     floats = [word[:2] for word in signature.replace("(", " ").split() if word[0] == "f" and "[" in word]
     return f"{floats[0] if floats else 'any'}-{hashlib.blake2b(signature.encode(), digest_size=4).hexdigest()}"
+
+
+def _after_fork() -> None:
+    """In a forked child nobody holds the lock."""
+    global _lock  # noqa: PLW0603 (of the process)
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, is_half, split_rows, widened
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, is_half, share_rows, widened
 from ferro.cpu.kernels.softmax import log_softmax, logsumexp
 
 
@@ -39,9 +38,8 @@ def cross_entropy_fwd(
     x, t = contiguous(logits), contiguous(target, np.int64)
     w = contiguous(np.empty(0) if weight is None else weight, x.dtype)
     losses, norms = np.empty(rows, x.dtype), np.empty(rows, np.float64)
-    run = get("cross_entropy")
-    fixed = w, int(ignore_index), float(label_smoothing)
-    split_rows(rows, columns, GRAIN, lambda i, j: run(x[i:j], t[i:j], *fixed, losses[i:j], norms[i:j]))
+    args = (x, t, w, int(ignore_index), float(label_smoothing), losses, norms)
+    share_rows("cross_entropy", rows, GRAIN // columns, args, 1 << 2)
     return losses, norms
 
 
@@ -84,9 +82,8 @@ def cross_entropy_vjp(
     g = contiguous(g, x.dtype)
     w = contiguous(np.empty(0) if weight is None else weight, x.dtype)
     out = np.empty_like(x)
-    run = get("cross_entropy_vjp")
-    fixed = w, int(ignore_index), float(label_smoothing)
-    split_rows(rows, columns, GRAIN, lambda i, j: run(g[i:j], x[i:j], t[i:j], n[i:j], *fixed, out[i:j]))
+    args = (g, x, t, n, w, int(ignore_index), float(label_smoothing), out)
+    share_rows("cross_entropy_vjp", rows, GRAIN // columns, args, 1 << 4)
     return out
 
 

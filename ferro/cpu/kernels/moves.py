@@ -26,7 +26,7 @@ def contiguous(x: np.ndarray) -> np.ndarray:
     """A C-ordered copy; by the kernel if the last dimensions of x are those of stacked matrices exchanged."""
     number = _moved_as(x, _TRANSPOSED)
     parts = None if number is None else _exchanged(x)
-    if parts is None:
+    if number is None or parts is None:
         return np.array(x, order="C")
     stacked, axes = parts
     out = np.empty(x.shape, x.dtype)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, contiguous, has_kernel, is_half, split, split_rows, widened
+from ferro.cpu.kernels.common import (
+    GRAIN,
+    MOST_CHUNKS,
+    contiguous,
+    has_kernel,
+    is_half,
+    share_rows,
+    split_rows,
+    widened,
+)
+from ferro.cpu.team import run_parts
 
 Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
 
+SUMMED = 1 << 15  # elements that are summed for themselves, at least
 LONG = 64  # places of a channel from which each of its images is summed for itself
 
 
@@ -26,17 +36,9 @@ def _or_none(x: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
     return np.empty(0, dtype) if x is None else contiguous(x, dtype).reshape(-1)
 
 
-def _summed_over_chunks(length: int, grain: int, width: int, work: Callable) -> np.ndarray:
-    """The sum of what work(start, stop, total) adds to rows of zeros, one pair of rows per chunk, in fixed order."""
-    parts = max(1, min(length // max(grain, 1), MOST_CHUNKS))
-    totals = np.zeros((parts, 2, width))
-
-    def part(first: int, last: int) -> None:
-        for index in range(first, last):
-            work(length * index // parts, length * (index + 1) // parts, totals[index])
-
-    split(parts, 1, part)
-    return totals.sum(0)
+def _parts(length: int, grain: int) -> int:
+    """How many parts of `length` rows are summed for themselves, `grain` or more in each."""
+    return max(1, min(length // max(grain, 1), MOST_CHUNKS))
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -65,8 +67,7 @@ def layer_norm(
         return out.reshape(x.shape), mean, rstd
     out, mean, rstd = np.empty_like(rows), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
     w, b = _or_none(weight, x.dtype), _or_none(bias, x.dtype)
-    run = get("layer_norm")
-    split_rows(*rows.shape, 4 * GRAIN, lambda i, j: run(rows[i:j], w, b, float(eps), out[i:j], mean[i:j], rstd[i:j]))
+    share_rows("layer_norm", len(rows), 4 * GRAIN // n, (rows, w, b, float(eps), out, mean, rstd), 0b110)
     return out.reshape(x.shape), mean, rstd
 
 
@@ -84,14 +85,10 @@ def layer_norm_vjp(
     n = rows.shape[1]
     out = np.empty(rows.shape if needs[0] else (0, n), x.dtype)
     w = _or_none(weight, x.dtype)
-    run = get("layer_norm_vjp")
-    wanted = n if needs[1] or needs[2] else 0
-    g_weight, g_bias = _summed_over_chunks(
-        len(rows),
-        2 * GRAIN // n,
-        wanted,
-        lambda i, j, total: run(gs[i:j], rows[i:j], mean[i:j], rstd[i:j], w, out[i:j], total),
-    ).astype(x.dtype)
+    parts = _parts(len(rows), SUMMED // n)
+    totals = np.zeros((2 * parts, n if needs[1] or needs[2] else 0))
+    run_parts("layer_norm_vjp", parts, (gs, rows, mean, rstd, w, out, totals), 1 << 4)
+    g_weight, g_bias = totals.reshape(parts, 2, -1).sum(0).astype(x.dtype) if totals.size else totals[:2]
     return out.reshape(x.shape) if needs[0] else None, g_weight if needs[1] else None, g_bias if needs[2] else None
 
 
@@ -133,17 +130,20 @@ def _as_channels(x: np.ndarray, dims: tuple[int, ...]) -> tuple[str, np.ndarray]
     return ("column", x[:, :, 0]) if x.shape[2] == 1 else ("channel", x)
 
 
-def _per_channel(x: np.ndarray, work: Callable) -> np.ndarray:
-    """Two float64 sums for each channel of an array made by `_as_channels`.
+def _per_channel(name: str, x: np.ndarray, arrays: tuple, sums: int) -> np.ndarray:
+    """Float64 sums for each channel of an array made by `_as_channels`, by a kernel that adds to them.
 
-    work(batches, first, last, total) adds what these batches give to the channels from `first` to before `last`.
+    `arrays` are the kernel's first arguments; those of more than one dimension have the batch first.
     """
     batch, channels = x.shape[:2]
     if batch >= channels:
-        grain = 2 * GRAIN // (x.size // batch)
-        return _summed_over_chunks(batch, grain, channels, lambda i, j, total: work(slice(i, j), 0, channels, total))
-    totals = np.zeros((2, channels))
-    split(channels, 2 * GRAIN // (x.size // channels), lambda i, j: work(slice(None), i, j, totals))
+        parts = _parts(batch, SUMMED * batch // x.size)
+        totals = np.zeros((sums, parts * channels))
+        whole = sum([1 << k for k, a in enumerate(arrays) if a.ndim == 1])
+        run_parts(name, parts, (*arrays, 0, channels, *totals), whole)
+        return totals.reshape(sums, parts, channels).sum(1)
+    totals = np.zeros((sums, channels))
+    share_rows(name, channels, 2 * GRAIN * channels // x.size, (*arrays, 0, channels, *totals), -1, len(arrays))
     return totals
 
 
@@ -152,8 +152,7 @@ def _long_moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     batch, channels, n = x.shape
     sums, squares = np.empty((2, batch * channels, 1))
     rows = x.reshape(batch * channels, 1, n)
-    run = get("channel_moments")
-    split_rows(len(rows), n, 4 * GRAIN, lambda i, j: run(rows[i:j], sums[i:j], squares[i:j]))
+    share_rows("channel_moments", len(rows), 4 * GRAIN // n, (rows, sums, squares))
     sums, squares = sums.reshape(batch, channels), squares.reshape(batch, channels)
     mean = sums.sum(0) / (batch * n)
     with np.errstate(invalid="ignore"):
@@ -181,12 +180,10 @@ def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarra
     if word == "channel" and parts.shape[2] >= LONG:
         mean, var = _long_moments(parts)
         return mean.astype(x.dtype).reshape(shape), var.astype(x.dtype).reshape(shape)
-    sums, squares = get(f"{word}_sums"), get(f"{word}_squares")
     count = parts.size // parts.shape[1]
-    totals = _per_channel(parts, lambda at, i, j, total: sums(parts[at], i, j, total[0]))
-    mean = (totals[0] / count).astype(x.dtype)
-    totals = _per_channel(parts, lambda at, i, j, total: squares(parts[at], mean, i, j, total[0]))
-    return mean.reshape(shape), (totals[0] / count).astype(x.dtype).reshape(shape)
+    mean = (_per_channel(f"{word}_sums", parts, (parts,), 1)[0] / count).astype(x.dtype)
+    squares = _per_channel(f"{word}_squares", parts, (parts, mean), 1)[0]
+    return mean.reshape(shape), (squares / count).astype(x.dtype).reshape(shape)
 
 
 def _along_channels(parameter: np.ndarray, ndim: int) -> np.ndarray:
@@ -208,8 +205,7 @@ def batch_norm(
     word, parts = _as_channels(x, (0, *range(2, x.ndim)))
     out = np.empty_like(parts)
     m, s, b = [contiguous(part, x.dtype) for part in (mean, scale, shift)]
-    run = get(f"{word}_affine")
-    split_rows(len(parts), parts[0].size, 4 * GRAIN, lambda i, j: run(parts[i:j], m, s, b, out[i:j]))
+    share_rows(f"{word}_affine", len(parts), 4 * GRAIN // parts[0].size, (parts, m, s, b, out), 0b1110)
     return out.reshape(x.shape)
 
 
@@ -253,8 +249,7 @@ def _channel_products(
     word, parts = _as_channels(x, dims)
     gs = contiguous(g, x.dtype).reshape(parts.shape)
     m = contiguous(mean, x.dtype)
-    run = get(f"{word}_products")
-    plain, product = _per_channel(parts, lambda at, i, j, total: run(gs[at], parts[at], m, i, j, *total))
+    plain, product = _per_channel(f"{word}_products", parts, (gs, parts, m), 2)
     return plain, product
 
 
@@ -268,9 +263,8 @@ def _batch_norm_vjp_x(
     word, parts = _as_channels(x, (0, *range(2, x.ndim)))
     gs = contiguous(g, x.dtype).reshape(parts.shape)
     out = np.empty_like(parts)
-    run = get(f"{word}_norm_vjp")
-    fixed = mean, scale, plain, product
-    split_rows(len(parts), parts[0].size, 2 * GRAIN, lambda i, j: run(gs[i:j], parts[i:j], *fixed, out[i:j]))
+    args = (gs, parts, mean, scale, plain, product, out)
+    share_rows(f"{word}_norm_vjp", len(parts), 2 * GRAIN // parts[0].size, args, 0b111100)
     return out.reshape(x.shape)
 
 

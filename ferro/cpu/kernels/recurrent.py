@@ -32,8 +32,8 @@ def lstm(slices: list[slice], gates: np.ndarray, w: np.ndarray, h: np.ndarray, c
     """All steps of an LSTM by one kernel, if there is one for them: h and c become the states after the steps."""
     if len(h) * w.size >= LARGE or gates.dtype not in DTYPES or not has_kernel(gates, "lstm"):
         return False
-    starts, counts = np.array([(rows.start, rows.stop - rows.start) for rows in slices]).T.copy()
-    get("lstm")(starts, counts, gates, contiguous(w), h, c, cells, out)
+    starts, ends = np.array([rows.start for rows in slices]), np.array([rows.stop for rows in slices])
+    get("lstm")(starts, ends - starts, gates, contiguous(w), h, c, cells, out)
     return True
 
 
@@ -99,16 +99,17 @@ def _lstm_gates_vjp(
 
 def _gru_gates(z: np.ndarray, gates: np.ndarray, h: np.ndarray, inner: np.ndarray, new: np.ndarray) -> None:
     n = h.shape[1]
-    both, from_gates = gates[:, : 2 * n], gates[:, 2 * n :]
-    both += z[:, : 2 * n]
-    _to_sigmoid(both)
+    found = gates + z
+    _to_sigmoid(found)  # of all, for one piece of memory is quicker than two thirds of each row
+    reset, update, fresh = _parts(found, n)
     inner[:] = z[:, 2 * n :]
-    np.multiply(gates[:, :n], inner, new)
-    from_gates += new
-    np.tanh(from_gates, from_gates)
-    np.subtract(h, from_gates, new)
-    np.multiply(new, gates[:, n : 2 * n], new)
-    np.add(new, from_gates, new)
+    np.multiply(reset, inner, new)
+    new += gates[:, 2 * n :]
+    np.tanh(new, fresh)
+    np.subtract(h, fresh, new)
+    new *= update
+    new += fresh
+    gates[:] = found
 
 
 def _gru_gates_vjp(

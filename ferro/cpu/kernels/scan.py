@@ -40,7 +40,12 @@ def picked_sum(g: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
 def running_extremum(x: np.ndarray, dim: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
     """The largest or smallest element up to each place along `dim`, and the index of its last appearance."""
     out, index = np.empty(x.shape, x.dtype), np.empty(x.shape, np.int64)
-    _along("running_extremum", (x,), dim, (largest,), (out, index))
+    if x.size == x.shape[dim] * math.prod(x.shape[:dim]):
+        shape = (-1, x.shape[dim])
+        args = contiguous(x).reshape(shape), largest, out.reshape(shape), index.reshape(shape)
+        share_rows("running_extremum_rows", len(args[0]), GRAIN // x.shape[dim] + 1, args)
+    else:
+        _along("running_extremum", (x,), dim, (largest,), (out, index))
     return out, index
 
 

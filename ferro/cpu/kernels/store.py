@@ -97,7 +97,7 @@ def _put(path: Path, packed: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(packed)
-        os.replace(part, path)
+        Path(part).replace(path)
     except OSError:
         Path(part).unlink(missing_ok=True)
         raise
@@ -142,7 +142,7 @@ def _tools() -> bytes:
 @cache
 def _processor() -> str:
     """The model and the instructions of the first processor; code is compiled for them, and a cache may be shared."""
-    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as stream:
         lines = stream.read(1 << 14).split("\n\n")[0].splitlines()
         return "\n".join(line for line in lines if line.startswith(("model", "flags", "cpu family", "stepping")))
     return ""

@@ -8,7 +8,7 @@ from ferro.cpu.kernels import background, get
 from ferro.cpu.kernels.gemm import DTYPES
 from ferro.cpu.team import run_rows
 
-_KERNELS = ("substitute",)
+_KERNELS = ("substitute", "exchange")
 _MOST = 512  # order up to which the triangle stays in the second cache while one panel after the other reads it
 _WIDE = 128  # bytes of a row of a panel
 _CHUNK = 1 << 20  # multiplications, some 25 us
@@ -38,3 +38,9 @@ def solve(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
         get("substitute")(0, panels, a, x, n, turned, upper, unit)
     else:
         run_rows("substitute", min(chunks, panels), panels, (0, panels, a, x, n, turned, upper, unit), whole=-1, span=0)
+
+
+def exchange(x: np.ndarray, pivots: np.ndarray, back: bool) -> None:
+    """Exchange the rows i and pivots[i] - 1 of matrices, one after another, in place; `back`: in reverse order."""
+    stack = x.reshape(-1, *x.shape[-2:])
+    get("exchange")(0, len(stack), stack, pivots.reshape(-1, pivots.shape[-1]), back)

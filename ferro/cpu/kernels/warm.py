@@ -26,7 +26,8 @@ from ferro.cpu.kernels import (
     winograd,
 )
 from ferro.cpu.kernels.board import HALT, SIZE
-from ferro.cpu.kernels.common import pointwise
+from ferro.cpu.kernels.common import pointwise, share_rows
+from ferro.cpu.team import run_parts
 
 ALL = (True, True, True)
 
@@ -64,6 +65,7 @@ def _call_moves(x: np.ndarray) -> None:
 
 def _call_products(x: np.ndarray) -> None:
     get("eliminate")(0, 1, x[None], np.zeros((1, 64), np.int32), np.zeros(1, np.int32))
+    get("exchange")(0, 1, x[None].copy(), np.ones((1, 64), np.int32), False)
     get("outer")(0, 1, x[0], x[0], x)
     if x.dtype in gemm.DTYPES:
         gemm.multiply(x, x, x.copy())
@@ -112,6 +114,7 @@ def _call_activations(x: np.ndarray) -> None:
     for name in ("fmod", "remainder", "floor_divide"):
         get(name)(y, y, y.copy())
     get("loss_sum")(0, y, y, 1.0)
+    run_parts("loss_add", 2, (0, y, y, 1.0, np.zeros(2)))
     get("loss_each")(y, y, 1.0, 1.0, y.copy())
     get("loss_vjp")(y, y, 0, 1.0, 1.0, y.copy())
 
@@ -156,8 +159,10 @@ def _call_channels(x: np.ndarray) -> None:
     for name in ("cumprod", "logcumsumexp"):
         scan.accumulate(name, x, 0)
     scan.cumsum(x, 0, False)
-    scan.running_extremum(x, 0, True)
+    for dim in (0, 1):
+        scan.running_extremum(x, dim, True)
     scan.affine_scan(x, x, 0, False)
+    share_rows("first_of_rows", len(x), 1, (x, True, x[:, :2].copy(), np.zeros((len(x), 2), np.int64)))
     scan.picked_sum(x, 0, np.zeros(x.shape, np.int64))
 
 

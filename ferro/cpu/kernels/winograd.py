@@ -26,7 +26,6 @@ SHARES = 4
 TOTALS = 1 << 22  # numbers in all the gradients by the weight that chunks may sum apart
 APART = 512  # windows at least that a chunk sums apart
 MANY_ROWS = 256  # of the weight, for which chunks may prepare the same windows once more
-LEAST_PLACES = 16  # of a cotangent: as many as the longest register has numbers
 WINDOW_COST = 130  # what it costs to prepare a window of one channel, in multiplications; a result likewise
 TAPS_COST = 1000  # what it costs to prepare the taps for one channel
 
@@ -47,12 +46,14 @@ def _pieces(height: int, width: int) -> int:
 
 def suits(x: np.ndarray, outputs: int, height: int, width: int) -> bool:
     """Whether `correlate` is quicker than a sum of shifted images, for results of this height and width."""
-    return pays(*x.shape[:2], outputs, height, width) and background.ready(("winograd", "winograd_taps"), x.dtype)
+    kernels = "winograd", "winograd_taps"
+    return pays(x.shape[0], x.shape[1], outputs, height, width) and background.ready(kernels, x.dtype)
 
 
 def suits_by_taps(x: np.ndarray, outputs: int, height: int, width: int) -> bool:
     """Whether `by_taps` is quicker than a sum of shifted images, for cotangents of this height and width."""
-    return pays_by_taps(*x.shape[:2], outputs, height, width) and background.ready(("winograd_by_taps",), x.dtype)
+    kernels = ("winograd_by_taps",)
+    return pays_by_taps(x.shape[0], x.shape[1], outputs, height, width) and background.ready(kernels, x.dtype)
 
 
 def pays(batch: int, channels: int, outputs: int, height: int, width: int) -> bool:
@@ -111,8 +112,8 @@ def correlate(x: np.ndarray, w: np.ndarray, turned: bool, bias: np.ndarray, padd
     """
     batch, channels = x.shape[:2]
     outputs, _, height, width = out.shape[1:]
-    work = 64 * batch * _pieces(height, width) * channels * outputs
-    grid = _grid(batch, channels, height, width, work, SHARES if work > SHARED_WORK else 1)
+    cost = 64 * batch * _pieces(height, width) * channels * outputs
+    grid = _grid(batch, channels, height, width, cost, SHARES if cost > SHARED_WORK else 1)
     windows = WINDOWS if channels + outputs < MANY_CHANNELS else WINDOWS // 2
     packed = _prepared(w, turned)
     run = get("winograd")
@@ -130,7 +131,7 @@ def correlate(x: np.ndarray, w: np.ndarray, turned: bool, bias: np.ndarray, padd
 
 def pays_by_taps(batch: int, channels: int, outputs: int, height: int, width: int) -> bool:
     """What `suits_by_taps` asks, but for the kernels."""
-    if height * width < LEAST_PLACES:
+    if min(height, width) < 2:
         return False
     windows = batch * -(-height // 2) * -(-width // 2)
     both = -(-channels // 16) * 16 * outputs  # channels lie along registers

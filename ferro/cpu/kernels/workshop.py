@@ -17,7 +17,9 @@ from pathlib import Path
 from ferro.cpu import kernels
 from ferro.cpu.kernels import store
 
+_ROOT = str(Path(__file__).parents[3])  # the folder that ferro is imported from
 IDLE = 10.0  # seconds without an order after which a child ends
+MOST_MEMORY = 5e8  # bytes from which a child ends, and another one takes what is still ordered
 
 
 # --- seen from the program -------------------------------------------------------------------------------------------
@@ -31,7 +33,7 @@ class Workshop:
     """
 
     def __init__(self, delivered: Callable[[str, str, list[str]], None], closed: Callable[[Workshop], None]):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])}
         if store.temporary is not None:
             environment["FERRO_CACHE_DIR"] = str(store.temporary)
         # Plain file descriptors: after a fork they can be closed whoever was reading them.
@@ -39,7 +41,7 @@ class Workshop:
         self.answers, their_answers = os.pipe()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ferro.warmup", "--serve"],
+                [sys.executable, "-P", "-m", "ferro.warmup", "--serve"],
                 stdin=theirs,
                 stdout=their_answers,
                 stderr=subprocess.DEVNULL,
@@ -80,9 +82,9 @@ class Workshop:
                 name, wanted, *tags = line.decode().split("\t")
                 delivered(name, wanted, tags)
         self.process.wait()
+        closed(self)  # so that nobody orders here any more
         self.hang_up()
         os.close(self.answers)
-        closed(self)
 
 
 _open: list[Workshop] = []
@@ -132,13 +134,15 @@ def serve() -> None:
         try:
             line = orders.get(timeout=0 if later else IDLE)
         except queue.Empty:
-            if not later:
+            if not later or _has_grown():
                 return
             if next(later[0][1], later) is later:
                 _answer("", later.pop(0)[0])
             continue
-        if not line:
+        if not line or _has_grown():
             return
+        if not store.writable():
+            raise SystemExit("nothing can be kept any more")
         name, wanted = line.rstrip("\n").split("\t")
         if name:
             try:
@@ -148,6 +152,15 @@ def serve() -> None:
             _answer(name, wanted, *tags)
         else:
             later.append((wanted, kernels.compile_all(wanted)))
+
+
+def _has_grown() -> bool:
+    """Whether it is time for another child: Numba keeps in memory what it has compiled."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:  # not on Linux
+        return False
+    return pages * os.sysconf("SC_PAGE_SIZE") > MOST_MEMORY
 
 
 def _answer(*words: str) -> None:
