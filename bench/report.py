@@ -37,9 +37,9 @@ def tables(records: list[dict[str, Any]]) -> str:
     counts = [record["threads"] for record in records]
     machine, versions = records[0]["machine"], records[0]["versions"]
     heads = [f"{n} thread{'s' * (n > 1)}" for n in counts]
+    where = f"{machine['processor']}, {machine['processors']} processors (virtual, shared), {machine['system']}"
     lines = [
-        f"Machine: {machine['processor']}, {machine['processors']} processors (virtual, shared), {machine['system']}; "
-        f"Python {machine['python']}, torch {versions['torch']}, ferro {versions['ferro']}.",
+        f"Machine: {where}; Python {machine['python']}, torch {versions['torch']}, ferro {versions['ferro']}.",
         "",
         f"| group | rows | {' | '.join(heads)} |",
         f"|---|---|{'---|' * len(heads)}",

@@ -177,7 +177,7 @@ class _FunctionPlan:
 
     joint, general, same, keeps, keeps_out = True, True, False, True, False
     formulas = recorded = (None,)
-    spread = together = kinds = names = ()
+    spread = kinds = names = ()
 
     def __init__(self, cls: Any, arity: int, indices: tuple) -> None:
         self.cls, self.arity, self.indices = cls, arity, indices

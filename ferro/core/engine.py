@@ -178,10 +178,10 @@ def execute(run: Run, ready: list) -> None:
             edges = node.edges
             same = plan.same
             if general or plan.general or node.meta is not None or g is None:
-                if plan.together and not general and node.meta is None and type(g) is ndarray:
-                    found = plan.formulas[0](cpu, g, node)
-                    gs = [found[i] for i in plan.together]
-                    found = None  # see Note [Ownership]
+                u = None if general or plan.user or node.meta is not None else cotangent(plan.op, g)
+                if type(u) is ndarray or type(u) is tuple:
+                    gs = together(plan, u, node)
+                    u = None  # see Note [Ownership]
                 else:
                     g = prepare(run, node, g)
                     gs = absent(run, node) if g is None else gradients(run, node, g)
@@ -253,6 +253,26 @@ def execute(run: Run, ready: list) -> None:
     except Exception as e:
         explain(e, node, run)
         raise
+
+
+def cotangent(op: Any, g: Any) -> Any:
+    """The cotangent that the formulas of an operation take; None if there is none."""
+    if not op.multi or g is None:
+        return g
+    if op.lone is not None:
+        return g[op.lone]
+    for part in g:
+        if part is not None:
+            return tuple(g)
+    return None
+
+
+def together(plan: Any, g: Any, node: Any) -> list:
+    """The gradients of arrays by a joint formula, or of an operation with several outputs, where nobody looks on."""
+    if plan.joint:
+        found = plan.formulas[0](cpu, g, node)
+        return [found[i] for i in plan.spread or plan.indices]
+    return [formula(cpu, g, node) for formula in plan.formulas]
 
 
 def absent(run: Run, node: Any) -> list:

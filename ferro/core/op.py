@@ -206,7 +206,7 @@ class Plan:
     """
 
     __slots__ = ("arity", "formulas", "general", "indices", "joint", "keeps", "keeps_out", "kinds", "large", "mask", "names", "op", "pick",
-                 "recorded", "same", "saves_inputs", "shapes", "short", "spread", "together", "user")  # fmt: skip
+                 "recorded", "same", "saves_inputs", "shapes", "short", "spread", "user")  # fmt: skip
 
     def __init__(self, op: Op, mask: int) -> None:
         self.op, self.mask = op, mask
@@ -250,8 +250,6 @@ class Plan:
         self.user: Any = None  # set by a custom Function's plan
         # a joint formula returns a gradient for every differentiable input; edges exist for those in the mask
         self.spread: tuple = () if not self.joint or op.variadic else tuple(op.diff.index(i) for i in self.indices)
-        # where a joint formula of one output returns the gradients of the edges; a custom Function has its own way
-        self.together: tuple = (self.spread or self.indices) if self.joint and not op.multi else ()
         needs = tuple(bool(mask >> i & 1) for i in (range(self.arity) if op.variadic else op.diff))
         self.formulas = tuple(_bind(op, f, self.names, needs, recorded=False) for f in used)
         self.recorded = tuple(_bind(op, f, self.names, needs, recorded=True) for f in used)

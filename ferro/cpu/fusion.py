@@ -21,6 +21,7 @@ from ferro.cpu import team
 LARGE = 1 << 15  # elements from which formulas run as programs
 BLOCK = 4096  # elements that a step takes at a time: spare blocks stay in the first-level cache
 GRAIN = 1 << 14  # elements of a chunk
+NARROWEST = 256  # columns from which a row is worth a call of a loop
 
 _BOOL = np.dtype(np.bool_)
 _TYPES = {np.dtype(np.float32), np.dtype(np.float64)}
@@ -195,7 +196,8 @@ class _Program:
             lines += [*loop, len(places) + 1, *places, target, *[0] * (3 - len(places))]
         start = self.constants.ctypes.data
         bases = [*[0] * inputs, *[start + k * trace.dtype.itemsize for k in range(len(self.constants))], 0]
-        self.words = np.array([self.count, len(bases), len(sizes), *bases, *sizes, *lines], np.int64)
+        head = [self.count, len(bases), len(sizes), 0, 0, 0]
+        self.words = np.array([*head, *bases, *[0] * len(bases), *sizes, *lines], np.int64)
 
 
 @lru_cache(maxsize=1024)
@@ -226,10 +228,11 @@ class _Array:
 _ARRAY = _Array()
 
 
-def evaluate(formula: Callable, *args: Any, out: np.ndarray | None = None) -> np.ndarray | None:
-    """formula(xp, *args) for large arrays of one shape and numbers; None if no program can do it.
+def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
+    """formula(xp, *args) for large arrays and numbers; None if no program can do it.
 
-    Arrays must be C-contiguous and of one dtype, or hold a single number. `out` may be one of them.
+    Arrays must be C-contiguous and of one dtype. They have the shape of the largest, or fill its rows or columns, see
+    `_layout`, or hold a single number. `out` may be one of them.
     """
     like: Any = None
     arguments = []
@@ -244,18 +247,16 @@ def evaluate(formula: Callable, *args: Any, out: np.ndarray | None = None) -> np
             like = a
     if like is None or like.size < LARGE or like.dtype not in _TYPES:
         return None
-    for a in arrays:
-        flags = a.flags
-        if a.dtype is not like.dtype or not flags.c_contiguous or not flags.aligned or (
-            a.shape != like.shape and (a.size != 1 or a.ndim > like.ndim)
-        ):
-            return None
+    layout = _layout(like, arrays)
+    if layout is None:
+        return None
     try:
         program = _program(formula, like.dtype, tuple(arguments))
     except TypeError:  # a parameter that cannot be hashed
         return None
+    rows, columns, steps = layout
     helpers = team.helpers()
-    if program is None or (program.count == 1 and not helpers):
+    if program is None or (program.count == 1 and not helpers and columns == BLOCK):
         return None
     twin = team.fixed_twin("run_program", _example)
     if twin is None:
@@ -263,14 +264,60 @@ def evaluate(formula: Callable, *args: Any, out: np.ndarray | None = None) -> np
     if out is None:
         out = np.empty(like.shape, program.dtype)
     words = program.words.copy()
-    for k, a in enumerate(arrays):
-        words[3 + k] = _address(a)
-        if a.size == 1:
-            words[3 + words[1] + k] = 0
-    words[2 + words[1]] = _address(out)
-    size = like.size
-    team.share(twin, helpers, min(size // GRAIN, 32), size, (0, size, words, BLOCK), -1, 0)
+    count = int(words[1])
+    words[3:6] = rows, columns, like.size - (rows - 1) * columns
+    for k, (a, (outer, inner)) in enumerate(zip(arrays, steps)):
+        words[6 + k] = _address(a)
+        words[6 + count + k] = outer
+        if not inner:
+            words[6 + 2 * count + k] = 0
+    words[5 + count] = _address(out)
+    words[5 + 2 * count] = columns * out.itemsize
+    chunks = min(like.size // GRAIN, 32, rows)
+    team.share(twin, helpers, chunks, rows, (0, rows, words, BLOCK), -1, 0)
     return out
+
+
+def _layout(like: np.ndarray, arrays: list) -> tuple[int, int, list[tuple[int, int]]] | None:
+    """Rows and columns to work through, and for each array the bytes to the next row and to the next element.
+
+    Arrays without broadcasting are cut into rows of a block. Else the columns are those of the arrays that are repeated
+    for every row, or that have one number for each row: all must agree.
+    """
+    size = like.itemsize
+    columns = 0
+    kinds = []
+    for a in arrays:
+        flags = a.flags
+        if a.dtype is not like.dtype or not flags.c_contiguous or not flags.aligned or a.ndim > like.ndim:
+            return None
+        if a.shape == like.shape:
+            kinds.append(0)
+            continue
+        if a.size == 1:
+            kinds.append(1)
+            continue
+        if like.shape[like.ndim - a.ndim :] == a.shape:
+            wanted, kind = a.size, 2
+        elif a.ndim == like.ndim and like.size % a.size == 0 and _first(like.shape, a.shape):
+            wanted, kind = like.size // a.size, 3
+        else:
+            return None
+        if wanted < NARROWEST or (columns and wanted != columns):
+            return None
+        columns = wanted
+        kinds.append(kind)
+    columns = columns or BLOCK
+    steps = [(columns * size, size), (0, 0), (0, size), (size, 0)]
+    return -(-like.size // columns), columns, [steps[kind] for kind in kinds]
+
+
+def _first(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether `other` has the first sizes of `shape`, and ones behind."""
+    n = len(other)
+    while n and other[n - 1] == 1:
+        n -= 1
+    return other[:n] == shape[:n]
 
 
 def run(formula: Callable, xp: Any, *args: Any) -> Any:
@@ -293,4 +340,4 @@ if _address(_probe := np.zeros(1)) != _probe.ctypes.data:  # not the NumPy, or t
 
 def _example() -> tuple:
     """Arguments of `run_program`."""
-    return 0, 0, np.zeros(3, np.int64), BLOCK
+    return 0, 0, np.zeros(6, np.int64), BLOCK

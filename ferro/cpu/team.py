@@ -78,7 +78,7 @@ _twins: dict[Any, Any] = {}  # by kernel and types: those that have machine code
 
 
 def _team() -> _Team:
-    global _made
+    global _made  # noqa: PLW0603 (there is one team)
     if _made is None:
         with _lock:
             if _made is None:
@@ -92,22 +92,19 @@ def helpers() -> int:
     return 0 if _pool.runs or _HERMITS else min(_pool.budget, _CORES) - 1
 
 
-def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2) -> None:
+def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2) -> bool:
     """Call the kernel of that name with `args`, shared by the team in so many chunks of the rows of its arrays.
 
     All arrays have `length` rows, but for those whose bit (1 for the first argument, 2 for the second, ...) in `whole`
     is set: these are not cut. The arguments number `span` and `span` + 1, 0 and `length`, become the rows of the chunk.
-    What a row becomes must not depend on the others.
+    What a row becomes must not depend on the others. False if the kernel has returned False anywhere.
     """
     count = helpers()
-    if not count or chunks < 2:
-        kernels.get(name)(*args)
-        return
-    twin = _find((name, *[(a.dtype, a.ndim) for a in args if type(a) is np.ndarray]), name, args)
-    if twin is None:
-        kernels.get(name)(*args)
-    else:
-        share(twin, count, chunks, length, args, whole, span)
+    if count and chunks > 1:
+        twin = _find((name, *[(a.dtype, a.ndim) for a in args if type(a) is np.ndarray]), name, args)
+        if twin is not None:
+            return share(twin, count, chunks, length, args, whole, span)
+    return kernels.get(name)(*args) is not False
 
 
 def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
@@ -128,14 +125,15 @@ def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
         ])  # fmt: skip
 
 
-def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> None:
+def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> bool:
     """`run_rows` with a kernel's twin and so many helpers."""
     team = _made or _team()
     if chunks >= LONG and (team.numbers[team.asleep] or len(team.members) < count):
         team.gather(count)
     asleep = twin(team.board, min(count, chunks - 1), chunks, length, whole, span, *args)
-    if asleep or len(team.members) < count:
+    if asleep > 0 or len(team.members) < count:
         team.gather(count)
+    return asleep >= 0
 
 
 def fixed_twin(name: str, example: Callable[[], tuple]) -> Any:
@@ -149,14 +147,15 @@ def _find(key: Any, name: str, args: Any) -> Any:
     twin = _twins.get(key)
     if twin is None:
         kernel = kernels.get(f"{name}.rows")
-        if background.ready_for(kernel, (*[0] * 6, *(args() if callable(args) else args))):
+        given: Any = args() if callable(args) else args
+        if background.ready_for(kernel, (*[0] * 6, *given)):
             twin = _twins[key] = kernel
     return twin
 
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
-    global _made, _lock
+    global _made, _lock  # noqa: PLW0603 (there is one team)
     _lock = allocate_lock()
     if _made is not None:
         atexit.unregister(_made.halt)

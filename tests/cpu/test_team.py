@@ -135,7 +135,7 @@ def test_a_thread_that_sleeps_is_woken_for_the_next_kernel(monkeypatch):
     found.halt()
 
 
-@pytest.mark.parametrize("name, args", [
+@pytest.mark.parametrize(("name", "args"), [
     ("gelu", (np.linspace(-5, 5, 40_000, dtype=np.float32), np.empty(40_000, np.float32))),
     ("max_pool_vjp", (np.ones((64, 9)), np.tile(np.arange(9), (64, 1)), np.zeros((64, 36)))),
 ])  # fmt: skip
@@ -198,4 +198,3 @@ def test_a_forked_child_makes_a_team_of_its_own():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, SMALL, contiguous, has_kernel, split
+from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
+from ferro.cpu.team import run_parts
 
 
 def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
@@ -35,15 +35,8 @@ def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, o
     if b.shape[2] == 1 and a.size:  # one number after each place
         a, b, where = a[:, :, 0], b[:, :, 0], where if where.ndim == 1 else where[:, :, 0]
         name += "_rows"
-    run = get(name)
-    fine: list[bool] = []
     work = max(a[0].size, b[0].size) if len(b) else 1
-
-    def part(i: int, j: int) -> None:
-        fine.append(run(a[i:j], where if where.ndim == 1 else where[i:j], b[i:j]))
-
-    split(len(b), GRAIN // max(work, 1) + 1, part)
-    if not all(fine):
+    if not share_rows(name, len(b), GRAIN // max(work, 1) + 1, (a, where, b), 0b010 if where.ndim == 1 else 0):
         raise IndexError(f"{name.removesuffix('_rows')}: the index holds {index.min()} to {index.max()}, which is out of bounds for dimension {dim} "
                          f"with size {size}")  # fmt: skip
     return out
@@ -73,12 +66,7 @@ def add_slices(out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray)
 
 def count_bins(x: np.ndarray, low: Any, high: Any, bins: int) -> np.ndarray:
     """How many elements of a vector lie in each of as many equal bins from low to high."""
-    parts: dict[int, np.ndarray] = {}
-    run = get("count_bins")
-
-    def part(i: int, j: int) -> None:
-        parts[i] = np.zeros(bins, np.int64)
-        run(x[i:j], low, high, parts[i])
-
-    split(x.size, max(2 * GRAIN, 4 * bins), part)
-    return sum([parts[i] for i in sorted(parts)], np.zeros(bins, np.int64))
+    parts = max(1, min(x.size // max(GRAIN, 4 * bins), MOST_CHUNKS))
+    found = np.zeros(parts * bins, np.int64)
+    run_parts("count_bins", parts, (x, low, high, found))
+    return found.reshape(parts, bins).sum(0)

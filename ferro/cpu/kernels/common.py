@@ -62,12 +62,12 @@ def split_rows(rows: int, columns: int, grain: int, work: Callable[[int, int], o
     split(rows, -(-grain // max(columns, 1)), work)
 
 
-def share_rows(name: str, rows: int, grain: int, args: tuple, whole: int = 0, span: int = -2) -> None:
+def share_rows(name: str, rows: int, grain: int, args: tuple, whole: int = 0, span: int = -2) -> bool:
     """Call a kernel whose rows do not depend on each other: see `team.run_rows`.
 
     `grain` rows take some 50 us, as in `split`; the team takes chunks of an eighth of that.
     """
-    run_rows(name, min(8 * rows // max(grain, 1), rows, MOST_CHUNKS), rows, args, whole, span)
+    return run_rows(name, min(8 * rows // max(grain, 1), rows, MOST_CHUNKS), rows, args, whole, span)
 
 
 def pointwise(name: str, *arrays: np.ndarray, parameters: tuple = (), grain: int = GRAIN) -> np.ndarray:

@@ -11,15 +11,13 @@ Note [The board]
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ferro.cpu.kernels.board import (
     ASLEEP,
@@ -40,10 +38,15 @@ from ferro.cpu.kernels.jit import device, kernel
 
 LOOKS = 4096  # some 50 us: who is waited for that long may be kept off its core by somebody else's thread
 
+# Many rows are cut at multiples of whole registers: what is left over behind them, which LLVM may compute by other
+# instructions, is then left over for any number of chunks.
+MANY, EVEN = 4096, 64
+
+intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _int = ir.IntType(64)
 _pointer = ir.IntType(8).as_pointer()
 _body_type = ir.FunctionType(ir.VoidType(), [_pointer, _int])
-_i64 = types.int64
+_i64: Any = types.int64
 
 
 # --- what Numba has no words for -------------------------------------------------------------------------------------
@@ -112,7 +115,9 @@ def _system(name: str, arguments: int) -> Any:
 
 
 _give_way = _system("sched_yield", 0)
-_init_mutex, _lock, _unlock = map(_system, ("pthread_mutex_init", "pthread_mutex_lock", "pthread_mutex_unlock"), (2, 1, 1))
+_init_mutex, _lock, _unlock = map(
+    _system, ("pthread_mutex_init", "pthread_mutex_lock", "pthread_mutex_unlock"), (2, 1, 1)
+)
 _init_condition, _wait, _wake_all = map(
     _system, ("pthread_cond_init", "pthread_cond_wait", "pthread_cond_broadcast"), (2, 2, 1)
 )
@@ -217,32 +222,37 @@ def _spread(make_arguments: Callable[..., list], context: Any, builder: Any, com
             board: Any, limit: Any, chunks: Any, values: list) -> Any:  # fmt: skip
     """Emit a call of `_lead`, and the body it is given: a compiled function, its arguments made from chunk and values.
 
-    What the body needs lies in the caller's frame: whether a call has failed, the number of chunks, and the values.
+    What the body needs lies in the caller's frame: whether a call has failed, whether one has returned False, the number
+    of chunks, and the values. Gives how many threads are asleep, or -1 if a call has returned False.
     """
     one = ir.IntType(1)
-    record = ir.LiteralStructType([one, _int, *[value.type for value in values]])
+    record = ir.LiteralStructType([one, one, _int, *[value.type for value in values]])
     body = ir.Function(builder.module, _body_type, builder.module.get_unique_name("chunk"))
     body.linkage = "internal"
     inside = ir.IRBuilder(body.append_basic_block("entry"))
     place = inside.bitcast(body.args[0], record.as_pointer())
-    found = [inside.load(cgutils.gep_inbounds(inside, place, 0, k)) for k in range(1, len(record.elements))]
+    found = [inside.load(cgutils.gep_inbounds(inside, place, 0, k)) for k in range(2, len(record.elements))]
     arguments = make_arguments(context, inside, body.args[1], *found)
-    status, _ = context.call_internal_no_propagate(inside, compiled.fndesc, signature, arguments)
+    status, result = context.call_internal_no_propagate(inside, compiled.fndesc, signature, arguments)
     with inside.if_then(status.is_error, likely=False):
         inside.store(one(1), cgutils.gep_inbounds(inside, place, 0, 0))
+    if signature.return_type == types.boolean:
+        with inside.if_then(inside.not_(result), likely=False):
+            inside.store(one(1), cgutils.gep_inbounds(inside, place, 0, 1))
     inside.ret_void()
 
     frame = cgutils.alloca_once(builder, record)
-    for k, value in enumerate([one(0), chunks, *values]):
+    for k, value in enumerate([one(0), one(0), chunks, *values]):
         builder.store(value, cgutils.gep_inbounds(builder, frame, 0, k))
     lead = _lead_compiled()
     asleep = context.call_internal(
         builder, lead.fndesc, lead.signature,
         [board, limit, chunks, builder.ptrtoint(body, _int), builder.ptrtoint(frame, _int)],
     )  # fmt: skip
-    with builder.if_then(builder.load(cgutils.gep_inbounds(builder, frame, 0, 0)), likely=False):
+    failed, declined = [builder.load(cgutils.gep_inbounds(builder, frame, 0, k)) for k in (0, 1)]
+    with builder.if_then(failed, likely=False):
         context.call_conv.return_user_exc(builder, MemoryError, ("a chunk of a kernel has failed",))
-    return asleep
+    return builder.select(declined, _int(-1), asleep)
 
 
 def _lead_compiled() -> Any:
@@ -270,7 +280,14 @@ def over_rows(typing, function, board, limit, chunks, length, whole, span, value
     def cut(context: Any, builder: Any, chunk: Any, chunks: Any, length: Any, whole: Any, span: Any,
             *items: Any) -> list:  # fmt: skip
         def bounds(rows: Any) -> list:
-            return [builder.udiv(builder.mul(rows, builder.add(chunk, _int(k))), chunks) for k in (0, 1)]
+            found = []
+            for number in (chunk, builder.add(chunk, _int(1))):
+                bound = builder.udiv(builder.mul(rows, number), chunks)
+                even = builder.and_(builder.add(bound, _int(EVEN - 1)), _int(-EVEN))
+                even = builder.select(builder.icmp_unsigned("<", even, rows), even, rows)
+                many = builder.icmp_unsigned(">=", length, _int(MANY))
+                found.append(builder.select(many, even, bound))
+            return found
 
         arguments = []
         for k, (kind, value) in enumerate(zip(values.types, items, strict=True)):

@@ -54,8 +54,8 @@ def _call_team() -> None:
     for name in ("set_up", "wake"):
         get(name)(numbers.ctypes.data)
     get("serve")(numbers.ctypes.data, 0)
-    get("run_program")(0, 0, np.zeros(3, np.int64), 1)
-    get("run_program.rows")(0, 0, 0, 0, 0, 0, 0, 0, np.zeros(3, np.int64), 1)
+    get("run_program")(0, 0, np.zeros(6, np.int64), 1)
+    get("run_program.rows")(0, 0, 0, 0, 0, 0, 0, 0, np.zeros(6, np.int64), 1)
 
 
 def _call_moves(x: np.ndarray) -> None:
