@@ -58,7 +58,9 @@ def tables(records: list[dict[str, Any]]) -> str:
         named = [{row["name"]: row for row in record[group]} for record in records]
         for name in named[0]:
             rows = [some[name] for some in named if name in some]
-            cells = [f"{amount(row, 'ferro')} | {row['ratio_of_minima']:.2f} [{row['ratio_of_medians']:.2f}]" for row in rows]
+            cells = [
+                f"{amount(row, 'ferro')} | {row['ratio_of_minima']:.2f} [{row['ratio_of_medians']:.2f}]" for row in rows
+            ]
             lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

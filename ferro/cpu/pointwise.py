@@ -16,44 +16,17 @@ from ferro.cpu.blocks import by_blocks, elementwise, float32, fused, with_kernel
 from ferro.cpu.extensions import special as _special
 from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import SMALL, has_kernel, split
+from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.lines import over
 from ferro.cpu.select import select
 
 NEED_WIDENING = "V"  # the kind of bfloat16
 
 
-def split_over_threads(function: Callable, x: Any, grain: int) -> Any:
-    """An elementwise function of a large array, its chunks of `grain` elements or more spread over the threads."""
-    if not x.flags.forc:
-        return function(x)
-    out = np.empty_like(x)
-    source, target = (x.reshape(-1), out.reshape(-1)) if x.flags.c_contiguous else (x.T.reshape(-1), out.T.reshape(-1))
-    split(x.size, grain, lambda i, j: function(source[i:j], out=target[i:j]))
-    return out
-
-
-HALVES = 1 << 18  # elements from which the two halves of a transcendental are worth a hand-over to another thread
-
-
-def _threaded(ufunc: Any) -> Callable:
-    """A transcendental ufunc, spread over the threads for large arrays."""
-
-    def function(x: Any) -> Any:
-        return ufunc(x) if x.size < HALVES else split_over_threads(ufunc, x, HALVES // 2)
-
-    function.__name__ = function.__qualname__ = ufunc.__name__
-    return function
-
-
-exp2, expm1, log, log2, log10, log1p = map(_threaded, (np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p))
-_numpy_exp = _threaded(np.exp)
-
-
-_numpy_sin, _numpy_cos = _threaded(np.sin), _threaded(np.cos)
-tan, sinh, cosh, tanh = map(_threaded, (np.tan, np.sinh, np.cosh, np.tanh))
-asin, acos, atan = map(_threaded, (np.arcsin, np.arccos, np.arctan))
-asinh, acosh, atanh = map(_threaded, (np.arcsinh, np.arccosh, np.arctanh))
+exp2, expm1, log, log2, log10, log1p = np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p
+tan, sinh, cosh, tanh = np.tan, np.sinh, np.cosh, np.tanh
+asin, acos, atan = np.arcsin, np.arccos, np.arctan
+asinh, acosh, atanh = np.arcsinh, np.arccosh, np.arctanh
 sqrt, atan2 = np.sqrt, np.arctan2
 reciprocal, abs, isnan, isfinite = np.reciprocal, np.abs, np.isnan, np.isfinite
 logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
@@ -159,20 +132,18 @@ def rsqrt(x: Any) -> Any:
 def exp(x: Any) -> Any:
     """eˣ."""
     return (
-        over("exponential", x)
-        if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "exponential")
-        else _numpy_exp(x)
+        over("exponential", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "exponential") else np.exp(x)
     )
 
 
 def sin(x: Any) -> Any:
     """The sine of x."""
-    return over("sin", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "sin") else _numpy_sin(x)
+    return over("sin", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "sin") else np.sin(x)
 
 
 def cos(x: Any) -> Any:
     """The cosine of x."""
-    return over("cos", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "cos") else _numpy_cos(x)
+    return over("cos", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "cos") else np.cos(x)
 
 
 def sin_vjp(g: Any, x: Any) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from ferro.cpu.blocks import HALF, float32, fused
 from ferro.cpu.extensions import special as _special
 from ferro.cpu.kernels.activations import erf  # noqa: F401 - one of the functions of this world
-from ferro.cpu.pointwise import split_over_threads, typed
+from ferro.cpu.kernels.common import split as _split
+from ferro.cpu.pointwise import typed
 
 WORTH = 1 << 13  # elements from which two threads are faster; an element takes 10 to 50 ns
 
@@ -24,7 +25,7 @@ def _from_scipy(name: str, doc: str) -> Callable:
         if not found:
             found.append(_special(name))
         if x.size >= WORTH and not rest and x.dtype not in HALF:
-            return split_over_threads(found[0], x, WORTH // 2)
+            return _over_threads(found[0], x)
         if x.dtype in HALF:
             return found[0](x.astype(float32), *[r.astype(float32) for r in rest]).astype(x.dtype)
         return found[0](x, *rest)
@@ -32,6 +33,15 @@ def _from_scipy(name: str, doc: str) -> Callable:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function
+
+
+def _over_threads(ufunc: Callable, x: Any) -> Any:
+    if not x.flags.forc:
+        return ufunc(x)
+    out = np.empty_like(x)
+    source, target = (x.reshape(-1), out.reshape(-1)) if x.flags.c_contiguous else (x.T.reshape(-1), out.T.reshape(-1))
+    _split(x.size, WORTH // 2, lambda i, j: ufunc(source[i:j], out=target[i:j]))
+    return out
 
 
 erfc = _from_scipy("erfc", "1 - erf x.")

@@ -228,10 +228,10 @@ def test_group_norm_of_large_images(weighted, threads):
     xhat = xhat.reshape(x.shape)
     scale = (np.ones(6) if w is None else w)[:, None, None]
     np.testing.assert_allclose(out, xhat * scale + (0 if b is None else b[:, None, None]), atol=1e-5)
-    np.testing.assert_allclose(mean[:, 0], rows.mean(1), rtol=1e-6)
+    np.testing.assert_allclose(mean, rows.mean(1), rtol=1e-6)
     gw = (g * scale).reshape(6, -1)
     h = xhat.reshape(6, -1)
-    dx = (gw - gw.mean(1, keepdims=True) - h * (gw * h).mean(1, keepdims=True)) * rstd
+    dx = (gw - gw.mean(1, keepdims=True) - h * (gw * h).mean(1, keepdims=True)) * rstd[:, None]
     found = cpu.group_norm_vjp(g.astype(np.float32), single, w, mean, rstd, 2, 1e-5, (True, True, True))
     for ours, theirs in zip(found, (dx.reshape(x.shape), (g * xhat).sum((0, 2, 3)), g.sum((0, 2, 3))), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-4)

@@ -394,7 +394,7 @@ def test_what_a_kernel_raises_reaches_the_caller(kind: type, threads: int, monke
         raise kind("kernel")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "sin", broken)  # the derivative of cos
+        patch.setattr(cpu, "cos_vjp", broken)  # the derivative of cos
         notes = caught(kind, lambda: ferro.autograd.backward(loss, num_threads=threads))
     if issubclass(kind, Exception):
         assert any("'cos'" in note and "[64]" in note for note in notes)
@@ -404,20 +404,20 @@ def test_what_a_kernel_raises_reaches_the_caller(kind: type, threads: int, monke
 
 @pytest.mark.parametrize("kind", [ValueError, MemoryError, KeyboardInterrupt])
 def test_an_error_on_a_worker_stops_all_threads(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    main, raised, right = threading.get_ident(), threading.Event(), cpu.sin
+    main, raised, right = threading.get_ident(), threading.Event(), cpu.cos_vjp
     loss, dying = branches(lambda y: y.cos(), width=2)
     leaf = ferro.ones(64, dtype=ferro.float64, requires_grad=True)
     more = [(leaf * float(i)).cos() for i in range(8)]
 
-    def sin(a: Any) -> Any:
+    def cos_vjp(g: Any, a: Any) -> Any:
         if threading.get_ident() == main:
             assert raised.wait(timeout=20)  # the calling thread is busy while a worker fails
-            return right(a)
+            return right(g, a)
         raised.set()
         raise kind("on a worker")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "sin", sin)  # the derivative of cos
+        patch.setattr(cpu, "cos_vjp", cos_vjp)
         caught(kind, lambda: ferro.autograd.backward([loss, *[m.sum() for m in more]], num_threads=4))
     assert raised.is_set()
     loss = None

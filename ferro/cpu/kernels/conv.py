@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro.cpu.kernels import background, get, winograd
-from ferro.cpu.kernels.chunks import add_apart
-from ferro.cpu.kernels.chunks import run as run_chunks
-from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, split, widened
+from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, widened
+from ferro.cpu.team import run_parts, run_rows
 from ferro.cpu.threads import gemm
 
 Ints = tuple[int, ...]
 
 TILE_SIZE = 1 << 19  # numbers that a tile reads and writes
 TILE_PLACES = 256
-CHUNK_WORK = 1 << 22  # multiplications of a chunk: about 60 us
+CHUNK_WORK = 1 << 21  # multiplications of a chunk: about 30 us
+ALL_BUT_TILES = ~(1 << 8)  # the arguments of `correlate` that are not cut
 COPY = 24  # what it costs to copy a number, in multiplications
 SHARED_WORK = 1 << 20  # channels in times results from which on there are tiles for several threads
 SHARES = 4
@@ -226,7 +226,7 @@ class _Sums(NamedTuple):
     tiles: np.ndarray
     offsets: np.ndarray
     sets: np.ndarray  # the first place, and from where to where the offsets are those of a set
-    chunks: tuple[tuple[int, int], ...]
+    parts: int  # in which the tiles are shared
 
 
 def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int, groups: int) -> tuple[int, Ints]:
@@ -315,7 +315,7 @@ def _sums(batch: int, image: Ints, out: Ints, sets: tuple[_Set, ...], stride: In
         tiles=np.array(tiles, np.int64),
         offsets=np.concatenate(offsets),
         sets=np.array([[*s.first, a, b] for s, a, b in zip(sets, ends, ends[1:])], np.int64),
-        chunks=tuple([(len(tiles) * k // parts, len(tiles) * (k + 1) // parts) for k in range(parts)]),
+        parts=parts,
     )
 
 
@@ -329,16 +329,10 @@ def _in_blocks(w: np.ndarray, strides: Ints, rows: int, columns: int, taps: np.n
 def _correlate(x: np.ndarray, sums: _Sums, stride: Ints, start: Ints, packed: np.ndarray, bias: np.ndarray | None,
                groups: int, out: np.ndarray, step: Ints) -> None:  # fmt: skip
     """Writes the sums of each set to every step-th place of `out`."""
-    run = get("correlate")
     added = np.zeros(out.shape[1], x.dtype) if bias is None else _readable(bias, x.dtype)
-    places = (out.shape[1:], step)
-
-    def work(chunk: int) -> None:
-        a, b = sums.chunks[chunk]
-        run(x, x.shape[1:], sums.phases, stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
-            sums.offsets, sums.sets, packed, added, groups, out, places)  # fmt: skip
-
-    run_chunks(len(sums.chunks), work)
+    args = (x, x.shape[1:], sums.phases, stride, start, sums.images, sums.room, sums.reach, sums.tiles,
+            sums.offsets, sums.sets, packed, added, groups, out, (out.shape[1:], step))  # fmt: skip
+    run_rows("correlate", sums.parts, len(sums.tiles), args, ALL_BUT_TILES)
 
 
 def _conv(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, plan: _Plan, out: np.ndarray) -> None:
@@ -384,13 +378,12 @@ def _multiply(
     packed = np.empty((groups, -(-rows // 8) * 8, columns), x.dtype)
     get("in_equal_blocks")(w.reshape(-1), (*strides, rows), packed)
     added = np.zeros(out.shape[1], x.dtype) if bias is None else _readable(bias, x.dtype)
-    run, parts = get("multiply_images"), -(-places // IMAGE_PLACES)
+    parts = -(-places // IMAGE_PLACES)
     seen, found = x.reshape(len(x), groups, columns, places), out.reshape(len(x), groups, rows, places)
 
-    def work(first: int, last: int) -> None:
-        run(packed, seen, added, first, last, parts, found)
-
-    split(len(x) * parts, -(-CHUNK_WORK * parts // (packed.size * places)), work)
+    length = len(x) * parts
+    chunks = min(length, MOST_CHUNKS, len(x) * packed.size * places // CHUNK_WORK)
+    run_rows("multiply_images", chunks, length, (packed, seen, added, 0, length, parts, found), -1, 3)
 
 
 class _Share(NamedTuple):
@@ -466,33 +459,31 @@ def _correlate_channels(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.nda
     tiles = _cuts(len(x), plan.image[0], plan.out[2:], taps, stride, dilation)
     shape = (math.prod(taps), -(-plan.out[0] // 8) * 8, -(-plan.image[0] // 16) * 16)  # whole blocks
     most = max(2, min(TOTALS // math.prod(shape), len(x) * plan.places // PLACES))
-    chunks = max(1, min(len(tiles), MOST_CHUNKS, len(x) * plan.work // CHUNK_WORK, most))
+    parts = max(1, min(len(tiles), MOST_CHUNKS, len(x) * plan.work // CHUNK_WORK, most))
     start = tuple([-p for p in plan.padding[1:]])
     image, out = (plan.image[0], *plan.image[2:]), (plan.out[0], *plan.out[2:])
-    run = get("correlate_channels")
-
-    def work(chunk: int, sums: np.ndarray) -> None:
-        a, b = len(tiles) * chunk // chunks, len(tiles) * (chunk + 1) // chunks
-        run(x, image, start, stride, dilation, taps, tiles[a:b], g, out, sums)
-
-    sums = np.zeros(shape, x.dtype)
-    add_apart(chunks, chunks, work, sums)
-    get("from_channels")(sums, total.reshape(plan.out[0], plan.image[0], shape[0]))
+    sums = np.zeros((parts * shape[0], *shape[1:]), x.dtype)
+    args = (x, image, start, stride, dilation, taps, tiles, g, out, sums)
+    run_parts("correlate_channels", parts, args, ~(1 << 6 | 1 << 9))
+    get("from_channels")(_added(sums, parts), total.reshape(plan.out[0], plan.image[0], shape[0]))
 
 
 def _correlate_taps(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray) -> None:
     """The gradient by the weight where places lie along registers."""
     start = tuple([-p for p in plan.padding])
     sums = _sums(len(x), plan.image, plan.out, plan.sets, plan.stride, start, plan.groups)
-    chunks = min(len(sums.chunks), max(2, TOTALS // total.size))
-    run = get("correlate_taps")
-
-    def work(chunk: int, some: np.ndarray) -> None:
-        a, b = len(sums.tiles) * chunk // chunks, len(sums.tiles) * (chunk + 1) // chunks
-        run(x, x.shape[1:], sums.phases, plan.stride, start, sums.images, sums.room, sums.reach, sums.tiles[a:b],
+    parts = min(sums.parts, max(2, TOTALS // total.size))
+    some = total if parts == 1 else np.zeros((parts * len(total), *total.shape[1:]), total.dtype)
+    args = (x, x.shape[1:], sums.phases, plan.stride, start, sums.images, sums.room, sums.reach, sums.tiles,
             sums.offsets, g, g.shape[1:], plan.groups, some)  # fmt: skip
+    run_parts("correlate_taps", parts, args, ~(1 << 8 | 1 << 13))
+    if parts > 1:
+        total += _added(some, parts)
 
-    add_apart(chunks, chunks, work, total)
+
+def _added(sums: np.ndarray, parts: int) -> np.ndarray:
+    """The sum of the parts, each an equal number of rows."""
+    return sums if parts == 1 else np.add.reduce(sums.reshape(parts, -1, *sums.shape[1:]), 0)
 
 
 # --- NumPy -----------------------------------------------------------------------------------------------------------

@@ -304,7 +304,8 @@ def over_rows(typing, function, board, limit, chunks, length, whole, span, value
     def generate(context, builder, _signature, args):
         compiled = _compiled(context, function, signature)
         items = [builder.extract_value(args[7], k) for k in range(len(values.types))]
-        return _spread(cut, context, builder, compiled, signature, *args[1:4], [*args[4:7], *items])
+        _, board, limit, chunks, length, whole, span, _ = args
+        return _spread(cut, context, builder, compiled, signature, board, limit, chunks, [length, whole, span, *items])
 
     return _i64(function, *[_i64] * 6, values), generate
 

@@ -80,11 +80,13 @@ class Kernel:
 
     def compile(self, signature: str) -> None:
         """Make machine code in this process, take it into use, and keep it on disk where possible."""
-        from ferro.cpu.kernels import jit_export
+        with _lock:  # the compiler serves one thread at a time, and so does its import
+            from ferro.cpu.kernels import jit_export
 
-        packed = jit_export.export(self.compiler(), signature)
-        store.write(self.name, tag_of(signature), self.sources, packed)
-        self.add(tag_of(signature), packed)
+            if tag_of(signature) not in self.tags:
+                packed = jit_export.export(self.compiler(), signature)
+                store.write(self.name, tag_of(signature), self.sources, packed)
+                self.add(tag_of(signature), packed)
 
 
 def describe(args: tuple[Any, ...]) -> str:

@@ -17,7 +17,7 @@ LARGE = 1 << 22  # multiplications of a step from which they are worth several t
 _ONE = {np.dtype(c): np.ones((), c) for c in "fd"}
 
 
-def function(name: str, gates: np.ndarray, rows: int) -> Callable[..., None]:
+def function(name: str, gates: np.ndarray, rows: int) -> Callable[..., object]:
     """The function of that name for a sequence with these gates, of which `rows` belong to the longest step."""
     if not has_kernel(gates, *_KERNELS):
         return _PLAIN[name]

@@ -10,17 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ferro.cpu.kernels import background, get
-from ferro.cpu.kernels.chunks import add_apart
-from ferro.cpu.kernels.chunks import run as run_chunks
-from ferro.cpu.kernels.common import MOST_CHUNKS, split
+from ferro.cpu.kernels import background
+from ferro.cpu.kernels.common import MOST_CHUNKS
+from ferro.cpu.team import run_parts, run_rows
 
 Ints = tuple[int, ...]
 
 STRIP = 1 << 18  # numbers of the images of a tile
 WINDOWS = 96  # that are multiplied at a time: they stay in the second cache
 MANY_CHANNELS = 384  # channels of images and results from which on these are half as many
-CHUNK_WORK = 1 << 22  # multiplications of a chunk
+CHUNK_WORK = 1 << 21  # multiplications of a chunk
 SHARED_WORK = 1 << 24  # multiplications from which on there are tiles for several threads
 SHARES = 4
 TOTALS = 1 << 22  # numbers in all the gradients by the weight that chunks may sum apart
@@ -36,7 +35,7 @@ class _Grid(NamedTuple):
     room: Ints
     reach: Ints
     tiles: np.ndarray
-    chunks: tuple[tuple[int, int], ...]
+    parts: int  # in which the tiles are shared
 
 
 def _pieces(height: int, width: int) -> int:
@@ -89,7 +88,7 @@ def _grid(batch: int, channels: int, height: int, width: int, work: int, least: 
         room=(1, most + 2, line),
         reach=(0, 2, line - width),
         tiles=np.array(tiles, np.int64),
-        chunks=tuple([(len(tiles) * k // parts, len(tiles) * (k + 1) // parts) for k in range(parts)]),
+        parts=parts,
     )
 
 
@@ -98,10 +97,10 @@ def _prepared(w: np.ndarray, turned: bool) -> np.ndarray:
     outputs, channels = w.shape[:2]
     rows, columns = (channels, outputs) if turned else (outputs, channels)
     strides = (9, 9 * channels, rows) if turned else (9 * channels, 9, rows)
-    run = get("winograd_taps")
     packed = np.empty((16, -(-rows // 8) * 8, columns), w.dtype)
-    grain = -(-CHUNK_WORK // (TAPS_COST * 8 * columns))
-    split(packed.shape[1] // 8, grain, lambda first, last: run(w, strides, turned, first, last, packed))
+    blocks = packed.shape[1] // 8
+    chunks = min(blocks, MOST_CHUNKS, blocks * TAPS_COST * 8 * columns // CHUNK_WORK)
+    run_rows("winograd_taps", chunks, blocks, (w, strides, turned, 0, blocks, packed), -1, 3)
     return packed.reshape(-1)
 
 
@@ -116,16 +115,10 @@ def correlate(x: np.ndarray, w: np.ndarray, turned: bool, bias: np.ndarray, padd
     grid = _grid(batch, channels, height, width, cost, SHARES if cost > SHARED_WORK else 1)
     windows = WINDOWS if channels + outputs < MANY_CHANNELS else WINDOWS // 2
     packed = _prepared(w, turned)
-    run = get("winograd")
-    seen = np.zeros((len(grid.chunks), 16), x.dtype)
-    start = (0, -padding[1], -padding[2])
-
-    def work(chunk: int) -> None:
-        a, b = grid.chunks[chunk]
-        run(x, x.shape[1:], start, grid.room, grid.reach, grid.tiles[a:b], windows, packed, bias, out,
-            (outputs, height, width), seen[chunk])  # fmt: skip
-
-    run_chunks(len(grid.chunks), work)
+    seen = np.zeros(grid.parts * 16, x.dtype)
+    args = (x, x.shape[1:], (0, -padding[1], -padding[2]), grid.room, grid.reach, grid.tiles, windows, packed, bias,
+            out, (outputs, height, width), seen)  # fmt: skip
+    run_parts("winograd", grid.parts, args, ~(1 << 5 | 1 << 11))
     return not np.isnan(seen).any()
 
 
@@ -149,13 +142,15 @@ def by_taps(g: np.ndarray, x: np.ndarray, padding: Ints, total: np.ndarray) -> N
     tiles = _grid(batch, channels + outputs, *size, work, parts).tiles
     parts = min(parts, len(tiles))
     ranges = max(1, min(SHARES // parts, outputs // MANY_ROWS))
-    run, some = get("winograd_by_taps"), WINDOWS if channels + outputs < MANY_CHANNELS else WINDOWS * 4 // 3
-
-    def compute(chunk: int, sums: np.ndarray) -> None:
-        part, k = divmod(chunk, ranges)
-        a, b = len(tiles) * part // parts, len(tiles) * (part + 1) // parts
+    some = WINDOWS if channels + outputs < MANY_CHANNELS else WINDOWS * 4 // 3
+    images, start, results = (channels, height, width), (-padding[1], -padding[2]), (outputs, *size)
+    if parts == 1:  # the rows of the weight are shared
+        args = (x, images, start, g, results, 0, tiles, some, total)
+        run_rows("winograd_by_taps", ranges, outputs, args, ~(1 << 8), 5)
+        return
+    for k in range(ranges):
         rows = slice(outputs * k // ranges, outputs * (k + 1) // ranges)
-        run(x, (channels, height, width), (-padding[1], -padding[2]), g, (outputs, *size), rows.start, tiles[a:b],
-            some, sums[rows])  # fmt: skip
-
-    add_apart(parts, parts * ranges, compute, total)
+        sums = np.zeros((parts * (rows.stop - rows.start), channels, 9), total.dtype)
+        args = (x, images, start, g, results, rows.start, tiles, some, sums)
+        run_parts("winograd_by_taps", parts, args, ~(1 << 6 | 1 << 8))
+        total[rows] += np.add.reduce(sums.reshape(parts, -1, channels, 9), 0)
