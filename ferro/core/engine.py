@@ -25,6 +25,7 @@ from ferro.core.leaves import leaf_ready
 from ferro.core.node import Freed, FreedError, MultiNode, Node, Pick
 from ferro.core.run import STATE, Run, wanted
 from ferro.cpu.fusion import LARGE
+from ferro.cpu.threads import get_num_threads
 
 ndarray = np.ndarray
 # Estimated nanoseconds of formulas that are worth another thread: of two nodes at hand; of one, with more to come behind others.
@@ -339,11 +340,14 @@ def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
 
 
 def worth_sharing(ready: list, node: Any, g: Any) -> bool:
-    """Whether two ready nodes are heavy enough to run at the same time (a hand-over costs tens of microseconds).
+    """Whether ready nodes are so heavy and so many that several threads gain by running them at the same time.
 
-    The gradient of the other may be a scalar yet (a branch that ends in a sum): then what lies behind it counts.
+    Where only a few branches run side by side, the kernels of each are better shared by the team (cpu/team.py). The
+    gradient of the other node may be a scalar yet (a branch that ends in a sum): then what lies behind it counts.
     """
     if type(g) is ndarray and g.size < 2000:  # the common case costs no more than this
+        return False
+    if len(ready) + 1 < 2 * get_num_threads():
         return False
     mine, (_, other, its) = weight(node, g), ready[0]
     return (mine > HEAVY and weight(other, its) > HEAVY) or (mine > VERY_HEAVY and _heavy_behind(other))

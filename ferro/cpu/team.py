@@ -19,7 +19,7 @@ import numpy as np
 
 from ferro.cpu import kernels
 from ferro.cpu.kernels import background
-from ferro.cpu.kernels.board import ASLEEP, HALT, SIZE
+from ferro.cpu.kernels.board import ASLEEP, HALT, SIZE, THREADS
 from ferro.cpu.threads import _current_core, _pool, _restrict, _usable_cores
 
 _CORES = _usable_cores()
@@ -49,8 +49,9 @@ class _Team:
         if len(self.members) < count:
             with _lock:
                 while len(self.members) < count:
-                    name = f"ferro-team-{len(self.members) + 1}"
-                    member = threading.Thread(target=self.serve, args=(self.board, PATIENCE), name=name)
+                    number = len(self.members) + 1
+                    task = (self.board, number, PATIENCE)
+                    member = threading.Thread(target=self.serve, args=task, name=f"ferro-team-{number}")
                     member.daemon = True
                     try:
                         member.start()
@@ -89,7 +90,7 @@ def _team() -> _Team:
 
 def helpers() -> int:
     """How many threads may help the calling one now: more than there are cores would only wait for each other."""
-    return 0 if _pool.runs or _HERMITS else min(_pool.budget, _CORES) - 1
+    return 0 if _pool.runs or _HERMITS else min(_pool.budget, _CORES, THREADS) - 1
 
 
 def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2) -> bool:

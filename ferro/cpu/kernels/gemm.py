@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels import background
-from ferro.cpu.team import run_rows
+from ferro.cpu.team import helpers, run_rows
 from ferro.cpu.threads import gemm as blas_gemm
 
 _KERNELS = ("product_part",)
@@ -14,7 +14,7 @@ _ROWS, _COLUMNS = 12, {4: 32, 8: 16}  # of a tile, see jit_gemm.py; columns by t
 # matrix; results of few rows or columns.
 _LEAST, _LEAST_TURNED, _LEAST_EACH = 1 << 20, 1 << 19, 1 << 14
 _FEW_ROWS, _FEW_COLUMNS = 6, 16
-_CHUNK = 1 << 21  # multiplications, some 25 us
+_CHUNK = 1 << 20  # multiplications, some 12 us
 
 
 def _suitable() -> bool:
@@ -105,7 +105,9 @@ def multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray, start: np.ndarray | 
     count = matrices[0] * matrices[1]
     tiles = max(count * -(-m // _ROWS), -(-n // _COLUMNS[size]))
     args = (0, tiles, begin(out), begin(a), begin(b), begin(first), plan)
-    run_rows("product_part", min(count * m * n * k // _CHUNK, tiles), tiles, args, -1, 0)
+    # One part for each thread: every part lays out for itself what it needs of b. No number depends on the parts.
+    parts = min(count * m * n * k // _CHUNK, tiles, helpers() + 1)
+    run_rows("product_part", parts, tiles, args, -1, 0)
 
 
 def _readable(x: np.ndarray, size: int) -> np.ndarray:

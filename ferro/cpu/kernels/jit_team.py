@@ -6,6 +6,9 @@ Note [The board]
     the others, then makes the ticket even, and waits for those who have signed in. So a thread that comes late costs
     nothing: who signs in after the last chunk finds another ticket, and leaves the board as it is. All accesses are
     sequentially consistent; that makes "sign in, then look" and "close, then count" safe against each other.
+
+    Every thread has a share of the chunks, which it takes first: what one kernel leaves in a core's cache, the next one
+    reads there. Who is done takes what is left of the others' shares.
 """
 
 from __future__ import annotations
@@ -126,6 +129,19 @@ _init_condition, _wait, _wake_all = map(
 # --- the two sides of the board --------------------------------------------------------------------------------------
 
 
+@device
+def _take(board, me, threads, chunks, body, work):
+    """Call body(work, chunk) for chunks that nobody else has taken, those of the own share first."""
+    for k in range(threads):
+        share = (me + k) % threads
+        first, stop = chunks * share // threads, chunks * (share + 1) // threads
+        while True:
+            chunk = first + _add(board, NEXT + 8 * share, 1)
+            if chunk >= stop:
+                break
+            _call(body, work, chunk)
+
+
 @kernel
 def _lead(board, limit, chunks, body, work):
     """Have body(work, chunk) called for every chunk, by this thread and up to `limit` of those that serve.
@@ -136,17 +152,14 @@ def _lead(board, limit, chunks, body, work):
         for chunk in range(chunks):
             _call(body, work, chunk)
         return 0
-    _swap(board, NEXT, 0)
+    for share in range(limit + 1):
+        _swap(board, NEXT + 8 * share, 0)
     _swap(board, LIMIT, limit)
     _swap(board, CHUNKS, chunks)
     _swap(board, BODY, body)
     _swap(board, WORK, work)
     _add(board, TICKET, 1)
-    while True:
-        chunk = _add(board, NEXT, 1)
-        if chunk >= chunks:
-            break
-        _call(body, work, chunk)
+    _take(board, 0, limit + 1, chunks, body, work)
     _add(board, TICKET, 1)
     looks = 0
     while _load(board, INSIDE) > 0:
@@ -187,8 +200,10 @@ def _sleep(board):
 
 
 @kernel
-def serve(board, patience):
-    """Take part in what is on the board, asleep when nothing has come for `patience` looks at it, until a halt is called.
+def serve(board, me, patience):
+    """Take part in what is on the board as number `me`, asleep when nothing has come for `patience` looks at it.
+
+    Returns when a halt is called.
 
     A thread that returned to Python to sleep would ask for the interpreter's lock, which costs its holder 100 us.
     """
@@ -203,13 +218,10 @@ def serve(board, patience):
             _pause()
             looks += 1
             continue
-        if _add(board, INSIDE, 1) < _load(board, LIMIT) and _load(board, TICKET) == ticket:
-            chunks, body, work = _load(board, CHUNKS), _load(board, BODY), _load(board, WORK)
-            while True:
-                chunk = _add(board, NEXT, 1)
-                if chunk >= chunks:
-                    break
-                _call(body, work, chunk)
+        _add(board, INSIDE, 1)
+        limit = _load(board, LIMIT)
+        if me <= limit and _load(board, TICKET) == ticket:
+            _take(board, me, limit + 1, _load(board, CHUNKS), _load(board, BODY), _load(board, WORK))
         _add(board, INSIDE, -1)
         last = ticket
         looks = 0

@@ -53,7 +53,7 @@ def _call_team() -> None:
     numbers[HALT] = 1
     for name in ("set_up", "wake"):
         get(name)(numbers.ctypes.data)
-    get("serve")(numbers.ctypes.data, 0)
+    get("serve")(numbers.ctypes.data, 1, 0)
     get("run_program")(0, 0, np.zeros(6, np.int64), 1)
     get("run_program.rows")(0, 0, 0, 0, 0, 0, 0, 0, np.zeros(6, np.int64), 1)
 
