@@ -157,6 +157,7 @@ def execute(run: Run, ready: list) -> None:
     """The serial executor.  `ready` is a heap of (-sequence, node, gradient); see Note [Order of accumulation]."""
     deps, grads, needed, record = run.deps, run.grads, run.needed, run.record
     may_share = run.threads != 1 and not record
+    many = 2 if run.threads else 2 * get_num_threads()  # who names a number of threads wants them to be used
     release, freed = not run.keep, run.freed
     general = record or needed is not None or run.capture is not None or run.anomaly is not None or bool(run.observers)
     node: Any = None
@@ -168,7 +169,7 @@ def execute(run: Run, ready: list) -> None:
                 if not ready:
                     return
                 _, node, g = heappop(ready)
-            if may_share and ready and worth_sharing(ready, node, g):
+            if may_share and ready and worth_sharing(ready, node, g, many):
                 heappush(ready, (-node.seq, node, g))
                 node = g = None
                 if worlds.parallel(run, ready):
@@ -339,18 +340,18 @@ def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
     return gs
 
 
-def worth_sharing(ready: list, node: Any, g: Any) -> bool:
-    """Whether ready nodes are so heavy and so many that several threads gain by running them at the same time.
+def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:
+    """Whether several threads gain by running ready nodes at the same time: where there are `many`, and heavy ones.
 
-    Where only a few branches run side by side, the kernels of each are better shared by the team (cpu/team.py). The
-    gradient of the other node may be a scalar yet (a branch that ends in a sum): then what lies behind it counts.
+    Of a few branches the kernels are better shared by the team (cpu/team.py). Where the gradient of the other node is
+    a scalar yet (a branch that ends in a sum, one of many as a rule), what lies behind it counts.
     """
     if type(g) is ndarray and g.size < 2000:  # the common case costs no more than this
         return False
-    if len(ready) + 1 < 2 * get_num_threads():
-        return False
     mine, (_, other, its) = weight(node, g), ready[0]
-    return (mine > HEAVY and weight(other, its) > HEAVY) or (mine > VERY_HEAVY and _heavy_behind(other))
+    if type(its) is ndarray and its.size == 1:
+        return mine > VERY_HEAVY and _heavy_behind(other)
+    return mine > HEAVY and len(ready) + 1 >= many and weight(other, its) > HEAVY
 
 
 def _heavy_behind(node: Any) -> bool:

@@ -158,7 +158,7 @@ def test_multithreading_may_be_forbidden(T: Any) -> Any:
 def test_forbidden_threads_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     from ferro.core import engine, worlds
 
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
     calls: list = []
     parallel = worlds.parallel
     monkeypatch.setattr(worlds, "parallel", lambda run, ready: calls.append(1) or parallel(run, ready))

@@ -40,7 +40,7 @@ class Doubled(ferro.autograd.Function):
 
 
 def test_threads_keep_what_an_output_had_received_before_they_took_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
     for n in (1, 4):
         x = leaf(1.0, 2.0, 3.0)
         a, b, _ = x.unbind(0)

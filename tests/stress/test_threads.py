@@ -105,7 +105,7 @@ def training(i: int, iterations: int, threads: int | None = None) -> list:
 def eager(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     """Hands every graph with two ready nodes to the threaded executor."""
     if threads > 1:
-        monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g: True)
+        monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
 
 
 @pytest.mark.parametrize("iterations", MANY)
