@@ -44,18 +44,19 @@ def tables(records: list[dict[str, Any]]) -> str:
         f"| group | rows | {' | '.join(heads)} |",
         f"|---|---|{'---|' * len(heads)}",
     ]
-    groups = [group for group in GROUPS if all(group in record for record in records)]
+    groups = [group for group in GROUPS if group in records[0]]
     for group in groups:
-        means = [mean(record[group]) for record in records]
+        means = [mean(record[group]) if group in record else "" for record in records]
         lines.append(f"| {group} | {len(records[0][group])} | {' | '.join(means)} |")
-    whole = [[row for group in groups for row in record[group]] for record in records]
+    whole = [[row for group in groups for row in record.get(group, ())] for record in records]
     lines.append(f"| **all** | {len(whole[0])} | {' | '.join(f'**{mean(rows)}**' for rows in whole)} |")
     above = [sum(row["ratio_of_minima"] > 1 for row in rows) for rows in whole]
     lines.append(f"| rows above 1.0 | | {' | '.join(map(str, above))} |")
     for group in groups:
-        lines += ["", f"### {group}", "", "| row | " + " | ".join(f"ferro, {h} | ratio" for h in heads) + " |",
-                  f"|---|{'---|---|' * len(heads)}"]  # fmt: skip
-        named = [{row["name"]: row for row in record[group]} for record in records]
+        some = [head for head, record in zip(heads, records) if group in record]
+        lines += ["", f"### {group}", "", "| row | " + " | ".join(f"ferro, {h} | ratio" for h in some) + " |",
+                  f"|---|{'---|---|' * len(some)}"]  # fmt: skip
+        named = [{row["name"]: row for row in record[group]} for record in records if group in record]
         for name in named[0]:
             rows = [some[name] for some in named if name in some]
             cells = [

@@ -256,7 +256,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
         return None
     rows, columns, steps = layout
     helpers = team.helpers()
-    if program is None or (program.count == 1 and not helpers and columns == BLOCK):
+    if program is None or (program.count == 1 and not helpers):
         return None
     twin = team.fixed_twin("run_program", _example)
     if twin is None:

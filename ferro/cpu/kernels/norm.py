@@ -22,7 +22,7 @@ from ferro.cpu.team import run_parts
 Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
 
-SUMMED = 1 << 15  # elements that are summed for themselves, at least
+SUMMED = 1 << 17  # elements that are summed for themselves, at least
 LONG = 64  # places of a channel from which each of its images is summed for itself
 
 
