@@ -282,11 +282,6 @@ def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...],
     where = [names.index(n) if n != "needs" else -1 for n in wanted]
     if not wanted:
         return lambda xp, g, node: formula(xp, g)
-    if not recorded and op.kind == ELEMENTWISE and _of_steps(formula):
-        return _bind_blocks(formula, list(zip(kinds, where, strict=True)), needs)
-    if not recorded and kinds[-1] == "needs" and len(wanted) > 1 and all(k == "plain" for k in kinds[:-1]):
-        pick = _getter(where[:-1])
-        return lambda xp, g, node: formula(xp, g, *pick(node.saved), needs)
     if not recorded and all(k in ("plain", "array") for k in kinds) and len(wanted) <= 3:
         if len(wanted) == 1:
             i = where[0]
@@ -328,26 +323,6 @@ def _of_steps(formula: Any) -> bool:
     """Whether a formula has several steps, and none that sees to large arrays itself (as `once` in activations.py)."""
     code = getattr(formula, "__code__", None)
     return code is not None and len(code.co_code) > 50 and "once" not in code.co_names
-
-
-def _bind_blocks(formula: Any, entries: list, needs: tuple[bool, ...]) -> Callable:
-    """`_bind` for an elementwise formula of several steps, which takes large arrays block by block."""
-    if len(entries) == 1 and entries[0][0] in ("tensor", "plain", "array"):
-        ((kind, i),) = entries
-
-        def one(xp: Any, g: Any, node: Any) -> Any:
-            t = node.saved[i]
-            if kind == "tensor":
-                t = saved_arrays(node, entries, needs)[0] if t is None or t._counter is not None else t._data
-            return formula(xp, g, t) if g.size < blocks.LARGE else blocks.by_blocks(formula, xp, g, t)
-
-        return one
-
-    def several(xp: Any, g: Any, node: Any) -> Any:
-        values = saved_arrays(node, entries, needs)
-        return formula(xp, g, *values) if g.size < blocks.LARGE else blocks.by_blocks(formula, xp, g, *values)
-
-    return several
 
 
 def _kind(op: Op, name: str) -> str:

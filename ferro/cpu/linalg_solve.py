@@ -127,7 +127,7 @@ def cholesky_ex(x: Any) -> tuple:
             if not out.size or not refused(out[..., -1, -1]):  # a nan spreads to the last pivot
                 return out, _no_info(x)
         except np.linalg.LinAlgError:
-            pass
+            pass  # below, each matrix says for itself where it is not positive definite
     out, info = _by_columns(x), _no_info(x)
     if x.size:
         factor, flat = _lapack("potrf", x), info.reshape(-1)
@@ -268,7 +268,7 @@ def inv_ex(x: Any) -> tuple:
             if not out.size or not refused(out[..., 0, 0]):
                 return out, _no_info(x)
         except np.linalg.LinAlgError:
-            pass
+            pass  # the factors tell which matrix is singular
     lu, pivots, info = lu_factor(x)
     return lu_packed_solve(lu, pivots, np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape), True, False), info
 

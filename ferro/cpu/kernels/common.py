@@ -57,11 +57,6 @@ def split(length: int, grain: int, work: Callable[[int, int], object]) -> None:
         parallel_for(lambda part: work(length * part // parts, length * (part + 1) // parts), parts)
 
 
-def split_rows(rows: int, columns: int, grain: int, work: Callable[[int, int], object]) -> None:
-    """`split` over the rows of a matrix, `grain` being a number of elements."""
-    split(rows, -(-grain // max(columns, 1)), work)
-
-
 def share_rows(name: str, rows: int, grain: int, args: tuple, whole: int = 0, span: int = -2) -> bool:
     """Call a kernel whose rows do not depend on each other: see `team.run_rows`.
 

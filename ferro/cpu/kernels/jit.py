@@ -8,8 +8,8 @@ Note [Floating point in kernels]
 
 Note [The cache of kernels]
     Machine code is kept by store.py where machine.py can load it; only elsewhere does Numba keep it. To decide whether
-    it is still good, Numba looks only at the file that the kernel stands in. What kernels share stands here and in
-    jit_math.py, and these two count for all of them.
+    it is still good, Numba looks only at the file that the kernel stands in; what that takes from other files counts
+    too, as store.py sees it.
 
 Note [Whole registers]
     On many processors with AVX-512 LLVM uses half of each register, because the first of them slowed down when all of
@@ -19,15 +19,14 @@ Note [Whole registers]
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numba
 from numba.extending import intrinsic, overload
 
+from ferro.cpu.kernels import store
 from ferro.cpu.kernels.machine import SUPPORTED
 
 _KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
@@ -54,15 +53,8 @@ def kernel(fn: Callable[..., Any]) -> Any:
     except RuntimeError:  # Numba found no folder that it may write to
         return numba.njit(**_KERNEL)(fn)
     index = made._cache._cache_file
-    index._source_stamp = (index._source_stamp, _shared_code())  # see Note [The cache of kernels]
+    index._source_stamp = store.digest((Path(fn.__code__.co_filename).stem,))  # see Note [The cache of kernels]
     return made
-
-
-@cache
-def _shared_code() -> str:
-    """What tells one version of the files that all kernels share from another."""
-    here = Path(__file__)
-    return hashlib.sha256(here.read_bytes() + here.with_name("jit_math.py").read_bytes()).hexdigest()
 
 
 def _whole_registers(_context):

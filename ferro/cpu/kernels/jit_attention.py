@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
+from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_gemm import (
     REGISTER,
     ROWS,
@@ -24,50 +24,22 @@ from ferro.cpu.kernels.jit_gemm import (
     room_right,
     size_of,
     tile,
-    turned,
+    turn_rows,
 )
-from ferro.cpu.kernels.jit_math import exp, largest
-
-
-@reduction
-def _exp_in_place(x, top):
-    """x = exp(x - top), and its sum."""
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        e = exp(x[j] - top)
-        x[j] = e
-        total += e
-    return total
-
-
-@reduction
-def _dot(x, y):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += x[j] * y[j]
-    return total
+from ferro.cpu.kernels.jit_math import largest
+from ferro.cpu.kernels.jit_rows import dot, exp_in_place
 
 
 @device
 def _room(size, rows, width):
-    """Bytes for a matrix that `_turn_rows` makes."""
+    """Bytes for a matrix that `turn_rows` makes."""
     wide = VECTORS * (REGISTER // size)
     return -(-rows // wide) * wide * width * size + REGISTER
 
 
 @device
-def _turn_rows(number, source, step, rows, width, target):
-    """A matrix with contiguous rows as `_scores` reads it: its columns by panels of the tile's width."""
-    size = size_of(number)
-    wide = VECTORS * (REGISTER // size)
-    for j in range(0, rows, wide):
-        turned(number, size, source + j * step, step, target + j * width * size, VECTORS * REGISTER, min(wide, rows - j),
-               width)  # fmt: skip
-
-
-@device
 def _scores(number, a, a_step, b, width, rows, columns, c, c_step):
-    """c = a b for a `b` that `_turn_rows` has made."""
+    """c = a b for a `b` that `turn_rows` has made."""
     size = size_of(number)
     wide = VECTORS * (REGISTER // size)
     tiles = -(-rows // ROWS)
@@ -86,7 +58,7 @@ def _weigh(scores, scale, first, causal):
         row = scores[i, : min(first + i + 1, scores.shape[1])] if causal else scores[i]
         for j in range(row.size):
             row[j] *= T(scale)
-        factor = T(1) / _exp_in_place(row, largest(row))
+        factor = T(1) / exp_in_place(row, largest(row))
         for j in range(row.size):
             row[j] *= factor
         scores[i, row.size :] = T(0)
@@ -112,7 +84,7 @@ def attend(first, last, q, k, v, p, out, scale, causal, plan):
         head, i = number_of_block // blocks, number_of_block % blocks * block
         x, y = head // plan[1], head % plan[1]
         if i == 0 or number_of_block == first:
-            _turn_rows(number, address(k) + x * plan[6] + y * plan[7], plan[8], columns, width, turned_keys)
+            turn_rows(number, address(k) + x * plan[6] + y * plan[7], plan[8], columns, width, turned_keys)
         count = min(block, rows - i)
         end = min(i + count, columns) if causal else columns
         own = p[head, i : i + count]
@@ -141,7 +113,7 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
         of_g, of_q = address(g) + x * plan[3] + y * plan[4], address(q) + x * plan[6] + y * plan[7]
         of_k, of_v = address(k) + x * plan[9] + y * plan[10], address(v) + x * plan[12] + y * plan[13]
         of_dk, of_dv = address(dk[head]), address(dv[head])
-        _turn_rows(number, of_v, plan[14], columns, depth, turned_values)
+        turn_rows(number, of_v, plan[14], columns, depth, turned_values)
         if is_cut:
             dk[head], dv[head] = T(0), T(0)
         for i in range(0, rows, block):
@@ -152,7 +124,7 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
             _scores(number, here_g, plan[5], turned_values, depth, count, end, address(ds), columns * size)
             for r in range(count):
                 d, weights = ds[r, :end], p[head, i + r, :end]
-                total = _dot(d, weights)
+                total = dot(d, weights)
                 for j in range(end):
                     d[j] = (d[j] - total) * weights[j] * T(scale)
             multiply(number, address(ds), columns * size, size, of_k, plan[11], size, address(dq[head, i:]),

@@ -357,6 +357,16 @@ def turned(number, size, source, source_step, target, target_step, count, steps)
 
 
 @device
+def turn_rows(number, source, step, rows, width, target):
+    """A matrix with contiguous rows as the tile reads it: its columns by panels of the tile's width."""
+    size = size_of(number)
+    wide = VECTORS * (REGISTER // size)
+    for j in range(0, rows, wide):
+        turned(number, size, source + j * step, step, target + j * width * size, VECTORS * REGISTER, min(wide, rows - j),
+               width)  # fmt: skip
+
+
+@device
 def _copy_group(number, source, source_step, target, height, more, tiles, steps):
     """For each of some tiles, whose rows are `height`, and of the first `more` one more, the rows of a put together.
 

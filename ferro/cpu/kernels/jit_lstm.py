@@ -5,19 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel
-from ferro.cpu.kernels.jit_gemm import REGISTER, ROWS, VECTORS, address, aligned, size_of, tile, turned
+from ferro.cpu.kernels.jit_gemm import REGISTER, ROWS, VECTORS, address, aligned, size_of, tile, turn_rows
 from ferro.cpu.kernels.jit_recurrent import lstm_rows, u64
-
-
-@device
-def _panels(number, w, target):
-    """wᵀ in panels of a tile's columns."""
-    size = size_of(number)
-    rows, width = w.shape
-    wide = VECTORS * (REGISTER // size)
-    for j in range(0, rows, wide):
-        turned(number, size, address(w[j:]), width * size, target + j * width * size, VECTORS * REGISTER,
-               min(wide, rows - j), width)  # fmt: skip
 
 
 @device
@@ -43,7 +32,7 @@ def lstm(starts, counts, gates, w, h, c, cells, out):
     number = gates.dtype.type(0)
     wide = VECTORS * (REGISTER // size_of(number))
     room = np.empty(-(-w.shape[0] // wide) * wide * w.shape[1] * size_of(number) + REGISTER, np.uint8)
-    _panels(number, w, aligned(room))
+    turn_rows(number, address(w), w.shape[1] * size_of(number), w.shape[0], w.shape[1], aligned(room))
     for s in range(len(starts)):
         start, count = starts[s], counts[s]
         # (The address is taken here since Numba frees an array once nobody mentions it any more.)

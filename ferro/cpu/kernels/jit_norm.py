@@ -10,28 +10,11 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit import kernel, reduction
+from ferro.cpu.kernels.jit_rows import squares_from, total_of
 
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data
 _PIECE = 2048  # numbers that stay in the cache between two readings
-
-
-@reduction
-def _sum(x):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += x[j]
-    return total
-
-
-@reduction
-def _sum_of_squares(x, mean):
-    """The sum of (x - mean)²."""
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        d = x[j] - mean
-        total += d * d
-    return total
 
 
 @reduction
@@ -65,8 +48,8 @@ def layer_norm(x, weight, bias, eps, out, mean, rstd):
     T = x.dtype.type
     n = x.shape[1]
     for i in range(x.shape[0]):
-        m = _sum(x[i]) / T(n)
-        r = T(1) / T(math.sqrt(_sum_of_squares(x[i], m) / T(n) + T(eps)))
+        m = total_of(x[i]) / T(n)
+        r = T(1) / T(math.sqrt(squares_from(x[i], m) / T(n) + T(eps)))
         mean[i] = m
         rstd[i] = r
         if weight.size and bias.size:
@@ -125,7 +108,7 @@ def channel_sums(x, first, last, totals):
     """Adds to totals, a float64 per channel, the sum of each channel from `first` to before `last`."""
     for a in range(x.shape[0]):
         for k in range(first, last):
-            totals[k] += f64(_sum(x[a, k]))
+            totals[k] += f64(total_of(x[a, k]))
 
 
 @kernel
@@ -133,7 +116,7 @@ def channel_squares(x, mean, first, last, totals):
     """Adds to totals the sum of the squares of the distances from the channel's mean."""
     for a in range(x.shape[0]):
         for k in range(first, last):
-            totals[k] += f64(_sum_of_squares(x[a, k], mean[k]))
+            totals[k] += f64(squares_from(x[a, k], mean[k]))
 
 
 @kernel
@@ -145,10 +128,10 @@ def channel_moments(x, sums, squares):
             total, spread = f64(0), f64(0)
             for start in range(0, n, _PIECE):
                 piece = x[a, k, start : start + _PIECE]
-                s = f64(_sum(piece))
+                s = f64(total_of(piece))
                 m = s / piece.size
                 near = x.dtype.type(m)
-                q = f64(_sum_of_squares(piece, near)) - piece.size * (m - f64(near)) ** 2
+                q = f64(squares_from(piece, near)) - piece.size * (m - f64(near)) ** 2
                 d = m - total / start if start else f64(0)
                 spread += q + d * d * start * piece.size / (start + piece.size)
                 total += s
@@ -273,11 +256,11 @@ def batch_norm(x, weight, bias, eps, out, mean, var):
     for k in range(x.shape[1]):
         total = f64(0)
         for a in range(x.shape[0]):
-            total += f64(_sum(x[a, k]))
+            total += f64(total_of(x[a, k]))
         m = T(total / count)
         spread = f64(0)
         for a in range(x.shape[0]):
-            spread += f64(_sum_of_squares(x[a, k], m))
+            spread += f64(squares_from(x[a, k], m))
         v = T(spread / count)
         mean[k], var[k] = m, v
         scale = T(1) / T(math.sqrt(v + T(eps)))

@@ -12,27 +12,11 @@ import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel, reduction
 from ferro.cpu.kernels.jit_math import rank, unrank
+from ferro.cpu.kernels.jit_rows import squares_from, total_of
 
 f64 = np.float64
 _BLOCK = 2048
 _ROWS = 32
-
-
-@reduction
-def _sum(x):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += x[j]
-    return total
-
-
-@reduction
-def _squares(x, mean):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        d = x[j] - mean
-        total += d * d
-    return total
 
 
 @reduction
@@ -69,7 +53,7 @@ def sum_rows(x, out):
     for i in range(x.shape[0]):
         total = f64(0)
         for start in range(0, n, _BLOCK):
-            total += f64(_sum(x[i, start : start + _BLOCK]))
+            total += f64(total_of(x[i, start : start + _BLOCK]))
         out[i] = total
 
 
@@ -80,7 +64,7 @@ def square_rows(x, mean, out):
     for i in range(x.shape[0]):
         total = f64(0)
         for start in range(0, n, _BLOCK):
-            total += f64(_squares(x[i, start : start + _BLOCK], mean[i]))
+            total += f64(squares_from(x[i, start : start + _BLOCK], mean[i]))
         out[i] = total
 
 

@@ -8,26 +8,11 @@ import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
 from ferro.cpu.kernels.jit_math import exp, largest
+from ferro.cpu.kernels.jit_rows import dot, exp_in_place, total_of
 
 f64 = np.float64
 
 # --- softmax of rows -------------------------------------------------------------------------------------------------
-
-
-@reduction
-def _sum(x):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += x[j]
-    return total
-
-
-@reduction
-def _dot(x, y):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += x[j] * y[j]
-    return total
 
 
 @reduction
@@ -46,17 +31,6 @@ def _exp_into(x, top, out):
     for j in range(x.size):
         e = exp(x[j] - top)
         out[j] = e
-        total += e
-    return total
-
-
-@reduction
-def _exp_in_place(x, top):
-    """x = exp(x - top), and its sum. (With the same array twice, `_exp_into` is not vectorised.)"""
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        e = exp(x[j] - top)
-        x[j] = e
         total += e
     return total
 
@@ -80,7 +54,7 @@ def scaled_softmax(x, scale, first, causal):
         row = x[i, : min(first + i + 1, x.shape[1])] if causal else x[i]
         for j in range(row.size):
             row[j] *= T(scale)
-        total = _exp_in_place(row, largest(row))
+        total = exp_in_place(row, largest(row))
         factor = T(1) / total
         for j in range(row.size):
             row[j] *= factor
@@ -90,7 +64,7 @@ def scaled_softmax(x, scale, first, causal):
 @kernel
 def softmax_vjp(g, y, out):
     for i in range(y.shape[0]):
-        total = _dot(g[i], y[i])
+        total = dot(g[i], y[i])
         for j in range(y.shape[1]):
             out[i, j] = (g[i, j] - total) * y[i, j]
 
@@ -99,7 +73,7 @@ def softmax_vjp(g, y, out):
 def scaled_softmax_vjp(g, y, scale):
     """In place of g its backward through softmax, times the scale."""
     for i in range(y.shape[0]):
-        total = _dot(g[i], y[i])
+        total = dot(g[i], y[i])
         for j in range(y.shape[1]):
             g[i, j] = (g[i, j] - total) * y[i, j] * y.dtype.type(scale)
 
@@ -118,7 +92,7 @@ def log_softmax(x, out):
 def log_softmax_vjp(g, y, out):
     whole_registers()
     for i in range(y.shape[0]):
-        total = _sum(g[i])
+        total = total_of(g[i])
         for j in range(y.shape[1]):
             out[i, j] = g[i, j] - exp(y[i, j]) * total
 
@@ -297,7 +271,7 @@ def cross_entropy_vjp(g, x, target, norms, weight, ignored, smoothing, out):
     T = x.dtype.type
     classes = x.shape[1]
     share = T(smoothing / classes)
-    whole = _sum(weight) if weight.size else T(classes)
+    whole = total_of(weight) if weight.size else T(classes)
     for i in range(x.shape[0]):
         t = target[i]
         if t == ignored:

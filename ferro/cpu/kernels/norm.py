@@ -14,7 +14,7 @@ from ferro.cpu.kernels.common import (
     has_kernel,
     is_half,
     share_rows,
-    split_rows,
+    split,
     widened,
 )
 from ferro.cpu.team import run_parts
@@ -276,7 +276,7 @@ def _by_channel(name: str, arrays: list[np.ndarray], parameters: list[np.ndarray
     def part(i: int, j: int) -> None:
         run(*[a[:, i:j] for a in arrays], *[p[i:j] for p in parameters], out[:, i:j])
 
-    split_rows(out.shape[1], out.shape[2], 2 * GRAIN, part)
+    split(out.shape[1], 2 * GRAIN // out.shape[2], part)
     return out
 
 

@@ -65,7 +65,7 @@ def read(name: str, tag: str, sources: tuple[str, ...]) -> bytes | None:
 
 def tags(name: str, sources: tuple[str, ...]) -> list[str]:
     """The tags that there is machine code for."""
-    end = f"-{_digest(sources)}.kernel"
+    end = f"-{digest(sources)}.kernel"
     return [file[len(name) + 1 : -len(end)] for file in _listed().get(name, []) if file.endswith(end)]
 
 
@@ -104,7 +104,7 @@ def _put(path: Path, packed: bytes) -> None:
 
 
 def _file(name: str, tag: str, sources: tuple[str, ...]) -> str:
-    return f"{name}-{tag}-{_digest(sources)}.kernel"
+    return f"{name}-{tag}-{digest(sources)}.kernel"
 
 
 @cache
@@ -117,7 +117,7 @@ def _text(source: str) -> bytes:
 
 
 @cache
-def _digest(sources: tuple[str, ...]) -> str:
+def digest(sources: tuple[str, ...]) -> str:
     """What tells whether code is still good."""
     found = hashlib.blake2b(_tools(), digest_size=8)
     for source in sources:
