@@ -328,7 +328,7 @@ def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
         some = next(p for p in g if p is not None) if type(g) is tuple else g
         xp = cpu if type(some) is ndarray else worlds.world(some)
     formulas = plan.recorded if run.record else plan.formulas
-    if not (run.record or plan.general) and type(g) is not tuple and g.size >= LARGE:
+    if not (run.record or plan.general or isinstance(g, tuple)) and g.size >= LARGE:
         formulas = plan.large or plan.for_large()
     if plan.joint:
         found = plan.user(run, given, node) if plan.user else formulas[0](xp, g, source)

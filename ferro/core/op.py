@@ -14,6 +14,7 @@ from ferro.core import samples as _samples
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
 from ferro.cpu import blocks, fusion
+from ferro.cpu.kernels.front import front
 
 OPS: dict[str, Op] = {}
 ELEMENTWISE, LINEAR, MULTILINEAR, GENERAL = "elementwise", "linear", "multilinear", "general"
@@ -175,9 +176,10 @@ def _direct(forward: Callable, count: int, parameters: int) -> Callable | None:
         function, given = forward(_Vocabulary(), *operands)
     except (AttributeError, TypeError, ValueError):
         return None
-    return function if len(given) == len(operands) and all(map(operator.is_, given, operands)) else None
+    return _FRONTS.get(function, function) if len(given) == len(operands) and all(map(operator.is_, given, operands)) else None
 
 
+_FRONTS = {f: front(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)}
 _JUMPS = frozenset((*hasjrel, *hasjabs))
 
 

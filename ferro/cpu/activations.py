@@ -9,6 +9,7 @@ import numpy as np
 from ferro.cpu.blocks import fused, with_kernel
 from ferro.cpu.kernels.activations import gelu, gelu_vjp, mish, mish_vjp, silu, silu_vjp, softplus, softplus_vjp
 from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.lines import over
 from ferro.cpu.pointwise import where
 
@@ -29,11 +30,13 @@ def _zero(dtype: Any) -> Any:
         return zero
 
 
+@front
 def relu(x: Any) -> Any:
     """max(x, 0); nan stays nan."""
     return over("relu", x) if x.size >= SMALL and has_kernel(x, "relu") else np.maximum(x, _zero(x.dtype))
 
 
+@front
 @with_kernel("relu_vjp")
 def relu_vjp(g: Any, out: Any) -> Any:
     """g where out > 0 (or nan), else 0."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.cpu import team
+from ferro.cpu.kernels.front import behind
 
 LARGE = 1 << 15  # elements from which formulas run as programs
 BLOCK = 4096  # elements that a step takes at a time: spare blocks stay in the first-level cache
@@ -149,7 +150,7 @@ class _Functions:
         self._trace = trace
 
     def __getattr__(self, name: str) -> Callable:
-        function = getattr(cpu, name)
+        function = behind(getattr(cpu, name))
         ufunc = getattr(function, "ufunc", function)
         if not isinstance(ufunc, np.ufunc):
             raise _CannotTrace
@@ -247,17 +248,17 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
             like = a
     if like is None or like.size < LARGE or like.dtype not in _TYPES:
         return None
-    layout = _layout(like, arrays)
-    if layout is None:
-        return None
     try:
         program = _program(formula, like.dtype, tuple(arguments))
     except TypeError:  # a parameter that cannot be hashed
         return None
-    rows, columns, steps = layout
-    helpers = team.helpers()
-    if program is None or (program.count == 1 and not helpers):
+    if program is None:
         return None
+    helpers = team.helpers()
+    layout = _layout(like, arrays) if helpers or program.count > 1 else None
+    if layout is None:
+        return None
+    rows, columns, steps = layout
     twin = team.fixed_twin("run_program", _example)
     if twin is None:
         return None

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
 from ferro.cpu.reductions import FLOAT32, SMALL, amax, amin, sum, wide
 
 __all__ = ["euclidean", "vector_norm"]
 
 
+@front
 def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     """(sum |x|^ord)^(1/ord) over the dimensions `dim`; 0 counts the non-zeros, inf and -inf take the extreme |x|."""
     if ord == 2 and x.size <= SMALL and len(dim) == x.ndim and not keepdim and x.dtype is FLOAT32:
@@ -25,8 +27,7 @@ def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
 def _vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     if ord == 2:
         if dim and has_sum_kernel(x):
-            squares = np.sqrt(total(x, dim, 0))
-            return squares if keepdim else squares.reshape([s for d, s in enumerate(x.shape) if d not in dim])
+            return np.sqrt(total(x, dim, keepdim, mean=0))
         return np.sqrt(sum(x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x, dim, keepdim))
     if ord == 0:
         return sum((x != 0).astype(x.real.dtype), dim, keepdim)

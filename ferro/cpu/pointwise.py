@@ -17,6 +17,7 @@ from ferro.cpu.extensions import special as _special
 from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.lines import over
 from ferro.cpu.select import select
 
@@ -30,7 +31,7 @@ asinh, acosh, atanh = np.arcsinh, np.arccosh, np.arctanh
 sqrt, atan2 = np.sqrt, np.arctan2
 reciprocal, abs, isnan, isfinite = np.reciprocal, np.abs, np.isnan, np.isfinite
 logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
-maximum, minimum, fmax, fmin = np.maximum, np.minimum, np.fmax, np.fmin
+maximum, minimum, fmax, fmin = front(np.maximum), front(np.minimum), np.fmax, np.fmin
 floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysign, np.nextafter
 conj, zeros_like = np.conj, np.zeros_like
 
@@ -164,11 +165,13 @@ def cos_vjp(g: Any, x: Any) -> Any:
     )
 
 
+@front
 def tanh_vjp(g: Any, out: Any) -> Any:
     """The backward of tanh, in one pass for large arrays."""
     return over("tanh_vjp", g, out) if out.size >= SMALL and has_kernel(out, "tanh_vjp") else g - g * (out * out).conj()
 
 
+@front
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e⁻ˣ)."""
     if x.size >= SMALL:
@@ -184,6 +187,7 @@ def sigmoid(x: Any) -> Any:
     return _special("expit")(x)  # one step instead of four, and more accurate
 
 
+@front
 def sigmoid_vjp(g: Any, out: Any) -> Any:
     """The backward of sigmoid, in one pass for large arrays."""
     return _kernels.sigmoid_vjp(g, out) if out.size >= SMALL else g * (out - out * out).conj()

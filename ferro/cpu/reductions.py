@@ -18,6 +18,7 @@ from ferro.cpu.blocks import by_blocks
 from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels import softmax as _softmax
 from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.reduce import extreme, first_extreme, has_extreme_kernel, has_sum_kernel, product, total
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max_dim", "mean",
@@ -56,6 +57,7 @@ def number(value: float, dtype: Any) -> Any:
     return found
 
 
+@front
 def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Sum over the dimensions `dim`, in the dtype of x.  See Note [Accurate sums]."""
     d = x.dtype
@@ -64,7 +66,7 @@ def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     if x.size <= SMALL or d.kind in "biu" or not dim:
         return _add(x, dim, d, None, keepdim)
     if has_sum_kernel(x) and not _few_long_rows(x, dim):
-        return _kept_or_not(total(x, dim), x.shape, dim, keepdim).astype(d, copy=False)
+        return total(x, dim, keepdim, d)
     return _long_sum(x, dim, keepdim)
 
 
@@ -113,6 +115,7 @@ def _blocked_sum(x: Any, d: int) -> Any:
     return total
 
 
+@front
 def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Mean over the dimensions `dim`; nan over none."""
     d = x.dtype
@@ -137,7 +140,7 @@ def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
         return x.copy()
     if has_kernel(x):
         with np.errstate(over="ignore"):
-            out = product(x, dim).astype(d, copy=False)
+            out = product(x, dim, d)
         return out if keepdim else out.reshape(() if dim is None else x.shape[:dim] + x.shape[dim + 1 :])
     return _multiply(wide(x), dim, None if d.kind == "V" else _product_dtype(d), None, keepdim).astype(d, copy=False)
 
@@ -181,6 +184,7 @@ def _prod_others(x: Any, dim: int) -> Any:
 # -- spread ------------------------------------------------------------------------------------------------------------
 
 
+@front
 def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
     """Variance over the dimensions `dim`: the sum of |x - mean|^2 over n - correction (at least 0)."""
     if x.size <= SMALL and x.dtype is FLOAT32 and (rest := count(x.shape, dim) - correction) > 0 <= correction:
@@ -231,7 +235,7 @@ def _moments(x: Any, dim: tuple, n: int) -> tuple:
     m = total(x, dim) / n
     near = m.astype(x.dtype)
     with np.errstate(invalid="ignore"):
-        return m, total(x, dim, near) - n * (m - near) ** 2  # `near` is the mean only up to rounding
+        return m, total(x, dim, mean=near) - n * (m - near) ** 2  # `near` is the mean only up to rounding
 
 
 def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
@@ -245,11 +249,13 @@ def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
 # -- extrema -----------------------------------------------------------------------------------------------------------
 
 
+@front
 def amax(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Largest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.maximum, x, dim, keepdim)
 
 
+@front
 def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Smallest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.minimum, x, dim, keepdim)
@@ -322,11 +328,13 @@ _largest: Any = np.maximum.reduce
 _least: Any = np.minimum.reduce
 
 
+@front
 def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Largest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmax)
 
 
+@front
 def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Smallest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmin)

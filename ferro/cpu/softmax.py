@@ -8,6 +8,7 @@ import numpy as np
 
 from ferro.cpu.kernels import softmax as _kernels
 from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.small import of_rows, of_rows_of_two
 from ferro.cpu.rows import row_sums
 
@@ -39,6 +40,7 @@ def _quotients(x: Any, dim: int) -> Any:
     return None
 
 
+@front
 def softmax(x: Any, dim: int) -> Any:
     """exp(x) over its sum along `dim`."""
     out = of_rows("softmax", x, dim)
@@ -54,6 +56,7 @@ def softmax(x: Any, dim: int) -> Any:
     return out
 
 
+@front
 def softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of softmax, from its result."""
     found = of_rows_of_two("softmax_vjp", g, out, dim)
@@ -66,6 +69,7 @@ def softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     return found
 
 
+@front
 def log_softmax(x: Any, dim: int) -> Any:
     """x minus its logsumexp along `dim`."""
     out = of_rows("log_softmax", x, dim)
@@ -82,6 +86,7 @@ def log_softmax(x: Any, dim: int) -> Any:
     return out
 
 
+@front
 def log_softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of log_softmax, from its result."""
     found = of_rows_of_two("log_softmax_vjp", g, out, dim)

@@ -181,7 +181,7 @@ def test_damaged_code_is_made_again(folder):
 @native
 def test_code_that_refers_to_what_is_not_there_is_left_to_numba():
     kernel = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
-    kernel.add("f4-0", machine.pack(b"\xc3" * 16, 0, ["no_such_function"], [(8, 0, 0)]))
+    kernel.add("f4-0", machine.pack(b"\xc3" * 16, {"": 0}, ["no_such_function"], [(8, 0, 0)]))
     assert kernel.runs == (kernel.compiler(),)
 
 

@@ -8,6 +8,7 @@ references: whoever calls holds the arguments.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -23,13 +24,13 @@ ENTRY = "ferro_entry"
 
 _byte, _half, _long = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _pointer = _byte.as_pointer()
-_entry_type = ir.FunctionType(_pointer, [_pointer, _pointer.as_pointer(), _long])
+entry_type = ir.FunctionType(_pointer, [_pointer, _pointer.as_pointer(), _long])
 
 # Where NumPy's public structures PyArrayObject and PyArray_Descr keep what is read.
-_DATA, _NDIM, _SHAPE, _STRIDES, _DESCRIPTION, _FLAGS = 16, 24, 32, 40, 56, 64
-_BYTE_ORDER, _NUMBER = 26, 28
-_TYPE, _TUPLE_SIZE, _TUPLE_ITEMS = 8, 16, 24  # of any object, of a tuple
-_READABLE = 0x101  # flags: C-contiguous and aligned
+DATA, NDIM, SHAPE, STRIDES, DESCRIPTION, FLAGS = 16, 24, 32, 40, 56, 64
+BYTE_ORDER, NUMBER = 26, 28
+TYPE, TUPLE_SIZE, TUPLE_ITEMS = 8, 16, 24  # of any object, of a tuple
+READABLE = 0x101  # flags: C-contiguous and aligned
 
 _SCALARS = {"f4": types.float32, "f8": types.float64, "i8": types.int64, "b1": types.boolean}
 _ACCEPTED = {
@@ -83,7 +84,7 @@ class _Entry:
 
     def __init__(self, context: Any, module: Any, kernel: Any):
         self.context, self.module = context, module
-        function = ir.Function(module, _entry_type, ENTRY)
+        function = ir.Function(module, entry_type, ENTRY)
         self.builder = ir.IRBuilder(function.append_basic_block("entry"))
         self.refuse = function.append_basic_block("refuse")
         _, arguments, count = function.args
@@ -138,7 +139,7 @@ class _Entry:
 
     def _one_of(self, value: Any, names: tuple[str, ...]) -> None:
         """Refuse the call unless the object has one of these types."""
-        found = self._field(value, _TYPE)
+        found = self._field(value, TYPE)
         first, *others = [self.builder.icmp_unsigned("==", found, self._object(f"type.{name}")) for name in names]
         self._unless(reduce(self.builder.or_, others, first))
 
@@ -147,17 +148,17 @@ class _Entry:
         b = self.builder
         if _is_tuple(kind):
             self._one_of(value, ("tuple",))
-            self._unless(b.icmp_signed("==", self._field(value, _TUPLE_SIZE, _long), _long(len(kind))))
+            self._unless(b.icmp_signed("==", self._field(value, TUPLE_SIZE, _long), _long(len(kind))))
             for k, item in enumerate(kind):
-                self._check(item, self._field(value, _TUPLE_ITEMS + 8 * k))
+                self._check(item, self._field(value, TUPLE_ITEMS + 8 * k))
         elif isinstance(kind, types.Array):
             self._one_of(value, ("array",))
-            description = self._field(value, _DESCRIPTION)
-            self._unless(b.icmp_signed("==", self._field(value, _NDIM, _half), _half(kind.ndim)))
-            self._unless(b.icmp_unsigned("==", self._field(description, _NUMBER, _half), _half(_number(kind.dtype))))
-            self._unless(b.icmp_unsigned("!=", self._field(description, _BYTE_ORDER, _byte), _byte(ord(">"))))
-            flags = b.and_(self._field(value, _FLAGS, _half), _half(_READABLE))
-            self._unless(b.icmp_unsigned("==", flags, _half(_READABLE)))
+            description = self._field(value, DESCRIPTION)
+            self._unless(b.icmp_signed("==", self._field(value, NDIM, _half), _half(kind.ndim)))
+            self._unless(b.icmp_unsigned("==", self._field(description, NUMBER, _half), _half(_number(kind.dtype))))
+            self._unless(b.icmp_unsigned("!=", self._field(description, BYTE_ORDER, _byte), _byte(ord(">"))))
+            flags = b.and_(self._field(value, FLAGS, _half), _half(READABLE))
+            self._unless(b.icmp_unsigned("==", flags, _half(READABLE)))
         else:
             self._one_of(value, _ACCEPTED[kind])
 
@@ -165,7 +166,7 @@ class _Entry:
         """The object as Numba passes it on."""
         b = self.builder
         if _is_tuple(kind):
-            items = [self._read(item, self._field(value, _TUPLE_ITEMS + 8 * k)) for k, item in enumerate(kind)]
+            items = [self._read(item, self._field(value, TUPLE_ITEMS + 8 * k)) for k, item in enumerate(kind)]
             return self.context.make_tuple(b, kind, items)
         if isinstance(kind, types.Array):
             return self._array(kind, value)
@@ -180,10 +181,10 @@ class _Entry:
         b = self.builder
         array = make_array(kind)(self.context, b)
         size = self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
-        lengths, strides = self._field(value, _SHAPE), self._field(value, _STRIDES)
+        lengths, strides = self._field(value, SHAPE), self._field(value, STRIDES)
         populate_array(
             array,
-            data=b.bitcast(self._field(value, _DATA), array.data.type),
+            data=b.bitcast(self._field(value, DATA), array.data.type),
             shape=[self._field(lengths, 8 * k, _long) for k in range(kind.ndim)],
             strides=[self._field(strides, 8 * k, _long) for k in range(kind.ndim)],
             itemsize=_long(size),
@@ -219,7 +220,7 @@ def _number(kind: Any) -> int:
 
 @global_compiler_lock
 def export(dispatcher: Any, signature: str) -> bytes:
-    """The machine code of a kernel, compiled for a signature, as `machine.load` reads it.
+    """The machine code of a kernel, compiled for a signature, as machine.py reads it.
 
     Nothing where only Numba can run it. Then Numba keeps the code on disk.
     """
@@ -228,13 +229,18 @@ def export(dispatcher: Any, signature: str) -> bytes:
     if not SUPPORTED:
         return b""
     kernel = dispatcher.overloads[kinds]
-    context = dispatcher.targetctx
-    library = context.codegen().create_library(f"export_{dispatcher.__name__}")
+    return assembled(dispatcher.targetctx, [kernel], lambda context, module: _Entry(context, module, kernel))
+
+
+def assembled(context: Any, compiled: list[Any], write_entries: Callable[[Any, Any], object]) -> bytes:
+    """The machine code of compiled functions and of the entries to them, which are written into a module."""
+    library = context.codegen().create_library("export")
     module = library.create_ir_module("entry")
-    _Entry(context, module, kernel)
+    write_entries(context, module)
     library.add_ir_module(module)
-    # The kernel has been optimised; what nobody calls goes. (The library is not finished, which would run it here.)
-    library._final_module.link_in(kernel.library._get_module_for_linking(), preserve=True)
+    # The kernels have been optimised; what nobody calls goes. (The library is not finished, which would run it here.)
+    for each in compiled:
+        library._final_module.link_in(each.library._get_module_for_linking(), preserve=True)
     machine = context.codegen()._tm
     passes = binding.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()
@@ -270,7 +276,7 @@ def _linked(elf: bytes) -> bytes:
 
     undefined: list[str] = []
     places: list[tuple[int, int]] = []  # of symbols: (the number of the undefined one or -1, the value)
-    entry = -1
+    entries = {}
     (symbols,) = [s for s in sections if s[1] == _SYMBOLS]
     for k in range(symbols[5] // 24):
         name, _, _, section, value, length = struct.unpack_from("<IBBHQQ", elf, symbols[4] + 24 * k)
@@ -285,8 +291,8 @@ def _linked(elf: bytes) -> bytes:
             code += bytes(length)
         else:
             places.append((-1, starts.get(section, 0) + value))
-        if label == ENTRY:
-            entry = starts[section] + value
+        if label.startswith(ENTRY):
+            entries[label.removeprefix(ENTRY)] = starts[section] + value
     addresses = []
     for _, kind, _, _, offset, length, _, target, _, _ in sections:
         if kind == _ADDRESSES and target in starts:
@@ -299,4 +305,4 @@ def _linked(elf: bytes) -> bytes:
     used = sorted({symbol for _, symbol, _ in addresses if symbol >= 0})
     number = {symbol: k for k, symbol in enumerate(used)} | {-1: -1}
     addresses = [(place, number[symbol], addend) for place, symbol, addend in addresses]
-    return pack(bytes(code), entry, [undefined[symbol] for symbol in used], addresses)
+    return pack(bytes(code), entries, [undefined[symbol] for symbol in used], addresses)

@@ -47,9 +47,9 @@ class _Method(ctypes.Structure):
 _kept: list[Any] = []  # code that functions of Python point to stays for as long as the process lives
 
 
-def pack(code: bytes, entry: int, symbols: list[str], addresses: list[tuple[int, int, int]]) -> bytes:
-    """What `load` reads. An address is (where it stands, the number of its symbol or -1 for the code itself, addend)."""
-    header = json.dumps({"entry": entry, "symbols": symbols, "addresses": addresses}).encode()
+def pack(code: bytes, entries: dict[str, int], symbols: list[str], addresses: list[tuple[int, int, int]]) -> bytes:
+    """What `Code` reads. An address is (where it stands, the number of its symbol or -1 for the code itself, addend)."""
+    header = json.dumps({"entries": entries, "symbols": symbols, "addresses": addresses}).encode()
     rest = struct.pack("<Q", len(header)) + header + code
     return _digest(rest) + rest
 
@@ -58,28 +58,47 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def load(name: str, packed: bytes) -> Callable[..., Any]:
-    """The function. Called with arguments it was not compiled for, it returns NotImplemented."""
-    if packed[:16] != _digest(packed[16:]):
-        raise ValueError(f"kernel {name}: what is kept of it is damaged")
-    (length,) = struct.unpack_from("<Q", packed, 16)
-    header, code = json.loads(packed[24 : 24 + length]), packed[24 + length :]
-    symbols = [_address(symbol) for symbol in header["symbols"]]
-    memory = mmap.mmap(-1, len(code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
-    memory[:] = code
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    for place, symbol, addend in header["addresses"]:
-        struct.pack_into("<Q", memory, place, (start if symbol < 0 else symbols[symbol]) + addend)
-    if ctypes.CDLL(None, use_errno=True).mprotect(
-        ctypes.c_void_p(start), ctypes.c_size_t(len(code)), mmap.PROT_READ | mmap.PROT_EXEC
-    ):
-        raise OSError(ctypes.get_errno(), f"kernel {name}: the system refuses memory for machine code")
-    method = _Method(name.encode(), start + header["entry"], _METH_FASTCALL, None)
-    _kept.append((memory, method))
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    return make(ctypes.addressof(method), None, None)
+class Code:
+    """Machine code that has been brought into memory."""
 
+    def __init__(self, name: str, packed: bytes):
+        if packed[:16] != _digest(packed[16:]):
+            raise ValueError(f"kernel {name}: what is kept of it is damaged")
+        (length,) = struct.unpack_from("<Q", packed, 16)
+        header, code = json.loads(packed[24 : 24 + length]), packed[24 + length :]
+        symbols = [address(symbol) for symbol in header["symbols"]]
+        memory = mmap.mmap(-1, len(code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
+        memory[:] = code
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        for place, symbol, addend in header["addresses"]:
+            struct.pack_into("<Q", memory, place, (start if symbol < 0 else symbols[symbol]) + addend)
+        if ctypes.CDLL(None, use_errno=True).mprotect(
+            ctypes.c_void_p(start), ctypes.c_size_t(len(code)), mmap.PROT_READ | mmap.PROT_EXEC
+        ):
+            raise OSError(ctypes.get_errno(), f"kernel {name}: the system refuses memory for machine code")
+        _kept.append(memory)
+        self.entries = {label: start + offset for label, offset in header["entries"].items()}
+
+    def function(self, name: str, entry: str = "", behind: Any = None) -> Callable[..., Any]:
+        """The function of an entry. `behind` is what it is told to call for arguments that it was not compiled for."""
+        method = _Method(name.encode(), self.entries[entry], _METH_FASTCALL, None)
+        _kept.append(method)
+        # None stands for NULL here: without a function behind it the entry returns NotImplemented.
+        make = _make_bare if behind is None else _make
+        return make(ctypes.addressof(method), behind, None)
+
+
+def load(name: str, packed: bytes) -> Callable[..., Any]:
+    """The function of a kernel. Called with arguments it was not compiled for, it returns NotImplemented."""
+    return Code(name, packed).function(name)
+
+
+def _maker(kind: Any) -> Any:
+    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, kind, ctypes.c_void_p)
+    return prototype(("PyCFunction_NewEx", ctypes.pythonapi))
+
+
+_make_bare, _make = _maker(ctypes.c_void_p), _maker(ctypes.py_object)
 
 # Types that the code compares the types of its arguments with: their addresses are those of the objects.
 _TYPES = {
@@ -98,10 +117,12 @@ _LIBRARIES = {"NRT_": "core/runtime/_nrt_python", "numba_": "_helperlib"}
 
 
 @cache
-def _address(symbol: str) -> int:
+def address(symbol: str) -> int:
     """Where a function or an object of the process lies that machine code refers to by name."""
     if symbol in _TYPES:
         return id(_TYPES[symbol])
+    if symbol.startswith("numpy."):
+        return _numpy_interface()[int(symbol.removeprefix("numpy."))]
     for prefix, library in _LIBRARIES.items():
         if symbol.startswith(prefix):
             return _functions(library)[symbol.removeprefix(prefix)]
@@ -109,6 +130,15 @@ def _address(symbol: str) -> int:
         if hasattr(library, symbol):
             return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
     raise LookupError(f"machine code refers to {symbol!r}, which this process does not know")
+
+
+@cache
+def _numpy_interface() -> Any:
+    """The table of NumPy's functions in C, numbered as its headers number them."""
+    read = ctypes.pythonapi.PyCapsule_GetPointer
+    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    table = read(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
+    return ctypes.cast(table, ctypes.POINTER(ctypes.c_size_t))
 
 
 @cache

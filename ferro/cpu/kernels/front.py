@@ -1,0 +1,90 @@
+"""Fronts: machine code that stands before functions of NumPy arrays and answers for small arrays; see jit_front.py.
+
+All fronts of a dtype are one file of machine code, loaded when ferro is imported: names are bound to fronts once, and
+what stands in front of a function does not change while the process lives.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from types import BuiltinFunctionType
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.kernels import background, store
+from ferro.cpu.kernels.machine import SUPPORTED, Code
+
+# By the file that the kernel stands in: names and layouts, see Note [Layouts] in jit_front.py.
+_LAYOUTS = {
+    "jit_small": {
+        "add sub mul truediv maximum minimum": "x ~ -> x",
+        "neg": "x -> x",
+        "sum mean": "x dims keep -> r ?",
+        "amax amin": "x dims keep -> r",
+        "var": "x dims number keep -> r ?",
+        "vector_norm": "x number dims keep -> r ?",
+        "max_dim min_dim": "x dim keep -> r i",
+    },
+    "jit_softmax": {
+        "softmax log_softmax": "x last -> x",
+        "softmax_vjp log_softmax_vjp": "x = last -> x",
+    },
+    "jit_activations": {
+        "sigmoid silu mish erf": "x -> x",
+        "sigmoid_vjp silu_vjp mish_vjp tanh_vjp": "x = -> x",
+    },
+    "jit_pointwise": {
+        "relu": "x -> x",
+        "relu_vjp": "x = -> x",
+    },
+}
+_SOURCES = (*_LAYOUTS, "jit_front")
+_DTYPES = {"f4": np.float32, "f8": np.float64}
+
+
+def front(function: Any, name: str = "") -> Any:
+    """A decorator: the function behind the fronts of its name, as far as there is machine code of them."""
+    name = name or function.__name__
+    for code in map(_code, reversed(_DTYPES)):
+        if code is not None:
+            function = code.function(name, name, function)
+    return function
+
+
+def behind(function: Any) -> Any:
+    """The function itself, without fronts."""
+    while isinstance(function, BuiltinFunctionType) and callable(function.__self__):
+        function = function.__self__
+    return function
+
+
+@cache
+def _code(dtype: str) -> Code | None:
+    """The fronts for a dtype. Where kernels are waited for, they are made."""
+    if not SUPPORTED or background.MODE == "off":
+        return None
+    packed = store.read("fronts", dtype, _SOURCES)
+    if packed is None:
+        if background.MODE != "wait":
+            return None
+        packed = make(dtype)
+    try:
+        return Code("fronts", packed)
+    except (LookupError, OSError, ValueError):  # see Kernel.add and Kernel.load
+        return None
+
+
+def make(dtype: str) -> bytes:
+    """Compile the fronts for a dtype, and keep them on disk."""
+    from ferro.cpu.kernels import jit_front
+
+    found = {}
+    for module, layouts in _LAYOUTS.items():
+        kernels = import_module(f"ferro.cpu.kernels.{module}")
+        for names, layout in layouts.items():
+            found.update({name: (getattr(kernels, name), layout) for name in names.split()})
+    packed = jit_front.export(found, _DTYPES[dtype])
+    store.write("fronts", dtype, _SOURCES, packed)
+    return packed
