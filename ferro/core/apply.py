@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
-from ferro.core import dtypes, views, worlds
+from ferro.core import dtypes, tape, views, worlds
 from ferro.core.base import (  # fmt: skip
     LEAF,
     Lost,
@@ -28,11 +28,13 @@ from ferro.core.views import mark_view, viewed
 from ferro.core.worlds import world
 from ferro.cpu import fusion
 from ferro.cpu.fusion import LARGE
+from ferro.cpu.kernels.front import short_way
 
 ndarray, asarray = np.ndarray, np.asarray
 INEXACT = dtypes.INEXACT
 
 
+@short_way
 def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     """Applies an operation of one input and one output without aux values: the short form of `apply`.
 
@@ -131,6 +133,7 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     return t
 
 
+@short_way
 def binary(op: Op, x: Any, y: Any) -> Any:
     """Applies an operation of two inputs and one output, after type promotion: numbers and arrays are accepted."""
     kind = type(y)
@@ -683,4 +686,5 @@ def bind(cls: Any) -> None:
     """Registers the Tensor class (defined above the core)."""
     global Tensor  # noqa: PLW0603 (the core stands below the class it makes instances of)
     Tensor = worlds.tensor_class = cls
+    tape.fill(Tensor=cls, constant=constant)
     views.bind(cls)

@@ -189,8 +189,11 @@ def execute(run: Run, ready: list) -> None:
                     gs = absent(run, node) if g is None else gradients(run, node, g)
                 same = False
             else:
-                xp = cpu if type(g) is ndarray else worlds.world(g)
-                formulas = plan.formulas if g.size < LARGE else plan.large or plan.for_large()
+                if type(g) is ndarray:
+                    xp = cpu
+                    formulas = plan.small if g.size < LARGE else plan.large or plan.for_large()
+                else:
+                    xp, formulas = worlds.world(g), plan.formulas
                 if len(edges) == 1:
                     gx = formulas[0](xp, g, node)
                     t = edges[0]

@@ -12,7 +12,8 @@ from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
-next_sequence = count().__next__
+sequence = count()
+next_sequence = sequence.__next__
 
 
 class FreedError(RuntimeError):

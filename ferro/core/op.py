@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Sequence
-from opcode import hasjabs, hasjrel
 from operator import itemgetter
 from typing import Any
 
-from ferro import cpu
 from ferro.core import samples as _samples
+from ferro.core import straight
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
 from ferro.cpu import blocks, fusion
-from ferro.cpu.kernels.front import front
 
 OPS: dict[str, Op] = {}
 ELEMENTWISE, LINEAR, MULTILINEAR, GENERAL = "elementwise", "linear", "multilinear", "general"
@@ -48,6 +45,8 @@ class Op:
     complex numbers is real.
     """
 
+    __slots__ = ("__dict__", "direct", "table", "taped")  # (slots: what the short ways of `apply` ask for)
+
     def __init__(self, name: str, forward: Callable, *, vjp: Callable | None = None, diff: Sequence[str] = (),
                  outputs: Sequence[str] | str | None = None, nondiff: Sequence[str] = (), aux: Sequence[str] = (),
                  variadic: bool = False, view: bool = False, kind: str = GENERAL, jvp: Callable | None = None,
@@ -73,7 +72,9 @@ class Op:
             self.multi and len(self.output_names) - len(self.nondiff) == 1 and outputs != "*") else None  # fmt: skip
         self.nondiff_indices = frozenset(i for i, n in enumerate(self.output_names) if n in self.nondiff)
         # one input, one output, nothing special: apply() takes the short form
-        self.short = len(self.inputs) == 1 and not (self.multi or self.aux or variadic or view)
+        plain = not (self.multi or self.aux or variadic or view)
+        self.short = len(self.inputs) == 1 and plain
+        self.taped = bool(self.diff) and plain  # the machine code of jit_tape.py may do it
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [
             None,
@@ -99,7 +100,7 @@ class Op:
     @forward.setter
     def forward(self, function: Callable) -> None:
         self._forward = function
-        direct = _direct(function, len(self.inputs), len(self.params))
+        direct = straight.direct(function, len(self.inputs), len(self.params))
         # what the short forms call; of a view, `viewed` in views.py
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
 
@@ -139,50 +140,6 @@ class Op:
         return f"Op({self.name!r})"
 
 
-class _Operand:
-    """Stands for an array in `_direct`: operators answer with the function that they are."""
-
-    def _function(name: str) -> Any:  # type: ignore[misc]
-        return lambda *operands: (getattr(operator, name), operands)
-
-    __add__, __sub__, __mul__, __truediv__, __neg__ = map(_function, ("add", "sub", "mul", "truediv", "neg"))
-    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(_function, ("eq", "ne", "lt", "le", "gt", "ge"))
-
-
-class _Parameter:
-    """Stands for a parameter in `_direct`."""
-
-    def __bool__(self) -> bool:
-        raise TypeError
-
-
-class _Vocabulary:
-    """Stands for `xp` in `_direct`."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *operands: (getattr(cpu, name), operands)
-
-
-def _direct(forward: Callable, count: int, parameters: int) -> Callable | None:
-    """What a forward function of a single step calls, ``lambda xp, x, /, dim: xp.sum(x, dim)`` or ``x + y``, with the same arguments.
-
-    Spares the hot path a call.
-    """
-    code = getattr(forward, "__code__", None)
-    if code is None or len(code.co_code) > 200 or code.co_freevars or not _JUMPS.isdisjoint(code.co_code[::2]):
-        return None
-    operands = (*[_Operand() for _ in range(count)], *[_Parameter() for _ in range(parameters)])
-    try:
-        function, given = forward(_Vocabulary(), *operands)
-    except (AttributeError, TypeError, ValueError):
-        return None
-    return _FRONTS.get(function, function) if len(given) == len(operands) and all(map(operator.is_, given, operands)) else None
-
-
-_FRONTS = {f: front(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)}
-_JUMPS = frozenset((*hasjrel, *hasjabs))
-
-
 def _parameters(name: str, forward: Callable) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the tensor inputs and of the parameters in forward's signature."""
     names = argument_names(forward)
@@ -208,7 +165,7 @@ class Plan:
     """
 
     __slots__ = ("arity", "formulas", "general", "indices", "joint", "keeps", "keeps_out", "kinds", "large", "mask", "names", "op", "pick",
-                 "recorded", "same", "saves_inputs", "shapes", "short", "spread", "user")  # fmt: skip
+                 "recorded", "same", "saves_inputs", "shapes", "short", "small", "spread", "user")  # fmt: skip
 
     def __init__(self, op: Op, mask: int) -> None:
         self.op, self.mask = op, mask
@@ -254,8 +211,17 @@ class Plan:
         self.spread: tuple = () if not self.joint or op.variadic else tuple(op.diff.index(i) for i in self.indices)
         needs = tuple(bool(mask >> i & 1) for i in (range(self.arity) if op.variadic else op.diff))
         self.formulas = tuple(_bind(op, f, self.names, needs, recorded=False) for f in used)
+        self.small = tuple(map(self._straight, used, self.formulas))
         self.recorded = tuple(_bind(op, f, self.names, needs, recorded=True) for f in used)
         self.large: tuple | None = None  # see `for_large`
+
+    def _straight(self, formula: Any, otherwise: Callable) -> Callable:
+        """The formula written out for small NumPy arrays, if it can be; otherwise as it is for any."""
+        named = argument_names(formula)[2:]
+        kinds = [_kind(self.op, name) for name in named]
+        if "needs" in kinds:
+            return otherwise
+        return straight.straight(formula, kinds, list(map(self.names.index, named))) or otherwise
 
     def for_large(self) -> tuple:
         """The formulas of the short form of the engine's loop, for large arrays."""

@@ -40,7 +40,6 @@ _LAYOUTS = {
         "relu_vjp": "x = -> x",
     },
 }
-_SOURCES = (*_LAYOUTS, "jit_front")
 _DTYPES = {"f4": np.float32, "f8": np.float64}
 
 
@@ -60,31 +59,46 @@ def behind(function: Any) -> Any:
     return function
 
 
+def short_way(function: Any) -> Any:
+    """A decorator: `unary` or `binary` of core/apply.py behind the machine code of jit_tape.py."""
+    code = _code("tape")
+    return function if code is None else code.function(function.__name__, function.__name__, function)
+
+
 @cache
-def _code(dtype: str) -> Code | None:
-    """The fronts for a dtype. Where kernels are waited for, they are made."""
+def _code(what: str) -> Code | None:
+    """The fronts for a dtype, or the short way of the tape. Where kernels are waited for, they are made."""
     if not SUPPORTED or background.MODE == "off":
         return None
-    packed = store.read("fronts", dtype, _SOURCES)
+    packed = store.read(_NAME, what, _sources(what))
     if packed is None:
         if background.MODE != "wait":
             return None
-        packed = make(dtype)
+        packed = make(what)
     try:
-        return Code("fronts", packed)
+        return Code(_NAME, packed)
     except (LookupError, OSError, ValueError):  # see Kernel.add and Kernel.load
         return None
 
 
-def make(dtype: str) -> bytes:
-    """Compile the fronts for a dtype, and keep them on disk."""
-    from ferro.cpu.kernels import jit_front
+def make(what: str) -> bytes:
+    """Compile the fronts for a dtype, or the short way of the tape, and keep them on disk."""
+    from ferro.cpu.kernels import jit_front, jit_tape
 
-    found = {}
-    for module, layouts in _LAYOUTS.items():
+    found: dict[str, Any] = {}
+    if what == "tape":
+        found = {"unary": jit_tape.unary, "binary": jit_tape.binary}
+    for module, layouts in _LAYOUTS.items() if what in _DTYPES else ():
         kernels = import_module(f"ferro.cpu.kernels.{module}")
         for names, layout in layouts.items():
-            found.update({name: (getattr(kernels, name), layout) for name in names.split()})
-    packed = jit_front.export(found, _DTYPES[dtype])
-    store.write("fronts", dtype, _SOURCES, packed)
+            found.update({name: jit_front.make(getattr(kernels, name), layout, _DTYPES[what]) for name in names.split()})
+    packed = jit_front.export(found)
+    store.write(_NAME, what, _sources(what), packed)
     return packed
+
+
+def _sources(what: str) -> tuple[str, ...]:
+    return ("jit_tape",) if what == "tape" else (*_LAYOUTS, "jit_front")
+
+
+_NAME = "front"  # one that no kernel has

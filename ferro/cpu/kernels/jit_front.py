@@ -61,6 +61,8 @@ MOST = 1 << 15  # elements; larger arrays are for programs and threads
 ALONE = 1 << 11  # elements from which other threads of Python may run meanwhile
 
 
+SYMBOLS = ("numpy.94", "numpy.45", *[f"type.{name}" for name in ("array", "tuple", "float", "int", "bool")], "ferro.tape")
+
 # --- objects and their fields ----------------------------------------------------------------------------------------
 
 
@@ -91,7 +93,7 @@ def put(_typing, address, value):
     return types.none(_i64, _i64), generate
 
 
-def _address_of(name: str) -> Any:
+def address_of(name: str) -> Any:
     """An intrinsic that gives the address of an object of the process."""
 
     def address(_typing):
@@ -106,10 +108,10 @@ def _address_of(name: str) -> Any:
     return intrinsic(address)
 
 
-_array_type, _tuple_type, _float_type, _int_type, _bool_type = [
-    _address_of(f"type.{name}") for name in ("array", "tuple", "float", "int", "bool")
+array_type, _tuple_type, _float_type, _int_type, _bool_type = [
+    address_of(f"type.{name}") for name in ("array", "tuple", "float", "int", "bool")
 ]
-_true = _address_of("_Py_TrueStruct")
+_true = address_of("_Py_TrueStruct")
 
 
 @intrinsic
@@ -162,18 +164,19 @@ def _made(context: Any, builder: Any, kind: Any, array: Any, shape: list) -> Any
     return found._getvalue()
 
 
-def _function(name: str, result: Any, *arguments: Any) -> Any:
+def external(name: str, result: Any, *arguments: Any) -> Any:
+    """A function of the process."""
     return types.ExternalFunction(name, result(*arguments))
 
 
-_new = _function("numpy.94", _i64, _i64, _i64, types.int32, _i64, _i64, _i64, types.int32, _i64)  # PyArray_NewFromDescr
-_description = _function("numpy.45", _i64, types.int32)  # PyArray_DescrFromType
-_retain, _release = [_function(name, types.void, _i64) for name in ("Py_IncRef", "Py_DecRef")]
-_as_long = _function("PyLong_AsLongLong", _i64, _i64)
-_as_double = _function("PyFloat_AsDouble", types.float64, _i64)
-_failed = _function("PyErr_Occurred", _i64)
-_new_tuple = _function("PyTuple_New", _i64, _i64)
-_let_go, _take_back = _function("PyEval_SaveThread", _i64), _function("PyEval_RestoreThread", types.void, _i64)
+_new = external("numpy.94", _i64, _i64, _i64, types.int32, _i64, _i64, _i64, types.int32, _i64)  # PyArray_NewFromDescr
+_description = external("numpy.45", _i64, types.int32)  # PyArray_DescrFromType
+_retain, _release = [external(name, types.void, _i64) for name in ("Py_IncRef", "Py_DecRef")]
+_as_long = external("PyLong_AsLongLong", _i64, _i64)
+_as_double = external("PyFloat_AsDouble", types.float64, _i64)
+_failed = external("PyErr_Occurred", _i64)
+_new_tuple = external("PyTuple_New", _i64, _i64)
+_let_go, _take_back = external("PyEval_SaveThread", _i64), external("PyEval_RestoreThread", types.void, _i64)
 
 
 # --- what fronts are made of -----------------------------------------------------------------------------------------
@@ -182,7 +185,7 @@ _let_go, _take_back = _function("PyEval_SaveThread", _i64), _function("PyEval_Re
 @device
 def is_plain(a, number):
     """Whether an object is an array that kernels read, of the dtype with that number."""
-    if word(a + TYPE) != _array_type():
+    if word(a + TYPE) != array_type():
         return False
     description = word(a + DESCRIPTION)
     fits = half(description + NUMBER) == number and byte(description + BYTE_ORDER) != 62  # ">"
@@ -260,7 +263,7 @@ def like(a):
     """A new array of the shape and dtype of a; 0 if there is no memory."""
     description = word(a + DESCRIPTION)
     _retain(description)
-    return _new(_array_type(), description, half(a + NDIM), word(a + SHAPE), 0, 0, 0, 0)
+    return _new(array_type(), description, half(a + NDIM), word(a + SHAPE), 0, 0, 0, 0)
 
 
 @device
@@ -277,7 +280,7 @@ def reduced(a, first, stop, keep, integers):
         description = _description(7)  # NPY_LONG, 64 bits where machine.py is supported
     else:
         _retain(description)
-    return _new(_array_type(), description, ndim, shape, 0, 0, 0, 0)
+    return _new(array_type(), description, ndim, shape, 0, 0, 0, 0)
 
 
 @device
@@ -300,7 +303,7 @@ def make(kernel: Any, layout: str, dtype: Any) -> Any:
     """
     scope = dict(globals(), kernel=kernel, T=dtype, number=np.dtype(dtype).num)
     exec(compile(source(layout), f"<front {kernel.__name__}>", "exec"), scope)
-    return numba.njit(_i64(_i64, _i64), error_model="numpy")(scope["front"])
+    return scope["front"]
 
 
 def source(layout: str) -> str:
@@ -364,21 +367,21 @@ def _view(array: str, size: str, rows: bool) -> str:
 # --- all together ----------------------------------------------------------------------------------------------------
 
 
-def export(fronts: dict[str, tuple[Any, str]], dtype: Any) -> bytes:
-    """The machine code of fronts, each given by its kernel and its layout, for arrays of a dtype."""
+def export(functions: dict[str, Any]) -> bytes:
+    """The machine code of functions of the address and the number of arguments; see `make` for what they return."""
     if not SUPPORTED:
         return b""
-    for symbol in ("numpy.94", "numpy.45", *[f"type.{name}" for name in ("array", "tuple", "float", "int", "bool")]):
+    for symbol in SYMBOLS:
         binding.add_symbol(symbol, address(symbol))
     with global_compiler_lock:
-        made = {name: make(kernel, layout, dtype) for name, (kernel, layout) in fronts.items()}
-        compiled = {name: function.overloads[_i64, _i64] for name, function in made.items()}
+        made = [numba.njit(_i64(_i64, _i64), error_model="numpy")(function) for function in functions.values()]
+        compiled = [function.overloads[_i64, _i64] for function in made]
 
         def write_entries(context: Any, module: Any) -> None:
-            for name, function in compiled.items():
+            for name, function in zip(functions, compiled, strict=True):
                 _write_entry(context, module, name, function)
 
-        return assembled(next(iter(made.values())).targetctx, list(compiled.values()), write_entries)
+        return assembled(made[0].targetctx, compiled, write_entries)
 
 
 def _write_entry(context: Any, module: Any, name: str, compiled: Any) -> None:

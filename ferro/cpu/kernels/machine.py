@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.extensions import extension
+from ferro.cpu.kernels.tape_table import TABLE
 
 _METH_FASTCALL = 0x80  # function(self, arguments, count), as Python's headers call it
 
@@ -100,8 +101,8 @@ def _maker(kind: Any) -> Any:
 
 _make_bare, _make = _maker(ctypes.c_void_p), _maker(ctypes.py_object)
 
-# Types that the code compares the types of its arguments with: their addresses are those of the objects.
-_TYPES = {
+# Objects that the code knows by their addresses: the types of its arguments, and the table of core/tape.py.
+OBJECTS: dict[str, Any] = {
     "type.array": np.ndarray,
     "type.tuple": tuple,
     "type.int": int,
@@ -110,6 +111,7 @@ _TYPES = {
     "type.int64": np.int64,
     "type.float32": np.float32,
     "type.float64": np.float64,
+    "ferro.tape": TABLE,
 }
 
 # Which of Numba's libraries the functions come from that kernels call to allocate and to reshape.
@@ -119,8 +121,8 @@ _LIBRARIES = {"NRT_": "core/runtime/_nrt_python", "numba_": "_helperlib"}
 @cache
 def address(symbol: str) -> int:
     """Where a function or an object of the process lies that machine code refers to by name."""
-    if symbol in _TYPES:
-        return id(_TYPES[symbol])
+    if symbol in OBJECTS:
+        return id(OBJECTS[symbol])
     if symbol.startswith("numpy."):
         return _numpy_interface()[int(symbol.removeprefix("numpy."))]
     for prefix, library in _LIBRARIES.items():

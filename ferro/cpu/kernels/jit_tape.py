@@ -1,0 +1,355 @@
+"""The short way of the tape as machine code: small results computed, wrapped and recorded in one call.
+
+What stands here says again, for the most frequent case, what `unary` and `binary` in core/apply.py say, and these stand
+behind it: for any argument that is not a plain tensor of small float32 or float64 arrays, while any mode is on, and for
+whatever raises. The objects of the tape are known here by a table, see core/tape.py: addresses of objects, and where
+classes with slots keep theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from ferro.cpu.kernels.jit import device
+from ferro.cpu.kernels.jit_export import DATA, DESCRIPTION, TUPLE_ITEMS, TUPLE_SIZE, TYPE
+from ferro.cpu.kernels.jit_front import MOST, address_of, array_type, external, is_number, is_plain, put, room, size_of, word
+from ferro.cpu.kernels.tape_table import FIELDS
+
+_i64 = types.int64
+_LIST_SIZE, _LIST_ITEMS = 16, 24
+_FLOAT32, _FLOAT64 = 11, 12  # NPY_FLOAT, NPY_DOUBLE
+
+_retain, _release = [external(name, types.void, _i64) for name in ("Py_IncRef", "Py_DecRef")]
+_call = external("PyObject_Vectorcall", _i64, _i64, _i64, _i64, _i64)
+_allocate = external("PyType_GenericAlloc", _i64, _i64, _i64)
+_get = external("PyObject_GetAttr", _i64, _i64, _i64)
+_next = external("PyIter_Next", _i64, _i64)
+_new_tuple = external("PyTuple_New", _i64, _i64)
+_clear = external("PyErr_Clear", types.void)
+_as_long = external("PyLong_AsLongLong", _i64, _i64)
+_long = external("PyLong_FromLongLong", _i64, _i64)
+_code_of = external("PyFrame_GetCode", _i64, _i64)
+_instruction_of = external("PyFrame_GetLasti", types.int32, _i64)
+_contains = external("PySet_Contains", types.int32, _i64, _i64)
+_none, _true = address_of("_Py_NoneStruct"), address_of("_Py_TrueStruct")
+_table = address_of("ferro.tape")
+
+
+def _entry(name: str) -> Any:
+    """A function that gives a number of the table."""
+    place = 8 * FIELDS.index(name)
+
+    def entry():
+        return word(word(_table() + DATA) + place)
+
+    return device(entry)
+
+
+_tensor, _parameter, _node, _leaf = map(_entry, ("Tensor", "Parameter", "Node", "LEAF"))
+_active, _sequence, _outside, _outermost = map(_entry, ("ACTIVE", "sequence", "OUTSIDE", "outermost"))
+_constant, _frame_at, _one, _zero = map(_entry, ("constant", "_getframe", "1", "0"))
+_file_name, _shape_name = map(_entry, ("'co_filename'", "'shape'"))
+_t_data, _t_node, _t_counter, _t_meta = map(
+    _entry, ("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta")
+)
+_version_n = _entry("Version.n")
+_op_direct, _op_table, _op_short = map(_entry, ("Op.direct", "Op.table", "Op.taped"))
+_plan_pick, _plan_short, _plan_keeps, _plan_same, _plan_shapes = map(
+    _entry, ("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes")
+)
+_n_plan, _n_edges, _n_saved, _n_shape, _n_dtype = map(
+    _entry, ("Node.plan", "Node.edges", "Node.saved", "Node.shape", "Node.dtype")
+)
+_n_seq, _n_meta, _n_code, _n_offset = map(_entry, ("Node.seq", "Node.meta", "Node.code", "Node.offset"))
+
+
+@device
+def _kept(value):
+    """An object, which has one more owner now."""
+    _retain(value)
+    return value
+
+
+@device
+def _is_tensor(x):
+    kind = word(x + TYPE)
+    return kind == _tensor() or kind == _parameter()
+
+
+@device
+def _is_small(a):
+    """Whether an object is a small array of floats."""
+    return (is_plain(a, _FLOAT32) or is_plain(a, _FLOAT64)) and size_of(a) < MOST
+
+
+@device
+def _is_unchanged(x):
+    """Whether nobody has changed a tensor in place."""
+    counter = word(x + _t_counter())
+    return counter == _none() or _as_long(word(counter + _version_n())) == 0
+
+
+@device
+def _plan_of(op, mask):
+    """The plan of an operation whose inputs in the mask need gradients; None if there is none yet."""
+    return word(word(word(op + _op_table()) + _LIST_ITEMS) + 8 * mask)
+
+
+@device
+def _tensor_of(out):
+    """A new tensor without history, which owns `out` now."""
+    t = _allocate(_tensor(), 0)
+    if t != 0:
+        put(t + _t_data(), out)
+        put(t + _t_counter(), _kept(_none()))
+        put(t + _t_meta(), _kept(_none()))
+    return t
+
+
+@device
+def _edge(x):
+    """Where the gradient of a tensor goes."""
+    n = word(x + _t_node())
+    return _kept(x if n == _leaf() else n)
+
+
+@device
+def _tuple(a, b, c):
+    """A tuple of up to three objects (0: no more), which owns them now."""
+    found = _new_tuple((a != 0) + (b != 0) + (c != 0))
+    if found != 0:
+        if a != 0:
+            put(found + TUPLE_ITEMS, a)
+        if b != 0:
+            put(found + TUPLE_ITEMS + 8, b)
+        if c != 0:
+            put(found + TUPLE_ITEMS + 16, c)
+    return found
+
+
+@device
+def _note_place(node):
+    """Note the place in the user's program: two frames up, or further where that is the library's. False if it fails."""
+    arguments = room()
+    put(arguments, _one())
+    frame = _call(_frame_at(), arguments, 1, 0)
+    if frame == 0:  # the operation itself is the bottom of the stack
+        _clear()
+        put(arguments, _zero())
+        frame = _call(_frame_at(), arguments, 1, 0)
+        if frame == 0:
+            return False
+    code = _code_of(frame)
+    file = _get(code, _file_name())
+    if file == 0:
+        return False
+    known = _contains(_outside(), file)
+    _release(file)
+    if known != 1:
+        put(arguments, frame)
+        other = _call(_outermost(), arguments, 1, 0)
+        _release(frame)
+        _release(code)
+        if other == 0:
+            return False
+        frame = other
+        code = _code_of(frame)
+    put(node + _n_code(), code)
+    put(node + _n_offset(), _long(_instruction_of(frame)))
+    _release(frame)
+    return True
+
+
+@device
+def _record(t, plan, edges, saved, shape, dtype, place):
+    """Give a tensor its history; what is given belongs to the node now. Whether there was memory."""
+    node = _allocate(_node(), 0)
+    if node == 0 or edges == 0 or saved == 0 or shape == 0:
+        return False
+    put(t + _t_node(), node)
+    put(node + _n_plan(), _kept(plan))
+    put(node + _n_edges(), edges)
+    put(node + _n_saved(), saved)
+    put(node + _n_shape(), shape)
+    put(node + _n_dtype(), dtype)
+    put(node + _n_seq(), _next(_sequence()))
+    put(node + _n_meta(), _kept(_none()))
+    return _note_place(node) if place else True
+
+
+@device
+def _picked(plan, x, y, out):
+    """What a plan picks from the inputs and the output."""
+    arguments = room()
+    values = _tuple(_kept(x), _kept(y), _kept(out)) if y != 0 else _tuple(_kept(x), _kept(out), 0)
+    put(arguments, values)
+    found = _call(word(plan + _plan_pick()), arguments, 1, 0)
+    _release(values)
+    return found
+
+
+@device
+def _computed(direct, arguments, count):
+    """The array that a function gives; 0 if it raises or gives anything else."""
+    out = _call(direct, arguments, count, 0)
+    if out == 0:
+        _clear()
+    elif word(out + TYPE) != array_type():
+        _release(out)
+        return 0
+    return out
+
+
+def unary(objects, count):
+    """unary(op, x) or unary(op, x, params)."""
+    if count != 2 and count != 3:
+        return 0
+    op, x = word(objects), word(objects + 8)
+    if word(op + _op_short()) != _true() or not _is_tensor(x) or word(_active() + _LIST_SIZE) != 0:
+        return 0
+    a, direct = word(x + _t_data()), word(op + _op_direct())
+    if direct == _none() or not _is_small(a) or not _is_unchanged(x):
+        return 0
+    params = word(objects + 16) if count == 3 else 0
+    extra = word(params + TUPLE_SIZE) if count == 3 else 0
+    if extra > 8:
+        return 0
+    n, plan, short = word(x + _t_node()), 0, 0
+    if n != _none():
+        plan = _plan_of(op, 1)
+        if plan == _none():
+            return 0
+        short = _as_long(word(plan + _plan_short()))
+        if word(plan + _plan_pick()) == _none():
+            short = -1
+        elif short == 99 and (extra > 0 or word(word(plan + _plan_shapes()) + TUPLE_SIZE) > 0):
+            return 0
+    elif word(x + _t_meta()) != _none():
+        return 0
+    arguments = room()
+    put(arguments, a)
+    for k in range(extra):
+        put(arguments + 8 + 8 * k, word(params + TUPLE_ITEMS + 8 * k))
+    out = _computed(direct, arguments, 1 + extra)
+    if out == 0:
+        return 0
+    t = _tensor_of(out)
+    if t == 0:
+        return -1
+    if plan == 0:
+        put(t + _t_node(), _kept(_none()))
+        return t
+    if word(n + TYPE) == _node() and word(plan + _plan_same()) == _true():
+        shape, dtype = _kept(word(n + _n_shape())), _kept(word(n + _n_dtype()))
+    else:
+        shape, dtype = _get(out, _shape_name()), _kept(word(out + DESCRIPTION))
+    if short == -1:
+        saved = _tuple(0, 0, 0)
+    elif short == 1:
+        saved = _tuple(_kept(out), 0, 0)
+    elif short == 0:
+        saved = _tuple(_kept(x), 0, 0)
+    elif short == 20:
+        saved = _tuple(_get(a, _shape_name()), 0, 0)
+    elif short == 21:
+        saved = _kept(params) if params != 0 else _tuple(0, 0, 0)
+    elif short == 22:
+        saved = _new_tuple(extra + 1)
+        for k in range(extra):
+            put(saved + TUPLE_ITEMS + 8 * k, _kept(word(params + TUPLE_ITEMS + 8 * k)))
+        put(saved + TUPLE_ITEMS + 8 * extra, _get(a, _shape_name()))
+    else:
+        saved = _picked(plan, x, 0, out)
+    place = short != -1 and word(plan + _plan_keeps()) == _true()
+    return t if _record(t, plan, _tuple(_edge(x), 0, 0), saved, shape, dtype, place) else -1
+
+
+@device
+def _constant_like(value, x):
+    """The tensor that stands for a number beside a tensor."""
+    arguments = room()
+    put(arguments, value)
+    put(arguments + 8, word(word(x + _t_data()) + DESCRIPTION))
+    found = _call(_constant(), arguments, 2, 0)
+    if found == 0:
+        _clear()
+    return found
+
+
+def binary(objects, count):
+    """binary(op, x, y), of which x or y may be a number."""
+    if count != 3:
+        return 0
+    op, x, y = word(objects), word(objects + 8), word(objects + 16)
+    if word(op + _op_short()) != _true() or word(_active() + _LIST_SIZE) != 0:
+        return 0
+    number = 0
+    if _is_tensor(x):
+        if not _is_small(word(x + _t_data())):
+            return 0
+        if not _is_tensor(y):
+            if not is_number(y):
+                return 0
+            y = number = _constant_like(y, x)
+    elif _is_tensor(y):
+        if not is_number(x) or not _is_small(word(y + _t_data())):
+            return 0
+        x = number = _constant_like(x, y)
+    else:
+        return 0
+    if x == 0 or y == 0:
+        return 0
+    found = _binary(op, x, y)
+    if number != 0:
+        _release(number)
+    return found
+
+
+@device
+def _binary(op, x, y):
+    a, b, direct = word(x + _t_data()), word(y + _t_data()), word(op + _op_direct())
+    if direct == _none() or word(b + TYPE) != array_type() or word(a + DESCRIPTION) != word(b + DESCRIPTION):
+        return 0
+    if not (_is_small(a) and _is_small(b) and _is_unchanged(x) and _is_unchanged(y)):
+        return 0
+    mask = (word(x + _t_node()) != _none()) + 2 * (word(y + _t_node()) != _none())
+    plan, short = 0, 0
+    if mask != 0:
+        plan = _plan_of(op, mask)
+        if plan == _none():
+            return 0
+        short = _as_long(word(plan + _plan_short()))
+        if word(plan + _plan_pick()) == _none():
+            short = -1
+        elif word(word(plan + _plan_shapes()) + TUPLE_SIZE) > 0:
+            return 0
+    elif word(x + _t_meta()) != _none() or word(y + _t_meta()) != _none():
+        return 0
+    arguments = room()
+    put(arguments, a)
+    put(arguments + 8, b)
+    out = _computed(direct, arguments, 2)
+    if out == 0:
+        return 0
+    t = _tensor_of(out)
+    if t == 0:
+        return -1
+    if mask == 0:
+        put(t + _t_node(), _kept(_none()))
+        return t
+    if mask == 3:
+        edges = _tuple(_edge(x), _edge(y), 0)
+    else:
+        edges = _tuple(_edge(x if mask == 1 else y), 0, 0)
+    if short == -1:
+        saved = _tuple(0, 0, 0)
+    elif short == 10:
+        saved = _tuple(_kept(y), _kept(x), 0)
+    elif short == 0 or short == 1:
+        saved = _tuple(_kept(y if short else x), 0, 0)
+    else:
+        saved = _picked(plan, x, y, out)
+    dtype = _kept(word(out + DESCRIPTION))
+    return t if _record(t, plan, edges, saved, _get(out, _shape_name()), dtype, short != -1) else -1

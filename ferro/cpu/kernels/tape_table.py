@@ -1,0 +1,17 @@
+"""The table by which machine code knows the objects of the tape: what stands where. See jit_tape.py and core/tape.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Names of objects, and of slots as Class.slot.
+FIELDS = (
+    *("Tensor", "Parameter", "Node", "LEAF", "ACTIVE", "sequence", "OUTSIDE", "outermost", "constant", "_getframe"),
+    *("0", "1", "'co_filename'", "'shape'"),
+    *("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta", "Version.n"),
+    *("Op.direct", "Op.table", "Op.taped"),
+    *("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes"),
+    *("Node.plan", "Node.edges", "Node.saved", "Node.shape", "Node.dtype", "Node.seq", "Node.meta", "Node.code", "Node.offset"),
+)
+
+TABLE = np.zeros(len(FIELDS), np.int64)  # addresses of the objects, and offsets of the slots in theirs
