@@ -686,5 +686,5 @@ def bind(cls: Any) -> None:
     """Registers the Tensor class (defined above the core)."""
     global Tensor  # noqa: PLW0603 (the core stands below the class it makes instances of)
     Tensor = worlds.tensor_class = cls
-    tape.fill(Tensor=cls, constant=constant)
+    tape.fill(Tensor=cls, constant=constant, guard=guard)
     views.bind(cls)

@@ -8,19 +8,21 @@ from functools import cache
 from typing import Any
 
 from ferro.core import node
-from ferro.core.base import LEAF, TensorBase, Version
-from ferro.core.mode import ACTIVE
+from ferro.core.base import LEAF, Lost, TensorBase, Version
+from ferro.core.mode import ACTIVE, MODE, Mode
 from ferro.core.node import Node
 from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, outermost
 from ferro.cpu.kernels.machine import SUPPORTED
 from ferro.cpu.kernels.tape_table import FIELDS, TABLE
 
-_CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, Op, Plan, Node)}
+_CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, Mode, Op, Plan, Node)}
 _OBJECTS: dict[str, Any] = {
     "Node": Node,
     "LEAF": LEAF,
     "ACTIVE": ACTIVE,
+    "MODE": MODE,
+    "Lost": Lost,
     "sequence": node.sequence,
     "OUTSIDE": OUTSIDE,
     "outermost": outermost,

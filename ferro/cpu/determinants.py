@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels import factor
 from ferro.cpu.lapack import SMALL, native
 from ferro.cpu.linalg_solve import lu_factor
 from ferro.cpu.threads import blas_single
@@ -28,6 +29,8 @@ def slogdet(x: Any) -> tuple:
         sign, log = native("slogdet", f"{char}->{char}{x.real.dtype.char}", np.linalg.slogdet, x)
         return np.asarray(sign), np.asarray(log), None, None
     lu, pivots, _ = lu_factor(x)
+    if factor.ready(x):
+        return *factor.log_determinants(lu, pivots), lu, pivots
     diagonal = lu.diagonal(0, -2, -1)
     exchanges = np.count_nonzero(pivots != np.arange(1, pivots.shape[-1] + 1), axis=-1)
     sign = np.sign(diagonal).prod(-1) * (1 - 2 * (exchanges % 2))

@@ -10,6 +10,7 @@ import numpy as np
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import along
 from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.moves import zeros
 
 __all__ = ["add_rows", "row_scale", "take_rows"]
 
@@ -20,6 +21,12 @@ _top: Any = np.maximum.reduce
 
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
+    if along.takes(table, 0, indices):
+        try:
+            rows = along.take(table, 0, indices if indices.ndim == 1 else indices.reshape(-1))
+            return rows if indices.ndim == 1 else rows.reshape(*indices.shape, table.shape[1])
+        except IndexError:
+            pass  # it is put into words below
     unsigned = _UNSIGNED.get(indices.dtype)
     bits = indices if unsigned is None else indices.view(unsigned)  # read so, negative numbers are large ones
     if indices.size and not _top(bits, None) < table.shape[0]:
@@ -61,7 +68,7 @@ def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency
     if scale is not None:
         kept = np.flatnonzero(scale)  # what counts as 0 must not be multiplied: it may be infinite
         flat, rows = flat[kept], rows[kept] * scale[kept, None]
-    table = np.zeros((count, rows.shape[1]), dtype)
+    table = zeros((count, rows.shape[1]), dtype)
     if has_kernel(rows, "add_slices", "add_slices_rows"):
         along.add_slices(table[None], 1, flat.astype(np.int64, copy=False), rows[None])
     else:

@@ -9,6 +9,8 @@ The numbers are those that NumPy gives. A formula that does anything else with i
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
@@ -17,15 +19,19 @@ import numpy as np
 
 from ferro import cpu
 from ferro.cpu import team
+from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.front import behind
 
 LARGE = 1 << 15  # elements from which formulas run as programs
 BLOCK = 4096  # elements that a step takes at a time: spare blocks stay in the first-level cache
 GRAIN = 1 << 14  # elements of a chunk
+PAST = 1 << 25  # bytes of a result from which it is written past the caches: see jit_stream.py
 NARROWEST = 256  # columns from which a row is worth a call of a loop
 
 _BOOL = np.dtype(np.bool_)
 _TYPES = {np.dtype(np.float32), np.dtype(np.float64)}
+_READABLE = 0x101  # flags of arrays: C-contiguous and aligned
+_HEAD, _PAST = 8, 4  # words of a program in front of the addresses; the one that says how the result is written
 
 
 # --- the inner loops of ufuncs ---------------------------------------------------------------------------------------
@@ -82,26 +88,37 @@ class _Trace:
     def __init__(self, dtype: np.dtype) -> None:
         self.dtype = dtype
         self.constants: list[Any] = []
-        self.steps: list[tuple[np.ufunc, tuple]] = []
+        self.steps: list[tuple[tuple[int, int], np.dtype, tuple]] = []  # loop and data, dtype of the result, operands
 
     def constant(self, value: Any) -> Symbol:
         self.constants.append(value)
         return Symbol(self, ("constant", len(self.constants) - 1), self.dtype)
 
     def step(self, ufunc: np.ufunc, *operands: Any) -> Symbol:
-        found = []
-        for operand in operands:
-            if type(operand) in (int, float):
-                operand = self.constant(operand)
-            if not isinstance(operand, Symbol):
-                raise _CannotTrace
-            found.append(operand)
+        found = self._symbols(operands)
         codes = "".join([operand.dtype.char for operand in found])
         result = next((t[-1] for t in ufunc.types if t[: len(codes)] == codes and t[len(codes) :][:2] == "->"), None)
-        if ufunc.nout != 1 or result is None or not _loop(ufunc, f"{codes}->{result}"):
+        loop = _loop(ufunc, f"{codes}->{result}") if ufunc.nout == 1 and result is not None else None
+        if loop is None or result is None:
             raise _CannotTrace
-        self.steps.append((ufunc, tuple(found)))
-        return Symbol(self, ("step", len(self.steps) - 1), np.dtype(result))
+        return self._note(loop, np.dtype(result), found)
+
+    def choice(self, condition: Any, x: Any, y: Any) -> Symbol:
+        """x where the condition holds, else y: the one step that is no ufunc."""
+        found = self._symbols((condition, x, y))
+        if [operand.dtype for operand in found] != [_BOOL, self.dtype, self.dtype]:
+            raise _CannotTrace
+        return self._note((0, self.dtype.itemsize), self.dtype, found)
+
+    def _symbols(self, operands: tuple) -> tuple[Symbol, ...]:
+        found = [self.constant(operand) if type(operand) in (int, float) else operand for operand in operands]
+        if not all(isinstance(operand, Symbol) for operand in found):
+            raise _CannotTrace
+        return tuple(found)
+
+    def _note(self, loop: tuple[int, int], result: np.dtype, operands: tuple[Symbol, ...]) -> Symbol:
+        self.steps.append((loop, result, operands))
+        return Symbol(self, ("step", len(self.steps) - 1), result)
 
 
 def _operator(ufunc: np.ufunc, swapped: bool = False) -> Any:
@@ -125,7 +142,8 @@ class Symbol:
     __sub__, __rsub__ = _operator(np.subtract), _operator(np.subtract, True)
     __mul__, __rmul__ = _operator(np.multiply), _operator(np.multiply, True)
     __truediv__, __rtruediv__ = _operator(np.true_divide), _operator(np.true_divide, True)
-    __neg__, __abs__, __invert__ = _operator(np.negative), _operator(np.absolute), _operator(np.logical_not)
+    __neg__, __pos__ = _operator(np.negative), _operator(np.positive)
+    __abs__, __invert__ = _operator(np.absolute), _operator(np.logical_not)
     __lt__, __le__, __gt__, __ge__ = map(_operator, (np.less, np.less_equal, np.greater, np.greater_equal))
     __eq__, __ne__ = _operator(np.equal), _operator(np.not_equal)  # type: ignore[assignment]
     __and__, __or__ = _operator(np.logical_and), _operator(np.logical_or)
@@ -133,6 +151,8 @@ class Symbol:
     def __pow__(self, power: Any) -> Symbol:
         if type(power) in (int, float) and power == 2:
             return self * self
+        if isinstance(power, Symbol):
+            return self.trace.step(np.power, self, power)
         raise _CannotTrace
 
     def __bool__(self) -> bool:
@@ -150,6 +170,10 @@ class _Functions:
         self._trace = trace
 
     def __getattr__(self, name: str) -> Callable:
+        if name == "where":
+            return self._trace.choice
+        if name == "power":
+            return lambda x, y: x**y
         function = behind(getattr(cpu, name))
         ufunc = getattr(function, "ufunc", function)
         if not isinstance(ufunc, np.ufunc):
@@ -161,27 +185,25 @@ class _Functions:
 
 
 class _Program:
-    """A traced formula, as `run_program` reads it; `bases` is where the addresses of its arrays are to be written."""
+    """A traced formula: its lines as `run_program` reads them, and what is known of its slots.
 
-    __slots__ = ("constants", "count", "dtype", "words")
+    Slots are the constants, the inputs, the result, and spare blocks, which are used again when nobody needs them.
+    """
+
+    __slots__ = ("codes", "constants", "count", "dtype", "inputs", "lines", "sizes")
 
     def __init__(self, trace: _Trace, inputs: int, result: Symbol) -> None:
-        """Slots: the inputs, the constants, the result, and spare blocks, which are used again when nobody needs them."""
-        out = inputs + len(trace.constants)
-        first = {"input": 0, "constant": inputs}
-        self.count = len(trace.steps)
-        self.dtype = result.dtype
         self.constants = np.array(trace.constants, trace.dtype)
-        sizes = [*[trace.dtype.itemsize] * inputs, *[0] * len(trace.constants), result.dtype.itemsize]
-        last = {operand.where: k for k, (_, operands) in enumerate(trace.steps) for operand in operands}
+        self.count, self.dtype, self.inputs = len(trace.steps), result.dtype, inputs
+        self.codes = "{0}{0}->{0}".format(trace.dtype.char)
+        first = {"constant": 0, "input": len(self.constants)}
+        out = len(self.constants) + inputs
+        self.sizes = sizes = [0] * len(self.constants) + [trace.dtype.itemsize] * inputs + [result.dtype.itemsize]
+        last = {operand.where: k for k, (_, _, operands) in enumerate(trace.steps) for operand in operands}
         slots: dict[tuple, int] = {}
         spare: list[int] = []
-        lines: list[int] = []
-        for k, (ufunc, operands) in enumerate(trace.steps):
-            codes = "".join([operand.dtype.char for operand in operands])
-            kind = np.dtype(next(t[-1] for t in ufunc.types if t.startswith(f"{codes}->")))
-            loop = _loop(ufunc, f"{codes}->{kind.char}")
-            assert loop is not None
+        self.lines: list[int] = []
+        for k, (loop, kind, operands) in enumerate(trace.steps):
             places = [slots[o.where] if o.where in slots else first[o.where[0]] + o.where[1] for o in operands]
             spare += [slots[where] for where in {o.where for o in operands} if last[where] == k and where in slots]
             fits = [s for s in spare if sizes[s] == kind.itemsize]
@@ -194,11 +216,44 @@ class _Program:
                 target = len(sizes)
                 sizes.append(kind.itemsize)
             slots["step", k] = target
-            lines += [*loop, len(places) + 1, *places, target, *[0] * (3 - len(places))]
-        start = self.constants.ctypes.data
-        bases = [*[0] * inputs, *[start + k * trace.dtype.itemsize for k in range(len(self.constants))], 0]
-        head = [self.count, len(bases), len(sizes), 0, 0, 0]
-        self.words = np.array([*head, *bases, *[0] * len(bases), *sizes, *lines], np.int64)
+            self.lines += [*loop, len(places) + 1, *places, target, *[0] * (3 - len(places))]
+
+
+class _Plan:
+    """A program for arrays of certain shapes: all that `run_program` reads, but for the addresses of inputs and result."""
+
+    __slots__ = ("addresses", "chunks", "count", "dtype", "fill", "pair", "past", "program", "rows", "shape", "words")
+
+    def __init__(self, program: _Program, shape: tuple[int, ...], layout: tuple) -> None:
+        self.program = program  # holds the constants
+        self.rows, columns, steps = layout
+        self.pair = _pair(program, columns, steps)
+        self.shape, self.dtype, self.count = shape, program.dtype, program.count
+        size, width = math.prod(shape), program.dtype.itemsize
+        self.past = size * width >= PAST
+        self.chunks = min(size // GRAIN, 32, self.rows)
+        known = len(program.constants)
+        start = program.constants.ctypes.data
+        bases = [start + k * program.constants.itemsize for k in range(known)] + [0] * (program.inputs + 1)
+        outer = [0] * known + [step for step, _ in steps] + [columns * width]
+        inner = program.sizes.copy()
+        inner[known : known + program.inputs] = [step for _, step in steps]
+        head = [self.rows, columns, size - (self.rows - 1) * columns, BLOCK, self.past, self.count, len(bases), len(inner)]
+        self.words = np.array([*head, *bases, *outer, *inner, *program.lines], np.int64)
+        self.addresses = 8 * (_HEAD + known)  # where those of inputs and result are to be written
+        self.fill = struct.Struct(f"{program.inputs + 1}q").pack_into
+
+
+def _pair(program: _Program, columns: int, steps: list[tuple[int, int]]) -> tuple[int, int, int] | None:
+    """For one operation on a matrix and its row or column: what `broadcast.combine` needs, and where the matrix stands."""
+    if program.count != 1 or program.inputs != 2 or len(program.constants) or program.lines[3:5] != [0, 1]:
+        return None
+    matrix = max((0, 1), key=steps.__getitem__)
+    other = steps[1 - matrix]
+    found = next((n for u, n in OPERATIONS.items() if [*(_loop(u, program.codes) or ())] == program.lines[:2]), None)
+    if found is None or not any(other) or other == steps[matrix] or not all(steps[matrix]):
+        return None
+    return found[matrix], -columns if other[0] else columns, matrix
 
 
 @lru_cache(maxsize=1024)
@@ -229,79 +284,91 @@ class _Array:
 _ARRAY = _Array()
 
 
+@lru_cache(maxsize=4096)
+def _plan(formula: Callable, dtype: np.dtype, arguments: tuple, shapes: tuple[tuple[int, ...], ...]) -> _Plan | None:
+    """How to run a formula on arrays of these shapes; None if no program can do it."""
+    like = max(shapes, key=math.prod)
+    if dtype not in _TYPES or math.prod(like) < LARGE:
+        return None
+    layout = _layout(like, shapes, dtype.itemsize)
+    program = None if layout is None else _program(formula, dtype, arguments)
+    return None if program is None or layout is None else _Plan(program, like, layout)
+
+
 def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     """formula(xp, *args) for large arrays and numbers; None if no program can do it.
 
     Arrays must be C-contiguous and of one dtype. They have the shape of the largest, or fill its rows or columns, see
     `_layout`, or hold a single number. `out` may be one of them.
     """
-    like: Any = None
-    arguments = []
-    arrays = []
+    arguments, arrays, shapes = [], [], []
+    dtype: Any = None
     for a in args:
-        if type(a) is not np.ndarray:
-            arguments.append(a)
-            continue
-        arguments.append(_ARRAY)
-        arrays.append(a)
-        if like is None or a.size > like.size:
-            like = a
-    if like is None or like.size < LARGE or like.dtype not in _TYPES:
+        if type(a) is np.ndarray:
+            if a.dtype is not dtype:
+                if arrays:
+                    return None
+                dtype = a.dtype
+            if a.flags.num & _READABLE != _READABLE:
+                return None
+            arrays.append(a)
+            shapes.append(a.shape)
+            a = _ARRAY
+        arguments.append(a)
+    if not arrays:
         return None
     try:
-        program = _program(formula, like.dtype, tuple(arguments))
+        plan = _plan(formula, dtype, tuple(arguments), tuple(shapes))
     except TypeError:  # a parameter that cannot be hashed
         return None
-    if program is None:
+    if plan is None:
         return None
+    if plan.pair is not None:
+        operation, columns, matrix = plan.pair
+        result = np.empty(plan.shape, plan.dtype) if out is None else out
+        if combine(operation, arrays[matrix], arrays[1 - matrix], columns, result):
+            return result
     helpers = team.helpers()
-    layout = _layout(like, arrays) if helpers or program.count > 1 else None
-    if layout is None:
+    if plan.count == 1 and not helpers and not plan.past:
         return None
-    rows, columns, steps = layout
     twin = team.fixed_twin("run_program", _example)
     if twin is None:
         return None
+    words = plan.words.copy()
     if out is None:
-        out = np.empty(like.shape, program.dtype)
-    words = program.words.copy()
-    count = int(words[1])
-    words[3:6] = rows, columns, like.size - (rows - 1) * columns
-    for k, (a, (outer, inner)) in enumerate(zip(arrays, steps)):
-        words[6 + k] = _address(a)
-        words[6 + count + k] = outer
-        if not inner:
-            words[6 + 2 * count + k] = 0
-    words[5 + count] = _address(out)
-    words[5 + 2 * count] = columns * out.itemsize
-    chunks = min(like.size // GRAIN, 32, rows)
-    team.share(twin, helpers, chunks, rows, (0, rows, words, BLOCK), -1, 0)
+        out = np.empty(plan.shape, plan.dtype)
+    else:
+        words[_PAST] = 0  # it is read before, or has been
+    plan.fill(words, plan.addresses, *map(_address, arrays), _address(out))
+    team.share(twin, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
     return out
 
 
-def _layout(like: np.ndarray, arrays: list) -> tuple[int, int, list[tuple[int, int]]] | None:
+def _layout(
+    like: tuple[int, ...], shapes: tuple[tuple[int, ...], ...], itemsize: int
+) -> tuple[int, int, list[tuple[int, int]]] | None:
     """Rows and columns to work through, and for each array the bytes to the next row and to the next element.
 
     Arrays without broadcasting are cut into rows of a block. Else the columns are those of the arrays that are repeated
     for every row, or that have one number for each row: all must agree.
     """
-    size = like.itemsize
+    size = math.prod(like)
     columns = 0
     kinds = []
-    for a in arrays:
-        flags = a.flags
-        if a.dtype is not like.dtype or not flags.c_contiguous or not flags.aligned or a.ndim > like.ndim:
+    for shape in shapes:
+        count = math.prod(shape)
+        if len(shape) > len(like):
             return None
-        if a.shape == like.shape:
+        if shape == like:
             kinds.append(0)
             continue
-        if a.size == 1:
+        if count == 1:
             kinds.append(1)
             continue
-        if like.shape[like.ndim - a.ndim :] == a.shape:
-            wanted, kind = a.size, 2
-        elif a.ndim == like.ndim and like.size % a.size == 0 and _first(like.shape, a.shape):
-            wanted, kind = like.size // a.size, 3
+        if like[len(like) - len(shape) :] == shape:
+            wanted, kind = count, 2
+        elif len(shape) == len(like) and count and size % count == 0 and _first(like, shape):
+            wanted, kind = size // count, 3
         else:
             return None
         if wanted < NARROWEST or (columns and wanted != columns):
@@ -309,8 +376,8 @@ def _layout(like: np.ndarray, arrays: list) -> tuple[int, int, list[tuple[int, i
         columns = wanted
         kinds.append(kind)
     columns = columns or BLOCK
-    steps = [(columns * size, size), (0, 0), (0, size), (size, 0)]
-    return -(-like.size // columns), columns, [steps[kind] for kind in kinds]
+    steps = [(columns * itemsize, itemsize), (0, 0), (0, itemsize), (itemsize, 0)]
+    return -(-size // columns), columns, [steps[kind] for kind in kinds]
 
 
 def _first(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -323,8 +390,28 @@ def _first(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 def run(formula: Callable, xp: Any, *args: Any) -> Any:
     """formula(xp, *args), as a program if it can be one."""
-    out = evaluate(formula, *args)
+    out = None if _is_call(formula) else evaluate(formula, *args)
     return formula(xp, *args) if out is None else out
+
+
+def copied(a: np.ndarray) -> np.ndarray:
+    """A copy of an array, a large one by the team."""
+    out = evaluate(_same, a) if a.size >= LARGE else None
+    return np.array(a, copy=True) if out is None else out
+
+
+def _same(_xp: Any, x: Any) -> Any:
+    return +x
+
+
+@lru_cache(1024)
+def _is_call(formula: Callable) -> bool:
+    """Whether a formula is known to be no program without a trace: it does nothing but call a function of many steps."""
+    code = getattr(formula, "__code__", None)
+    if code is None or len(code.co_names) != 1 or code.co_names[0] == "power":
+        return False
+    function = behind(getattr(cpu, code.co_names[0], np.add))
+    return not isinstance(getattr(function, "ufunc", function), np.ufunc)
 
 
 def _address(a: np.ndarray) -> int:
@@ -341,4 +428,4 @@ if _address(_probe := np.zeros(1)) != _probe.ctypes.data:  # not the NumPy, or t
 
 def _example() -> tuple:
     """Arguments of `run_program`."""
-    return 0, 0, np.zeros(6, np.int64), BLOCK
+    return 0, 0, np.zeros(_HEAD, np.int64)

@@ -7,16 +7,17 @@ an underscore change their first argument; the others copy it.
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import along
+from ferro.cpu.kernels import along, masks
 from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.moves import LARGE, assign, contiguous, zeros
+from ferro.cpu.select import select
 
-__all__ = ["diagonal_put", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
+__all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
            "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread",
            "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "masked_spread",
            "nonzero", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
@@ -24,16 +25,11 @@ __all__ = ["diagonal_put", "gather", "gather_spread", "index_add", "index_add_",
 
 ALL = slice(None)
 TINY = 1024  # elements below which what comes before an addition costs more than the addition
-NARROW = 8  # elements up to which a kernel copies the slices of an index faster than NumPy does
 
 
 def is_half(x: Any) -> bool:
     """Whether x holds 16-bit floats."""
     return x.itemsize == 2 and x.dtype.kind in "fV"
-
-
-def _copied(x: Any) -> Any:
-    return np.array(x, order="C", copy=True)
 
 
 # -- basic indexing ----------------------------------------------------------------------------------------------------
@@ -44,21 +40,27 @@ slice_get = operator.getitem  # the view x[key] for a key of integers, slices, N
 
 def slice_put(x: Any, src: Any, key: tuple) -> Any:
     """x with src at x[key]."""
-    out = _copied(x)
-    out[key] = src
+    out = contiguous(x)
+    if out.size < LARGE:
+        out[key] = src
+    else:
+        assign((out[key], src))
     return out
 
 
 def slice_place(g: Any, shape: tuple, key: tuple) -> Any:
     """Zeros of `shape` with g at [key]: the transpose of `slice_get`."""
-    out = np.zeros(shape, g.dtype)
-    out[key] = g
+    out = zeros(shape, g.dtype)
+    if g.size < LARGE:
+        out[key] = g
+    else:
+        assign((out[key], g))
     return out
 
 
 def diagonal_put(x: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
     """x with src on a diagonal."""
-    out = _copied(x)
+    out = contiguous(x)
     i = np.arange(src.shape[-1])
     np.moveaxis(out, (dim1, dim2), (-2, -1))[..., i + max(-offset, 0), i + max(offset, 0)] = src
     return out
@@ -84,6 +86,16 @@ def _places(shape: tuple, dim: int, index: Any) -> Any:
         places = part if places is None else places + part
         step *= shape[d]
     return places
+
+
+def finds_wrong_places(x: Any, dim: int, index: Any) -> bool:
+    """Whether gather, scatter, scatter_add, and with an index of one dimension index_select, refuse an index out of bounds.
+
+    They do, with an IndexError, by their kernels.
+    """
+    if x.ndim > 1 and index.ndim == 1:
+        return along.takes(x, dim, index)
+    return x.ndim > 1 and along.fits(x, dim, index)
 
 
 def gather(x: Any, dim: int, index: Any) -> Any:
@@ -132,12 +144,12 @@ def scatter_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
 
 def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x plus src at the elements that `index` names along `dim`."""
-    return scatter_add_(_copied(x), dim, index, src)
+    return scatter_add_(contiguous(x), dim, index, src)
 
 
 def gather_spread(g: Any, shape: tuple, dim: int, index: Any) -> Any:
     """Zeros of `shape` to which g is added where `gather` reads: its transpose."""
-    return scatter_add_(np.zeros(shape, g.dtype), dim, index, g)
+    return scatter_add_(zeros(shape, g.dtype), dim, index, g)
 
 
 def scatter_(out: Any, dim: int, index: Any, src: Any) -> Any:
@@ -154,13 +166,13 @@ def scatter_(out: Any, dim: int, index: Any, src: Any) -> Any:
 
 def scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x with src at the elements that `index` names along `dim`."""
-    return scatter_(_copied(x), dim, index, src)
+    return scatter_(contiguous(x), dim, index, src)
 
 
 def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool) -> Any:
     """Combines src ("prod", "amax", "amin") into the elements of x that `index` names, or into nothing there."""
     ufunc = {"prod": np.multiply, "amax": np.maximum, "amin": np.minimum}[reduce]
-    out = _copied(x)
+    out = contiguous(x)
     if not include_self:
         scatter_(out, dim, index, _neutral(reduce, x.dtype))
     _combine(ufunc, out, dim, index, src)
@@ -183,9 +195,7 @@ def _neutral(reduce: str, dtype: Any) -> Any:
 
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """The slices of x along `dim` that `index` names."""
-    if has_kernel(x, "take", "take_rows") and x.flags.c_contiguous and math.prod(x.shape[dim + 1 :]) < NARROW:
-        return along.take(x, dim, index)
-    return x.take(index, dim)
+    return along.take(x, dim, index) if along.takes(x, dim, index) else x.take(index, dim)
 
 
 def _spread(dim: int, index: Any, like: Any) -> Any:
@@ -206,12 +216,12 @@ def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
 
 def index_add(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x plus the slices of src along `dim` at the slices that `index` names."""
-    return index_add_(_copied(x), dim, index, src)
+    return index_add_(contiguous(x), dim, index, src)
 
 
 def select_spread(g: Any, shape: tuple, dim: int, index: Any) -> Any:
     """Zeros of `shape` to which g is added where `index_select` reads: its transpose."""
-    return index_add_(np.zeros(shape, g.dtype), dim, index, g)
+    return index_add_(zeros(shape, g.dtype), dim, index, g)
 
 
 def index_copy_(out: Any, dim: int, index: Any, src: Any) -> Any:
@@ -225,7 +235,7 @@ def index_copy_(out: Any, dim: int, index: Any, src: Any) -> Any:
 
 def index_copy(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x with the slices of src along `dim` at the slices that `index` names."""
-    return index_copy_(_copied(x), dim, index, src)
+    return index_copy_(contiguous(x), dim, index, src)
 
 
 def index_fill_(out: Any, dim: int, index: Any, value: Any) -> Any:
@@ -239,7 +249,7 @@ def index_fill_(out: Any, dim: int, index: Any, value: Any) -> Any:
 
 def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
     """x with one value in the slices along `dim` that `index` names."""
-    return index_fill_(_copied(x), dim, index, value)
+    return index_fill_(contiguous(x), dim, index, value)
 
 
 # -- flat numbers ------------------------------------------------------------------------------------------------------
@@ -254,7 +264,7 @@ def put_(out: Any, index: Any, src: Any, accumulate: bool) -> Any:
     """Writes (or adds) src to the elements of `out`, counted in C order, that `index` names."""
     places, values = index.reshape(-1), np.ascontiguousarray(src).reshape(-1)
     if not out.flags.c_contiguous:
-        out[...] = put_(_copied(out), index, src, accumulate)
+        out[...] = put_(contiguous(out), index, src, accumulate)
     elif accumulate:
         places = np.where(places < 0, places + out.size, places)
         _combine(np.add, out.reshape(-1), 0, places, values)
@@ -265,7 +275,7 @@ def put_(out: Any, index: Any, src: Any, accumulate: bool) -> Any:
 
 def put(x: Any, index: Any, src: Any, accumulate: bool) -> Any:
     """x with src written (or added) to the elements, counted in C order, that `index` names."""
-    return put_(_copied(x), index, src, accumulate)
+    return put_(contiguous(x), index, src, accumulate)
 
 
 # -- several indices at once -------------------------------------------------------------------------------------------
@@ -317,12 +327,12 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
 
 def index_spread(g: Any, shape: tuple, index: Any, dims: tuple) -> Any:
     """Zeros of `shape` to which g is added where `index_get` reads: its transpose."""
-    return index_put_(np.zeros(shape, g.dtype), index, g, dims, True)
+    return index_put_(zeros(shape, g.dtype), index, g, dims, True)
 
 
 def index_put_at(x: Any, index: Any, value: Any, dims: tuple, accumulate: bool) -> Any:
     """x with `value` written (or added) to what `index_get` reads."""
-    return index_put_(_copied(x), index, value, dims, accumulate)
+    return index_put_(contiguous(x), index, value, dims, accumulate)
 
 
 # -- masks -------------------------------------------------------------------------------------------------------------
@@ -330,27 +340,42 @@ def index_put_at(x: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
 
 def masked_fill_(out: Any, mask: Any, value: Any) -> Any:
     """Writes one value where the mask, broadcast, is true."""
-    np.copyto(out, value, where=mask, casting="unsafe")
+    if out.size < SMALL or not masks.choose(_shaped(mask, out), np.asarray(value).astype(out.dtype, copy=False), out, out):
+        np.copyto(out, value, where=mask, casting="unsafe")
     return out
 
 
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """x with one value where the mask is true."""
-    return np.where(mask, np.asarray(value, x.dtype), x)
+    value = np.asarray(value, x.dtype)
+    return np.where(mask, value, x) if x.size < SMALL else select(_shaped(mask, x), value, x)
+
+
+def _shaped(mask: Any, x: Any) -> Any:
+    """The mask as one of the shape of x, if it can be broadcast to that."""
+    if mask.shape == x.shape or np.broadcast_shapes(mask.shape, x.shape) != x.shape:
+        return mask
+    return contiguous(np.broadcast_to(mask, x.shape))
 
 
 def masked_select(x: Any, mask: Any) -> Any:
     """The elements of x where the mask (of the same shape) is true, in one dimension."""
-    return x[mask]
+    found = None if x.size < SMALL else masks.picked(x, mask)
+    return x[mask] if found is None else found
 
 
 def masked_spread(g: Any, shape: tuple, mask: Any) -> Any:
     """Zeros of `shape` with g where `masked_select` reads: its transpose."""
+    out = np.empty(shape, g.dtype) if mask.size >= SMALL else None
+    if out is not None and masks.place(out, mask, g, True):
+        return out
     return masked_scatter_(np.zeros(shape, g.dtype), mask, g)
 
 
 def masked_scatter_(out: Any, mask: Any, src: Any) -> Any:
     """Writes the first elements of src, in order, to where the mask (of the same shape) is true."""
+    if out.size >= SMALL and masks.place(out, mask, src, False):
+        return out
     n = int(np.count_nonzero(mask))
     out[mask] = np.ascontiguousarray(src).reshape(-1)[:n]
     return out
@@ -358,7 +383,7 @@ def masked_scatter_(out: Any, mask: Any, src: Any) -> Any:
 
 def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
     """x with the first elements of src where the mask is true."""
-    return masked_scatter_(_copied(x), mask, src)
+    return masked_scatter_(contiguous(x), mask, src)
 
 
 def nonzero(x: Any) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.moves import reversed_rows
+from ferro.cpu.kernels.moves import LARGE, assign, contiguous, triangle
 
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
            "tril", "triu"]  # fmt: skip
@@ -16,15 +15,41 @@ __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index
 ALL = slice(None)
 
 
-cat = np.concatenate  # the arrays one behind the other along a dimension
+def cat(xs: Any, dim: int) -> Any:
+    """The arrays one behind the other along a dimension."""
+    first = xs[0]
+    if first.size * len(xs) < LARGE or not _agree(xs, dim):
+        return np.concatenate(xs, dim)
+    dim %= first.ndim
+    out = np.empty((*first.shape[:dim], sum([x.shape[dim] for x in xs]), *first.shape[dim + 1 :]), first.dtype)
+    before = (ALL,) * dim
+    stop, pairs = 0, []
+    for x in xs:
+        start, stop = stop, stop + x.shape[dim]
+        pairs.append((out[(*before, slice(start, stop))], x))
+    assign(*pairs)
+    return out
+
+
+def _agree(xs: Any, dim: int) -> bool:
+    """Whether arrays have one dtype, and sizes that differ in a dimension alone."""
+    first = xs[0]
+    n, dtype, sizes = first.ndim, first.dtype, list(first.shape)
+    for x in xs:
+        if not n or x.ndim != n or x.dtype is not dtype:
+            return False
+        sizes[dim] = x.shape[dim]
+        if x.shape != tuple(sizes):
+            return False
+    return True
 
 
 def stack(xs: Any, dim: int) -> Any:
     """The arrays, of one shape and dtype, one behind the other along a new dimension."""
-    if not dim:
+    if not dim and xs[0].size * len(xs) < LARGE:
         return np.array(xs)
     key = (ALL,) * dim + (None, ...)
-    return np.concatenate([x[key] for x in xs], dim)
+    return cat([x[key] for x in xs], dim)
 
 
 def block_diag(xs: Any) -> Any:
@@ -39,20 +64,29 @@ def block_diag(xs: Any) -> Any:
 
 def flip(x: Any, dims: tuple) -> Any:
     """x in reverse order along `dims`, as a copy."""
-    if dims == (x.ndim - 1,):
-        return reversed_rows(x)
     turned = slice(None, None, -1)
-    return x[tuple([turned if d in dims else ALL for d in range(x.ndim)])].copy() if x.ndim else x.copy()
+    return contiguous(x[tuple([turned if d in dims else ALL for d in range(x.ndim)])] if x.ndim else x)
 
 
 def roll(x: Any, shifts: tuple, dims: tuple) -> Any:
     """x shifted along `dims`; what leaves at one end comes in at the other."""
-    return np.roll(x, shifts, dims)
+    if x.size < LARGE:
+        return np.roll(x, shifts, dims)
+    out = np.empty(x.shape, x.dtype)
+    pairs = [(out, x)]
+    for d in set(dims):
+        n = x.shape[d]
+        by = sum([s for s, k in zip(shifts, dims, strict=True) if k == d]) % n
+        before = (ALL,) * d
+        ends = [(slice(by, None), slice(0, n - by)), (slice(0, by), slice(n - by, None))]
+        pairs = [(a[(*before, to)], b[(*before, at)]) for a, b in pairs for to, at in ends]
+    assign(*pairs)
+    return out
 
 
 def rot90(x: Any, k: int, dims: tuple) -> Any:
     """x turned k times by 90 degrees from the first towards the second of `dims`, as a copy."""
-    return np.rot90(x, k, dims).copy()
+    return contiguous(np.rot90(x, k, dims))
 
 
 def repeat(x: Any, times: tuple) -> Any:
@@ -62,38 +96,23 @@ def repeat(x: Any, times: tuple) -> Any:
     pairs = [n for t, s in zip(times, shape, strict=True) for n in (t, s)]
     ones = [n for s in shape for n in (1, s)]
     final = tuple([t * s for t, s in zip(times, shape, strict=True)])
-    return np.array(np.broadcast_to(x.reshape(ones), pairs), order="C").reshape(final)
-
-
-_SQUARE = 128  # order of the matrices that are masked; larger ones are copied in strips of so many rows
+    return contiguous(np.broadcast_to(x.reshape(ones), pairs)).reshape(final)
 
 
 def tril(x: Any, diagonal: int) -> Any:
     """x with zeros above the diagonal of its last two dimensions."""
     m, n = x.shape[-2:]
     diagonal = max(-m, min(diagonal, n))
-    if m <= _SQUARE and n <= _SQUARE:
-        return _cleared(x, diagonal, True)
-    out = np.empty(x.shape, x.dtype)
-    for i, j, first, last in _strips(m, n, diagonal):
-        out[..., i:j, :first] = x[..., i:j, :first]
-        out[..., i:j, first:last] = _cleared(x[..., i:j, first:last], i + diagonal - first, True)
-        out[..., i:j, last:] = 0
-    return out
+    found = triangle(x, diagonal, True)
+    return _cleared(x, diagonal, True) if found is None else found
 
 
 def triu(x: Any, diagonal: int) -> Any:
     """x with zeros below the diagonal of its last two dimensions."""
     m, n = x.shape[-2:]
-    diagonal = max(-m, min(diagonal - 1, n))
-    if m <= _SQUARE and n <= _SQUARE:
-        return _cleared(x, diagonal, False)
-    out = np.empty(x.shape, x.dtype)
-    for i, j, first, last in _strips(m, n, diagonal):
-        out[..., i:j, :first] = 0
-        out[..., i:j, first:last] = _cleared(x[..., i:j, first:last], i + diagonal - first, False)
-        out[..., i:j, last:] = x[..., i:j, last:]
-    return out
+    diagonal = max(-m, min(diagonal, n))
+    found = triangle(x, diagonal, False)
+    return _cleared(x, diagonal - 1, False) if found is None else found
 
 
 def _cleared(x: Any, diagonal: int, above: bool) -> Any:
@@ -107,13 +126,6 @@ def _cleared(x: Any, diagonal: int, above: bool) -> Any:
 def _triangle(m: int, n: int, diagonal: int, above: bool) -> Any:
     """The mask of what lies above a diagonal, or up to it."""
     return np.tri(m, n, diagonal, bool) != above
-
-
-def _strips(m: int, n: int, diagonal: int) -> Iterator[tuple[int, int, int, int]]:
-    """For strips of rows i to j: the first column that the diagonal cuts, and the one behind the last."""
-    for i in range(0, m, _SQUARE):
-        j = min(i + _SQUARE, m)
-        yield i, j, min(max(i + diagonal, 0), n), min(max(j + diagonal, 0), n)
 
 
 def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
@@ -133,13 +145,14 @@ def constant_pad(x: Any, pads: tuple, value: Any) -> Any:
     if 0 in shape:
         return np.empty(shape, x.dtype)
     out = np.empty(shape, x.dtype)
-    out[inner] = x[kept]
+    pairs = [(out[inner], x[kept])]
     for d, part in enumerate(inner):  # only the edges are filled
         before = inner[:d]
         if part.start:
-            out[(*before, slice(0, part.start))] = value
+            pairs.append((out[(*before, slice(0, part.start))], value))
         if part.stop < shape[d]:
-            out[(*before, slice(part.stop, None))] = value
+            pairs.append((out[(*before, slice(part.stop, None))], value))
+    assign(*pairs)
     return out
 
 

@@ -41,7 +41,7 @@ def native(name: str, signature: str, public: Callable[..., Any], *arrays: Any) 
 
 def refused(x: Any) -> bool:
     """Whether one of these numbers, of which each matrix of a stack gives one, is nan."""
-    return bool(np.isnan(x)) if not x.ndim else bool(np.isnan(x).any())
+    return bool(x != x) if not x.ndim else bool(np.isnan(x).any())
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import triangle
+from ferro.cpu.kernels import factor, triangle
 from ferro.cpu.kernels.background import ready
 from ferro.cpu.lapack import SMALL, native, refused, routine
 from ferro.cpu.linalg_errors import accepted
@@ -130,10 +130,10 @@ def cholesky_ex(x: Any) -> tuple:
             pass  # below, each matrix says for itself where it is not positive definite
     out, info = _by_columns(x), _no_info(x)
     if x.size:
-        factor, flat = _lapack("potrf", x), info.reshape(-1)
+        potrf, flat = _lapack("potrf", x), info.reshape(-1)
         with scipy_blas_single():
             for i, a in enumerate(_stacked(out)):
-                found, flat[i] = factor(a, lower=1, clean=1, overwrite_a=1)
+                found, flat[i] = potrf(a, lower=1, clean=1, overwrite_a=1)
                 if found is not a:
                     a[...] = found
         lost = np.isnan(out.diagonal(0, -2, -1))  # not every LAPACK takes a nan for a pivot that is not positive
@@ -144,6 +144,10 @@ def cholesky_ex(x: Any) -> tuple:
 
 def cholesky(x: Any) -> Any:
     """L with A = L Lᴴ by the lower triangle of A; Refused where there is none."""
+    if x.shape[-1] <= factor.ORDER and factor.ready(x):
+        found = factor.cholesky(x)
+        if found is not None:
+            return found
     out, info = cholesky_ex(x)
     accepted(info)
     return out
@@ -168,13 +172,15 @@ def lu_factor(x: Any) -> tuple:
         args = (0, info.size, _stacked(out), _stacked(pivots, 1), info.reshape(-1))
         run_rows("eliminate", out.size * n // _GRAIN, info.size, args, whole=-1, span=0)
         return out, pivots, info
+    if factor.ready(x):
+        return factor.lu(x)
     out = _by_columns(x)
     if x.size:
-        factor = _lapack("getrf", x)
+        getrf = _lapack("getrf", x)
         flat = info.reshape(-1)
         with scipy_blas_single():
             for i, (a, p) in enumerate(zip(_stacked(out), _stacked(pivots, 1), strict=True)):
-                found, p[...], flat[i] = factor(a, overwrite_a=1)
+                found, p[...], flat[i] = getrf(a, overwrite_a=1)
                 if found is not a:
                     a[...] = found
         pivots += 1
@@ -294,11 +300,11 @@ def ldl_factor(x: Any, hermitian: bool) -> tuple:
     """(LD, pivots, info) of symmetric or Hermitian matrices by their lower triangles (Bunch and Kaufman, as in LAPACK)."""
     out, pivots, info = np.empty(x.shape, x.dtype), np.empty(x.shape[:-1], np.int32), _no_info(x)
     if x.size:
-        factor = _lapack("hetrf" if hermitian and x.dtype.kind == "c" else "sytrf", x)
+        hetrf = _lapack("hetrf" if hermitian and x.dtype.kind == "c" else "sytrf", x)
         flat = info.reshape(-1)
         with scipy_blas_single():
             for i, (a, ld, p) in enumerate(zip(_stacked(x), _stacked(out), _stacked(pivots, 1), strict=True)):
-                packed, p[...], flat[i] = factor(a, lower=1)
+                packed, p[...], flat[i] = hetrf(a, lower=1)
                 ld[...] = np.tril(packed)
     return out, pivots, info
 

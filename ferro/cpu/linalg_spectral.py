@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.joining import triu
+from ferro.cpu.kernels import factor
 from ferro.cpu.lapack import SMALL, gufunc_of, refused, routine
 from ferro.cpu.linalg_errors import LinAlgError
 from ferro.cpu.linalg_solve import solve_tri
 from ferro.cpu.products import matmul
 from ferro.cpu.threads import blas_single, scipy_blas_single
 
+_ALONE = SMALL * SMALL  # numbers of which LAPACK uses one thread anyway
 _QR_BLOCK = 32  # columns that LAPACK reflects together
 
 __all__ = ["count_above", "eig_factors", "eigh_factors", "eigvals", "eigvalsh", "eigvalsh_kept", "geqrf", "householder_product", "lstsq",
@@ -49,8 +51,12 @@ def _native(name: str, gufunc: Any, results: str, values: int, x: Any, public: C
     The wrapper serves where there is no such gufunc, and for a nan among the results: it knows whether to complain.
     """
     if gufunc is not None:
-        with blas_single():
-            found = gufunc(x, signature=_signature(results, x.dtype.char))
+        signature = _signature(results, x.dtype.char)
+        if x.size <= _ALONE:
+            found = gufunc(x, signature=signature)
+        else:
+            with blas_single():
+                found = gufunc(x, signature=signature)
         some = found[values] if type(found) is tuple else found
         if not some.size or not refused(some[..., 0]):
             return found
@@ -142,6 +148,10 @@ def eigvals(x: Any) -> Any:
 
 def qr_factors(x: Any, mode: str) -> tuple:
     """(Q, R); mode: "reduced", "complete", or "r" for an empty Q."""
+    m, n = x.shape[-2:]
+    found = factor.qr(x, m if mode == "complete" else min(m, n)) if factor.ready(x) else None
+    if found is not None:
+        return found if mode != "r" else (np.zeros(0, x.dtype), found[1])
     if not x.size or (x.ndim > 2 and max(x.shape[-2:]) <= SMALL):
         result = _lapack("linalg.qr", np.linalg.qr, x, mode)
         return (np.zeros(0, x.dtype), result) if mode == "r" else tuple(result)
@@ -149,7 +159,6 @@ def qr_factors(x: Any, mode: str) -> tuple:
         found = [qr_factors(a, mode) for a in x.reshape(-1, *x.shape[-2:])]
         q, r = [np.stack(some).reshape(*x.shape[:-2], *some[0].shape) for some in zip(*found, strict=True)]
         return (np.zeros(0, x.dtype) if mode == "r" else q), r
-    m, n = x.shape
     columns = m if mode == "complete" else min(m, n)
     with scipy_blas_single():
         packed, tau, _, _ = routine("lapack", "geqrf", x.dtype.char)(x, lwork=_QR_BLOCK * n)

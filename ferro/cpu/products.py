@@ -16,13 +16,16 @@ from ferro.cpu.team import run_rows
 
 __all__ = ["addmm", "channel_sum", "contract", "cross", "dot", "leading_sum", "linear", "matmul", "mm", "mv", "outer"]
 
-_OUTER = ("outer",)
+_OUTER, _VECTOR = ("outer",), ("times_vector", "vector_times")
+_ROWS = 4  # that `times_vector` reads side by side
+_PARTS, _ROWS_OF_PART = 8, 16
 _BLAS = frozenset(np.dtype(c) for c in "fdFD")
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
 _MANY = 1 << 13  # rows for which ones are kept to multiply them by
 _NARROW = 256  # columns up to which reductions along them are slow
 _WIDE = np.dtype(np.float32)
 _SMALL = 2048  # multiplications up to which BLAS uses one thread whatever it is allowed
+_MEDIUM = 1 << 18  # the same of real matrices, both more than a vector
 
 
 def widened(*arrays: Any) -> Any:
@@ -35,8 +38,12 @@ def widened(*arrays: Any) -> Any:
 
 def mm(x: Any, y: Any) -> Any:
     """The product of two matrices of one dtype."""
-    if x.dtype in _BLAS:
-        return x.dot(y) if x.size * y.shape[-1] <= _SMALL else gemm(x, y)
+    dtype = x.dtype
+    if dtype in _BLAS:
+        work = x.size * y.shape[-1]
+        if work <= _SMALL or (work <= _MEDIUM and y.ndim == 2 and len(x) > 1 < y.shape[1] and dtype.kind == "f"):
+            return x.dot(y)
+        return gemm(x, y)
     wide = widened(x, y)
     return x.dot(y) if wide is None else gemm(*wide).astype(x.dtype)
 
@@ -45,6 +52,8 @@ def matmul(x: Any, y: Any) -> Any:
     """The product of (stacks of) matrices, or of matrices and vectors, of one dtype; stacks are broadcast."""
     if x.ndim == 2 and y.ndim == 2:
         return mm(x, y)
+    if x.ndim == 2 and y.ndim == 1:
+        return mv(x, y)
     if x.dtype in _BLAS:
         return np.matmul(x, y) if x.size * y.shape[-1] <= _SMALL else gemm(x, y)
     wide = widened(x, y)
@@ -53,7 +62,22 @@ def matmul(x: Any, y: Any) -> Any:
 
 def mv(x: Any, y: Any) -> Any:
     """The product of a matrix and a vector."""
-    return mm(x, y)
+    m, n = x.shape
+    if x.size < GRAIN or x.dtype not in _REAL or x.dtype is not y.dtype or n != len(y) or not ready(_VECTOR, x.dtype):
+        return mm(x, y)
+    chunks = x.size // GRAIN
+    if x.flags.c_contiguous:
+        out = np.empty(m, x.dtype)
+        groups = -(-m // _ROWS)
+        run_rows("times_vector", chunks, groups, (0, groups, x, contiguous(y), out), whole=-1, span=0)
+        return out
+    if not x.flags.f_contiguous:
+        return mm(x, y)
+    # By columns: a sum over rows, in so many parts, each of which reads the rows that `times_vector` reads in its thread.
+    parts = max(1, min(chunks, n // _ROWS_OF_PART, _PARTS))
+    sums = np.empty((parts, m), x.dtype)
+    run_rows("vector_times", parts, parts, (0, parts, parts, contiguous(y), x.T, sums), whole=-1, span=0)
+    return sums[0] if parts == 1 else sums.sum(0)
 
 
 def dot(x: Any, y: Any) -> Any:

@@ -65,14 +65,9 @@ def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
         return sum(x.astype(FLOAT32), dim, keepdim).astype(d)
     if x.size <= SMALL or d.kind in "biu" or not dim:
         return _add(x, dim, d, None, keepdim)
-    if has_sum_kernel(x) and not _few_long_rows(x, dim):
+    if has_sum_kernel(x):
         return total(x, dim, keepdim, d)
     return _long_sum(x, dim, keepdim)
-
-
-def _few_long_rows(x: Any, dim: tuple) -> bool:
-    """Whether a sum adds a few rows, each long: a kernel would not be faster than NumPy."""
-    return x.flags.c_contiguous and x.ndim - 1 not in dim and x.shape[-1] >= RUN and count(x.shape, dim) <= 4
 
 
 def _kept_or_not(out: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:

@@ -100,8 +100,7 @@ def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, s
     is set: these are not cut. The arguments number `span` and `span` + 1, 0 and `length`, become the rows of the chunk.
     What a row becomes must not depend on the others. False if the kernel has returned False anywhere.
     """
-    count = helpers()
-    if count and chunks > 1:
+    if chunks > 1 and _pool.budget > 1 and (count := helpers()):
         twin = _find((name, *[(a.dtype, a.ndim) for a in args if type(a) is np.ndarray]), name, args)
         if twin is not None:
             return share(twin, count, chunks, length, args, whole, span)

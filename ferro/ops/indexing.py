@@ -70,8 +70,13 @@ def written(name: str, out: Any, result: Any, *inputs: Any) -> Any:
 # -- one index of one dimension ----------------------------------------------------------------------------------------
 
 
-def _index_of(name: str, x: Any, dim: int, index: Any, types: tuple = (INT64, INT32)) -> tuple[int, Any]:
-    """The dimension and the checked index (int64, of one dimension) of the index_* family."""
+def _index_of(
+    name: str, x: Any, dim: int, index: Any, types: tuple = (INT64, INT32), later: bool = False
+) -> tuple[int, Any]:
+    """The dimension and the checked index (int64, of one dimension) of the index_* family.
+
+    later: whether it is out of bounds may be found out by the operation.
+    """
     d = one_dim(name, x._data.ndim, dim)
     data = need_tensor(name, "index", index)._data
     if data.dtype not in types:
@@ -83,13 +88,14 @@ def _index_of(name: str, x: Any, dim: int, index: Any, types: tuple = (INT64, IN
         raise IndexError(f"{name}(): Index is supposed to be a vector, got shape {list(data.shape)}")
     if data.dtype != INT64 or not data.ndim:
         index = wrap(data.astype(np.int64).reshape(-1))
-    in_bounds(f"{name}()", index._data, x._data.shape[d] if x._data.ndim else 1, d)
+    if not (later and cpu.finds_wrong_places(x._data, d, index._data)):
+        in_bounds(f"{name}()", index._data, x._data.shape[d] if x._data.ndim else 1, d)
     return d, index
 
 
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The slices along `dim` that a vector of positions names, as a copy."""
-    d, index = _index_of("index_select", input, dim, index)
+    d, index = _index_of("index_select", input, dim, index, later=True)
     if not input._data.ndim:
         if index._data.size != 1:
             raise RuntimeError(
@@ -97,7 +103,11 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
             )
         result = apply(RESHAPE, (index_select(unary(RESHAPE, input, ((1,),)), 0, index),), ((),))
     else:
-        result = apply(INDEX_SELECT, (input, index), (d,))
+        try:
+            result = apply(INDEX_SELECT, (input, index), (d,))
+        except IndexError:
+            in_bounds("index_select()", index._data, input._data.shape[d], d)
+            raise
     return written("index_select", out, result, input, index)
 
 

@@ -32,8 +32,11 @@ INDEX = [[0, 2, 1], [2, 2, 0]]
 TWO = ints(INDEX)
 
 
-def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = None) -> int:
-    """The dimension, after checking an index against the shapes it must fit; empty indices fit everything."""
+def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = None, later: bool = False) -> int:
+    """The dimension, after checking an index against the shapes it must fit; empty indices fit everything.
+
+    later: whether it is out of bounds may be found out by the operation itself, see `_applied`.
+    """
     d = one_dim(name, x._data.ndim, dim)
     data = need_tensor(name, "index", index)._data
     if not data.size:
@@ -56,14 +59,24 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
             )
         if any(a > b for a, b in zip(have, src_shape, strict=True)):
             raise RuntimeError(f"{name}(): Expected index {list(have)} to be no larger than src {list(src_shape)}")
-    in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
+    if not (later and cpu.finds_wrong_places(x._data, d, data)):
+        in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
     return d
+
+
+def _applied(name: str, op: Op, x: Any, others: tuple, d: int) -> Tensor:
+    """The operation on x, an index and what comes behind it."""
+    try:
+        return apply(op, (x, *others), (d,))
+    except IndexError:
+        in_bounds(f"{name}()", others[0]._data, x._data.shape[d], d, error=RuntimeError)
+        raise
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """out[i][j][k] = input[index[i][j][k]][j][k] for dim 0, and so on: along `dim` the position comes from the index."""
-    d = _index("gather", input, dim, index)
-    return written("gather", out, apply(GATHER, (input, index), (d,)), input, index)
+    d = _index("gather", input, dim, index, later=True)
+    return written("gather", out, _applied("gather", GATHER, input, (index,), d), input, index)
 
 
 GATHER = Op("gather", lambda xp, x, index, /, dim: xp.gather(x, dim, index), kind=LINEAR,
@@ -106,7 +119,7 @@ declare("take_along_dim", [Sample(Arg(2, 4), TWO, 1), Sample(Arg(1, 3), TWO, 1),
 # -- scatter -----------------------------------------------------------------------------------------------------------
 
 
-def _arguments(name: str, x: Any, dim: int, index: Any, src: Any) -> tuple:
+def _arguments(name: str, x: Any, dim: int, index: Any, src: Any, later: bool = False) -> tuple:
     """((index, src), (dim,)) with src cut or expanded to the shape of the index."""
     shape = need_tensor(name, "index", index)._data.shape
     if isinstance(src, TensorBase):
@@ -116,14 +129,14 @@ def _arguments(name: str, x: Any, dim: int, index: Any, src: Any) -> tuple:
             raise RuntimeError(
                 f"{name}(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and {given.dtype}"
             )
-        d = _index(name, x, dim, index, have)
+        d = _index(name, x, dim, index, have, later)
         if not index._data.size:
             given = wrap(np.zeros(shape, x._data.dtype))
         elif have != shape:
             cut = (*[slice(0, n) for n in shape], ...)
             given = unary(SLICE, given, (cut,)) if len(have) == len(shape) else unary(RESHAPE, given, (shape,))
     else:
-        d = _index(name, x, dim, index)
+        d = _index(name, x, dim, index, later=later)
         given = unary(EXPAND, number(name, src, x), (shape,))
     return (index if index._data.dtype == INT64 else index.to(int), given), (d,)
 
@@ -139,8 +152,8 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     """A copy with src (or a number) written at the positions along `dim` that `index` names; reduce: "add" or "multiply"."""
     given = _source("scatter", src, value)
     if reduce is None:
-        others, params = _arguments("scatter", input, dim, index, given)
-        result = apply(SCATTER, (input, *others), params)
+        others, (d,) = _arguments("scatter", input, dim, index, given, later=True)
+        result = _applied("scatter", SCATTER, input, others, d)
     else:
         result = _reducing("scatter", input, dim, index, given, reduce)
     return result if out is None else into("scatter", out, result)
@@ -165,8 +178,8 @@ SCATTER = Op("scatter", lambda xp, x, index, src, /, dim: xp.scatter(x, dim, ind
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy with src added at the positions along `dim` that `index` names."""
-    others, params = _arguments("scatter_add", input, dim, index, need_tensor("scatter_add", "src", src))
-    result = apply(SCATTER_ADD, (input, *others), params)
+    others, (d,) = _arguments("scatter_add", input, dim, index, need_tensor("scatter_add", "src", src), later=True)
+    result = _applied("scatter_add", SCATTER_ADD, input, others, d)
     return result if out is None else into("scatter_add", out, result)
 
 

@@ -43,9 +43,12 @@ _MODULES = {
     "jit_gemm": "product_part",
     "jit_grids": "linear_places linear_weights sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",
-    "jit_linalg": "eliminate exchange outer substitute",
+    "jit_factor": "eliminate_blocks log_determinants reflect_blocks root",
+    "jit_linalg": "eliminate exchange outer substitute times_vector vector_times",
     "jit_lstm": "lstm",
-    "jit_moves": "transposed reversed_rows",
+    "jit_broadcast": "combine",
+    "jit_masks": "choose count_true pick place",
+    "jit_moves": "move transposed triangle",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
         "channel_moments channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "

@@ -8,13 +8,26 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
-from ferro.cpu.team import run_parts
+from ferro.cpu.team import helpers, run_parts, run_rows
+
+_SOME = 1 << 13  # elements of a chunk
+LARGE = 1 << 15  # elements of slices from which two threads are worth while
+NARROW = 8  # elements up to which a kernel on one thread copies slices faster than NumPy does
+WIDE, FEW = 32, 8  # elements of a slice from which parts of one dimension are added to by themselves, and how many parts
 
 
 def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
     """Whether x is contiguous, large and of a dtype with kernels, and the index large and of the shape of x but along `dim`."""
     return (index.size >= SMALL and has_kernel(x) and x.flags.c_contiguous and index.dtype == np.int64
             and index.shape == (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :]))  # fmt: skip
+
+
+def takes(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
+    """Whether the slices of x along `dim` that an index names are so many that `take` is faster than NumPy."""
+    width = math.prod(x.shape[dim + 1 :])
+    if index.size * width < SMALL or (width >= NARROW and not (helpers() and x.size // x.shape[dim] * index.size >= LARGE)):
+        return False
+    return x.flags.c_contiguous and index.dtype == np.int64 and has_kernel(x, "take", "take_rows")
 
 
 def line(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
@@ -29,17 +42,30 @@ def _three(x: np.ndarray, dim: int) -> np.ndarray:
 
 
 def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, out: np.ndarray) -> Any:
-    """Runs a kernel on `first`, the index and `out`, cut along what lies before `dim`."""
+    """Runs a kernel on `first`, the index and `out`."""
     a, b = _three(first, dim), _three(out, dim)
-    where = contiguous(index) if index.ndim == 1 and name in ("take", "add_slices") else _three(contiguous(index), dim)
+    line = name in ("take", "add_slices")
+    where = contiguous(index) if line else _three(contiguous(index), dim)
     if b.shape[2] == 1 and a.size:  # one number after each place
-        a, b, where = a[:, :, 0], b[:, :, 0], where if where.ndim == 1 else where[:, :, 0]
-        name += "_rows"
+        fine = _by_rows(f"{name}_rows", a[:, :, 0], where if line else where[:, :, 0], b[:, :, 0])
+    elif name == "add_slices":
+        wide = len(b) >= MOST_CHUNKS or b.shape[2] >= WIDE  # every part looks at all of the index
+        parts = max(1, min(a.size // _SOME, MOST_CHUNKS if len(b) >= MOST_CHUNKS else FEW)) if wide else 1
+        fine = run_rows(name, parts, parts, (0, parts, parts, a, where, b), -1, 0)
+    else:
+        fine = _by_rows(name, a, where, b)
+    return out if fine else _refuse(name, dim, size, index)
+
+
+def _refuse(name: str, dim: int, size: int, index: np.ndarray) -> Any:
+    raise IndexError(f"{name}: the index holds {index.min()} to {index.max()}, which is out of bounds for dimension {dim} "
+                     f"with size {size}")  # fmt: skip
+
+
+def _by_rows(name: str, a: np.ndarray, where: np.ndarray, b: np.ndarray) -> bool:
+    """Runs a kernel cut along what lies before the dimension that is read or written along."""
     work = max(a[0].size, b[0].size) if len(b) else 1
-    if not share_rows(name, len(b), GRAIN // max(work, 1) + 1, (a, where, b), 0b010 if where.ndim == 1 else 0):
-        raise IndexError(f"{name.removesuffix('_rows')}: the index holds {index.min()} to {index.max()}, which is out of bounds for dimension {dim} "
-                         f"with size {size}")  # fmt: skip
-    return out
+    return share_rows(name, len(b), GRAIN // max(work, 1) + 1, (a, where, b), 0b010 if where.ndim == 1 else 0)
 
 
 def gather(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
@@ -54,9 +80,16 @@ def write(name: str, out: np.ndarray, dim: int, index: np.ndarray, source: np.nd
 
 def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
     """The slices of x along `dim` that an index of one dimension names."""
-    return _run(
-        "take", dim, x.shape[dim], x, index, np.empty((*x.shape[:dim], index.size, *x.shape[dim + 1 :]), x.dtype)
-    )
+    shape = x.shape
+    size, width = shape[dim], math.prod(shape[dim + 1 :])
+    out = np.empty((*shape[:dim], index.size, *shape[dim + 1 :]), x.dtype)
+    if width == 1:
+        return _run("take", dim, size, x, index, out)
+    a, b = (x, out) if x.ndim == 2 else (x.reshape(-1, width), out.reshape(-1, width))
+    rows = len(b)
+    args = (0, rows, size, a, contiguous(index), b)
+    fine = run_rows("take", min(out.size // _SOME, rows, MOST_CHUNKS), rows, args, -1, 0)
+    return out if fine else _refuse("take", dim, size, index)
 
 
 def add_slices(out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> None:

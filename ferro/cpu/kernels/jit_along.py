@@ -55,50 +55,65 @@ def scatter_add(source, index, out):
 
 
 @kernel
-def take(x, index, out):
-    """out[i, j, k] = x[i, index[j], k]."""
-    n = u64(x.shape[1])
-    for i in range(out.shape[0]):
-        for j in range(index.size):
-            place = u64(index[j])
-            if place >= n:
-                return False
-            for k in range(out.shape[2]):
-                out[i, j, k] = x[i, place, k]
+def take(start, stop, size, x, index, out):
+    """out[i, j, :] = x[i, index[j], :] for the rows of `out` from `start` to `stop`; x and out are lists of all their rows.
+
+    `size` is how many rows of x there are for each i.
+    """
+    i = start // index.size
+    j = start - i * index.size
+    for row in range(start, stop):
+        place = u64(index[j])
+        if place >= u64(size):
+            return False
+        source, target = x[u64(i * size) + place], out[row]
+        for k in range(target.size):
+            target[k] = source[k]
+        j += 1
+        if j == index.size:
+            i, j = i + 1, 0
     return True
 
 
 @kernel
-def add_slices(source, index, out):
-    """out[i, index[j], k] += source[i, j, k]."""
-    n = u64(out.shape[1])
-    for i in range(source.shape[0]):
+def add_slices(start, stop, parts, source, index, out):
+    """out[i, index[j], k] += source[i, j, k].
+
+    The rows of `out`, counted through its first two dimensions, are cut into so many parts: what belongs to those from
+    `start` to `stop` is added.
+    """
+    n = out.shape[1]
+    if n == 0:
+        return index.size == 0
+    first, last = out.shape[0] * n * start // parts, out.shape[0] * n * stop // parts
+    for i in range(first // n, (last + n - 1) // n):
+        low, high = u64(max(first - i * n, 0)), u64(min(last - i * n, n))
         for j in range(index.size):
             place = u64(index[j])
-            if place >= n:
+            if place >= low and place < high:
+                target, row = out[i, place], source[i, j]
+                for k in range(row.size):
+                    target[k] += row[k]
+            elif place >= u64(n):
                 return False
-            target, row = out[i, place], source[i, j]
-            for k in range(row.size):
-                target[k] += row[k]
     return True
 
 
 # --- one number after each place -----------------------------------------------------------------------------------------
 
-# An index out of bounds reads or writes the place 0, and the kernel returns False: without a jump, loops are vectorised.
-
 
 @kernel
 def gather_rows(x, index, out):
     """out[i, j] = x[i, index[i, j]]."""
-    n, wrong = u64(x.shape[1]), u64(0)
+    n = u64(x.shape[1])
     for i in range(index.shape[0]):
         row, places, target = x[i], index[i], out[i]
         for j in range(places.size):
             place = u64(places[j])
-            wrong |= u64(place >= n)
-            target[j] = row[place if place < n else u64(0)]
-    return wrong == u64(0)
+            if place >= n:  # (without a jump LLVM gathers by vectors, which is slower)
+                return False
+            target[j] = row[place]
+    return True
 
 
 @kernel
@@ -132,14 +147,15 @@ def scatter_add_rows(source, index, out):
 @kernel
 def take_rows(x, index, out):
     """out[i, j] = x[i, index[j]]."""
-    n, wrong = u64(x.shape[1]), u64(0)
+    n = u64(x.shape[1])
     for i in range(out.shape[0]):
         row, target = x[i], out[i]
         for j in range(index.size):
             place = u64(index[j])
-            wrong |= u64(place >= n)
-            target[j] = row[place if place < n else u64(0)]
-    return wrong == u64(0)
+            if place >= n:
+                return False
+            target[j] = row[place]
+    return True
 
 
 @kernel

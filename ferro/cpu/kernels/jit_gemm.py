@@ -112,6 +112,7 @@ def _assembly(rows: int, vectors: int, by_rows: bool, size: int) -> str:
     for line in sums:
         lines += [f"vmovup{kind} {one}, {v * REGISTER}(@c){mask[v]}" for v, one in enumerate(line)]
         lines.append("addq @c_step, @c")
+    lines.append("vzeroupper")  # LLVM does not know that there were whole registers; what knows less than these would crawl
     return re.sub(r"@(\w+)", lambda found: _OPERAND[found[1]], "\n\t".join(lines))
 
 

@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ferro.cpu.kernels.jit import kernel
+from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
 
 _ROWS, _VECTORS = 8, 2
 _BYTES = 64  # of a vector
@@ -137,6 +137,22 @@ def _address_of(_typing, array):
 _address: Any = intrinsic(_address_of)
 
 
+@device
+def substituted(n, here, ra, ca, there, pitch, columns, unit, like):
+    """Solve for so many columns of the right sides, in place, up to two vectors of them at a time."""
+    size = like.itemsize
+    wide = _VECTORS * _BYTES // size
+    for at in range(0, columns, wide):
+        place, left = there + at * size, min(wide, columns - at)
+        i = 0
+        while i + _ROWS <= n:
+            _eight(here + size * i * ra, ra, ca, place + size * i * pitch, pitch, i, left, unit, like)
+            i += _ROWS
+        while i < n:
+            _one(here + size * i * ra, ra, ca, place + size * i * pitch, pitch, i, left, unit, like)
+            i += 1
+
+
 @kernel
 def substitute(start, stop, a, x, n, turned, reverse, unit):
     """Solve for the panels from `start` to `stop` of the right sides in x, in place; panels of all matrices in a row.
@@ -157,13 +173,50 @@ def substitute(start, stop, a, x, n, turned, reverse, unit):
     for panel in range(start, stop):
         matrix, at = panel // panels, panel % panels * wide
         here, there = corner + size * matrix * each, top + size * (matrix * n * columns + at)
-        left = min(wide, columns - at)
-        i = 0
-        while i + _ROWS <= n:
-            _eight(here + size * i * ra, ra, ca, there + size * i * pitch, pitch, i, left, unit, a)
-            i += _ROWS
-        while i < n:
-            _one(here + size * i * ra, ra, ca, there + size * i * pitch, pitch, i, left, unit, a)
+        substituted(n, here, ra, ca, there, pitch, min(wide, columns - at), unit, a)
+
+
+@reduction
+def _four_dots(a, b, c, d, x):
+    """The products of four rows with a vector."""
+    p = q = r = s = x.dtype.type(0)
+    for j in range(x.size):
+        p += a[j] * x[j]
+        q += b[j] * x[j]
+        r += c[j] * x[j]
+        s += d[j] * x[j]
+    return p, q, r, s
+
+
+@kernel
+def times_vector(start, stop, a, x, out):
+    """out = a x for the groups of four rows from `start` to `stop`; the last group of all may have less."""
+    whole_registers()
+    last = len(a) - 1
+    for group in range(start, stop):
+        i = 4 * group
+        # (a row that is left over is computed as in any other group)
+        j, k, m = min(i + 1, last), min(i + 2, last), min(i + 3, last)
+        out[i], out[j], out[k], out[m] = _four_dots(a[i], a[j], a[k], a[m], x)
+
+
+@kernel
+def vector_times(start, stop, parts, x, a, out):
+    """out[p] = the part of x a that rows number len(a) p / parts up to the next part's give, for p from `start` to `stop`."""
+    whole_registers()
+    for p in range(start, stop):
+        i, end, row = len(a) * p // parts, len(a) * (p + 1) // parts, out[p]
+        row[:] = 0
+        while i + 4 <= end:
+            c, d, e, f = a[i], a[i + 1], a[i + 2], a[i + 3]
+            r, s, t, u = x[i], x[i + 1], x[i + 2], x[i + 3]
+            for q in range(row.size):
+                row[q] += r * c[q] + s * d[q] + t * e[q] + u * f[q]
+            i += 4
+        while i < end:
+            c, r = a[i], x[i]
+            for q in range(row.size):
+                row[q] += r * c[q]
             i += 1
 
 

@@ -1,8 +1,16 @@
-"""Compiled kernels that move numbers: matrices transposed, rows reversed."""
+"""Compiled kernels that move numbers: views copied into views, matrices transposed."""
 
 from __future__ import annotations
 
-from ferro.cpu.kernels.jit import kernel
+from typing import Any
+
+import numpy as np
+from numba import carray, extending, types
+from numba.core import cgutils
+
+from ferro.cpu.kernels.jit import device, kernel
+
+intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 
 _ROWS = 8  # that are read side by side, so that what is written at a place fills a vector
 
@@ -25,10 +33,109 @@ def transposed(start, stop, x, out):
 
 
 @kernel
-def reversed_rows(start, stop, x, out):
-    """out[i, j] = x[i, n - 1 - j] for the rows from `start` to `stop` of n columns."""
+def triangle(start, stop, m, diagonal, lower, x, out):
+    """Rows of matrices with m rows: what lies in `out` up to a diagonal (lower), or from it on, is that of x; the rest is 0."""
     n = x.shape[1]
     for i in range(start, stop):
         source, target = x[i], out[i]
-        for j in range(n - 1, -1, -1):  # (so LLVM finds vectors; with j going up it does not)
-            target[n - 1 - j] = source[j]
+        edge = min(max(i % m + diagonal + lower, 0), n)
+        first, last = (0, edge) if lower else (edge, n)
+        for j in range(first):
+            target[j] = 0
+        for j in range(first, last):
+            target[j] = source[j]
+        for j in range(last, n):
+            target[j] = 0
+
+
+# --- any view into any other -----------------------------------------------------------------------------------------
+
+_WORDS = 15  # of a copy
+_EVEN = 64  # elements at whose multiples a copy is cut
+_MANY = (1 << 40,)
+
+u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it
+_copy_bytes, _set_bytes = [types.ExternalFunction(name, types.int64(*[types.int64] * 3)) for name in ("memcpy", "memset")]
+
+
+@intrinsic
+def _pointer(_typing, address):
+    def generate(_context, builder, _signature, args):
+        return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+@device
+def _is_zero(address, size):
+    """Whether all bits of a number are 0."""
+    if size == 4:
+        return carray(_pointer(address), (1,), np.int32)[0] == 0
+    return carray(_pointer(address), (1,), np.int64)[0] == 0
+
+
+@kernel
+def move(start, stop, parts, words):
+    """The parts from `start` to `stop` of some copies, each of which is cut into so many.
+
+    `words` are, for each copy: what the bits of an element are moved as (4 or 8 bytes, or 1 where what is copied in a
+    row lies without gaps), the addresses of source and target, four lengths, and the bytes from one element to the
+    next along these dimensions, in the source and in the target.
+    """
+    for first in range(0, words.size, _WORDS):
+        size, source, target = words[first], words[first + 1], words[first + 2]
+        n, s, t = words[first + 3 : first + 7], words[first + 7 : first + 11], words[first + 11 : first + 15]
+        total = n[0] * n[1] * n[2] * n[3]
+        at = min((total * start // parts + _EVEN - 1) // _EVEN * _EVEN, total)
+        end = min((total * stop // parts + _EVEN - 1) // _EVEN * _EVEN, total)
+        if at >= end:
+            continue
+        row = at // n[3]
+        j = at - row * n[3]
+        i2, i1, i0 = row % n[2], row // n[2] % n[1], row // (n[2] * n[1])
+        while at < end:
+            count = min(n[3] - j, end - at)
+            here = source + i0 * s[0] + i1 * s[1] + i2 * s[2] + j * s[3]
+            there = target + i0 * t[0] + i1 * t[1] + i2 * t[2] + j * t[3]
+            if size == 1:
+                _copy_bytes(there, here, count)
+            elif s[3] == 0 and t[3] == size and _is_zero(here, size):
+                _set_bytes(there, 0, count * size)
+            else:
+                x, y = _pointer(here + min(0, (count - 1) * s[3])), _pointer(there + min(0, (count - 1) * t[3]))
+                if size == 4:
+                    _move_row(carray(x, _MANY, np.int32), carray(y, _MANY, np.int32), count, s[3] // 4, t[3] // 4)
+                else:
+                    _move_row(carray(x, _MANY, np.int64), carray(y, _MANY, np.int64), count, s[3] // 8, t[3] // 8)
+            at += count
+            j = 0
+            i2 += 1
+            if i2 == n[2]:
+                i2 = 0
+                i1 += 1
+                if i1 == n[1]:
+                    i1 = 0
+                    i0 += 1
+
+
+@device
+def _move_row(x, y, count, s, t):
+    """`count` numbers of x, s from each to the next, to y, t from each to the next: either may go down from the last."""
+    if s == 0 and t == 1:
+        for k in range(count):
+            y[k] = x[0]
+    elif s == 2 and t == 1:
+        for k in range(count):
+            y[k] = x[2 * k]
+    elif s == 1 and t == 2:
+        for k in range(count):
+            y[2 * k] = x[k]
+    elif s == -1 and t == 1:
+        for k in range(count - 1, -1, -1):  # (so LLVM finds vectors; with k going up it does not)
+            y[count - 1 - k] = x[k]
+    else:
+        i, j = max(0, (1 - count) * s), max(0, (1 - count) * t)
+        for _ in range(count):
+            y[u64(j)] = x[u64(i)]
+            i += s
+            j += t

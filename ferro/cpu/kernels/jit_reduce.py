@@ -1,5 +1,9 @@
 """Compiled kernels of sums, of sums of squared distances from a mean, of products and of extrema, over rows and columns.
 
+Each row, or the columns of each matrix, are cut into equal parts, and each part has a result of its own: kernels of rows
+have a result for each part, kernels of columns a row of results, which is cut into tiles. A call computes the results,
+or tiles, from number `first` to before `stop`.
+
 Products are taken in float64. At most _BLOCK numbers are added in the precision of the data, in several interleaved
 sums; the sums of blocks are added in float64.
 """
@@ -13,10 +17,29 @@ import numpy as np
 from ferro.cpu.kernels.jit import device, kernel, reduction
 from ferro.cpu.kernels.jit_math import rank, unrank
 from ferro.cpu.kernels.jit_rows import squares_from, total_of
+from ferro.cpu.kernels.reduce import TILE
 
 f64 = np.float64
 _BLOCK = 2048
 _ROWS = 32
+
+
+@device
+def _part(k, results, x):
+    """Where the result number k belongs: the row or matrix of x, and its numbers or rows from where to where."""
+    n, parts = x.shape[1], results.shape[0] // x.shape[0]
+    part = k % parts
+    return k // parts, n * part // parts, n * (part + 1) // parts
+
+
+@device
+def _tile(k, results, x):
+    """The same for the tile number k, the row of its results, and its columns."""
+    m = x.shape[2]
+    tiles = -(-m // TILE)
+    to, left = k // tiles, k % tiles * TILE
+    i, start, end = _part(to, results, x)
+    return i, start, end, to, slice(left, min(left + TILE, m))
 
 
 @reduction
@@ -28,77 +51,89 @@ def _product(x):
 
 
 @kernel
-def prod_rows(x, out):
-    """out[i] is the product of the row x[i]; out is of float64."""
-    for i in range(x.shape[0]):
-        out[i] = _product(x[i])
+def prod_rows(x, out, first, stop):
+    for k in range(first, stop):
+        i, start, end = _part(k, out, x)
+        out[k] = _product(x[i, start:end])
 
 
 @kernel
-def prod_columns(x, out):
-    """out[k, j] is the product of x[k, i, j] over i; out is of float64."""
-    for k in range(x.shape[0]):
-        out[k] = 1
-        row = out[k]
-        for i in range(x.shape[1]):
-            source = x[k, i]
+def prod_columns(x, out, first, stop):
+    for k in range(first, stop):
+        i, start, end, to, columns = _tile(k, out, x)
+        row = out[to, columns]
+        row[:] = 1
+        for r in range(start, end):
+            source = x[i, r, columns]
             for j in range(row.size):
                 row[j] *= f64(source[j])
 
 
 @kernel
-def sum_rows(x, out):
-    """out[i] is the sum of the row x[i]; out is of float64."""
-    n = x.shape[1]
-    for i in range(x.shape[0]):
+def sum_rows(x, out, first, stop):
+    for k in range(first, stop):
+        i, start, end = _part(k, out, x)
         total = f64(0)
-        for start in range(0, n, _BLOCK):
-            total += f64(total_of(x[i, start : start + _BLOCK]))
-        out[i] = total
+        for at in range(start, end, _BLOCK):
+            total += f64(total_of(x[i, at : min(at + _BLOCK, end)]))
+        out[k] = total
 
 
 @kernel
-def square_rows(x, mean, out):
-    """out[i] is the sum of (x[i, j] - mean[i])²; out is of float64."""
-    n = x.shape[1]
-    for i in range(x.shape[0]):
+def square_rows(x, mean, out, first, stop):
+    """The sums of (x - mean)², with a mean for each row of x."""
+    for k in range(first, stop):
+        i, start, end = _part(k, out, x)
         total = f64(0)
-        for start in range(0, n, _BLOCK):
-            total += f64(squares_from(x[i, start : start + _BLOCK], mean[i]))
-        out[i] = total
+        for at in range(start, end, _BLOCK):
+            total += f64(squares_from(x[i, at : min(at + _BLOCK, end)], mean[i]))
+        out[k] = total
 
 
 @kernel
-def sum_columns(x, out):
-    """out[k, j] is the sum of x[k, i, j] over i; out is of float64."""
-    n, m = x.shape[1:]
-    part = np.zeros(m, x.dtype)
-    for k in range(x.shape[0]):
-        out[k] = 0
-        for start in range(0, n, _ROWS):
-            for i in range(start, min(start + _ROWS, n)):
-                for j in range(m):
-                    part[j] += x[k, i, j]
-            for j in range(m):
-                out[k, j] += f64(part[j])
-                part[j] = 0
+def sum_columns(x, out, first, stop):
+    few, total = np.zeros(TILE, x.dtype), np.zeros(TILE, f64)
+    for k in range(first, stop):
+        i, start, end, to, columns = _tile(k, out, x)
+        row = out[to, columns]
+        for r in range(start, end, _ROWS):
+            last = min(r + _ROWS, end)
+            behind = r + (last - r) // 4 * 4
+            for s in range(r, behind, 4):
+                a, b, c, d = x[i, s, columns], x[i, s + 1, columns], x[i, s + 2, columns], x[i, s + 3, columns]
+                for j in range(row.size):
+                    few[j] += (a[j] + b[j]) + (c[j] + d[j])
+            for s in range(behind, last):
+                a = x[i, s, columns]
+                for j in range(row.size):
+                    few[j] += a[j]
+            for j in range(row.size):
+                total[j] += f64(few[j])
+                few[j] = 0
+        for j in range(row.size):
+            row[j] = total[j]
+            total[j] = 0
 
 
 @kernel
-def square_columns(x, mean, out):
-    """out[k, j] is the sum of (x[k, i, j] - mean[k, j])² over i; out is of float64."""
-    n, m = x.shape[1:]
-    part = np.zeros(m, x.dtype)
-    for k in range(x.shape[0]):
-        out[k] = 0
-        for start in range(0, n, _ROWS):
-            for i in range(start, min(start + _ROWS, n)):
-                for j in range(m):
-                    d = x[k, i, j] - mean[k, j]
-                    part[j] += d * d
-            for j in range(m):
-                out[k, j] += f64(part[j])
-                part[j] = 0
+def square_columns(x, mean, out, first, stop):
+    """The sums of (x - mean)², with a mean for each column of each matrix of x."""
+    few, total = np.zeros(TILE, x.dtype), np.zeros(TILE, f64)
+    for k in range(first, stop):
+        i, start, end, to, columns = _tile(k, out, x)
+        row, center = out[to, columns], mean[i, columns]
+        for r in range(start, end, _ROWS):
+            for s in range(r, min(r + _ROWS, end)):
+                a = x[i, s, columns]
+                for j in range(row.size):
+                    d = a[j] - center[j]
+                    few[j] += d * d
+            for j in range(row.size):
+                total[j] += f64(few[j])
+                few[j] = 0
+        for j in range(row.size):
+            row[j] = total[j]
+            total[j] = 0
 
 
 @device
@@ -113,38 +148,44 @@ def _extreme(x, sign):
     return x.dtype.type(np.nan) if bad else unrank(high) * sign
 
 
-@kernel
-def max_rows(x, out):
-    for i in range(x.shape[0]):
-        out[i] = _extreme(x[i], x.dtype.type(1))
+@device
+def _extreme_rows(x, sign, out, first, stop):
+    for k in range(first, stop):
+        i, start, end = _part(k, out, x)
+        out[k] = _extreme(x[i, start:end], sign)
 
 
 @kernel
-def min_rows(x, out):
-    for i in range(x.shape[0]):
-        out[i] = _extreme(x[i], x.dtype.type(-1))
+def max_rows(x, out, first, stop):
+    _extreme_rows(x, x.dtype.type(1), out, first, stop)
+
+
+@kernel
+def min_rows(x, out, first, stop):
+    _extreme_rows(x, x.dtype.type(-1), out, first, stop)
 
 
 @device
-def _extreme_columns(x, sign, out):
-    for k in range(x.shape[0]):
-        best = out[k]
-        best[:] = x[k, 0]
-        for i in range(1, x.shape[1]):
-            row = x[k, i]
+def _extreme_columns(x, sign, out, first, stop):
+    for k in range(first, stop):
+        i, start, end, to, columns = _tile(k, out, x)
+        best = out[to, columns]
+        best[:] = x[i, start, columns]
+        for r in range(start + 1, end):
+            row = x[i, r, columns]
             for j in range(row.size):
                 v, b = row[j], best[j]
                 best[j] = b if (b * sign >= v * sign) | math.isnan(b) else v
 
 
 @kernel
-def max_columns(x, out):
-    _extreme_columns(x, x.dtype.type(1), out)
+def max_columns(x, out, first, stop):
+    _extreme_columns(x, x.dtype.type(1), out, first, stop)
 
 
 @kernel
-def min_columns(x, out):
-    _extreme_columns(x, x.dtype.type(-1), out)
+def min_columns(x, out, first, stop):
+    _extreme_columns(x, x.dtype.type(-1), out, first, stop)
 
 
 @kernel

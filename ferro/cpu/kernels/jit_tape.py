@@ -30,6 +30,7 @@ _new_tuple = external("PyTuple_New", _i64, _i64)
 _clear = external("PyErr_Clear", types.void)
 _as_long = external("PyLong_AsLongLong", _i64, _i64)
 _long = external("PyLong_FromLongLong", _i64, _i64)
+_value_of = external("PyContextVar_Get", types.int32, _i64, _i64, _i64)
 _code_of = external("PyFrame_GetCode", _i64, _i64)
 _instruction_of = external("PyFrame_GetLasti", types.int32, _i64)
 _contains = external("PySet_Contains", types.int32, _i64, _i64)
@@ -50,15 +51,18 @@ def _entry(name: str) -> Any:
 _tensor, _parameter, _node, _leaf = map(_entry, ("Tensor", "Parameter", "Node", "LEAF"))
 _active, _sequence, _outside, _outermost = map(_entry, ("ACTIVE", "sequence", "OUTSIDE", "outermost"))
 _constant, _frame_at, _one, _zero = map(_entry, ("constant", "_getframe", "1", "0"))
+_mode, _mode_silent, _mode_lost = map(_entry, ("MODE", "Mode.silent", "Mode.lost"))
+_lost, _guard = map(_entry, ("Lost", "guard"))
 _file_name, _shape_name = map(_entry, ("'co_filename'", "'shape'"))
 _t_data, _t_node, _t_counter, _t_meta = map(
     _entry, ("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta")
 )
 _version_n = _entry("Version.n")
 _op_direct, _op_table, _op_short = map(_entry, ("Op.direct", "Op.table", "Op.taped"))
-_plan_pick, _plan_short, _plan_keeps, _plan_same, _plan_shapes = map(
-    _entry, ("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes")
+_plan_pick, _plan_short, _plan_keeps, _plan_same = map(
+    _entry, ("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same")
 )
+_plan_shapes, _plan_saves_inputs = map(_entry, ("Plan.shapes", "Plan.saves_inputs"))
 _n_plan, _n_edges, _n_saved, _n_shape, _n_dtype = map(
     _entry, ("Node.plan", "Node.edges", "Node.saved", "Node.shape", "Node.dtype")
 )
@@ -85,10 +89,41 @@ def _is_small(a):
 
 
 @device
-def _is_unchanged(x):
-    """Whether nobody has changed a tensor in place."""
+def _changes(x):
+    """How often a tensor has been changed in place."""
     counter = word(x + _t_counter())
-    return counter == _none() or _as_long(word(counter + _version_n())) == 0
+    return 0 if counter == _none() else _as_long(word(counter + _version_n()))
+
+
+@device
+def _is_up_to_date(x):
+    """Whether the history of a tensor is sure to be what is noted: it is no view, or has not been changed."""
+    meta = word(x + _t_meta())
+    return meta == _none() or word(meta + TYPE) == _lost() or _changes(x) == 0
+
+
+@device
+def _mode_here():
+    """What is switched: 0 for nothing, -1 for what only Python deals with; else the mark of what is not recorded."""
+    if word(_active() + _LIST_SIZE) == 0:
+        return 0
+    found = room()
+    if _value_of(_mode(), 0, found) != 0:
+        _clear()
+        return -1
+    mode = word(found)
+    mark = 0
+    if mode != _none():
+        mark = word(mode + _mode_lost()) if word(mode + _mode_silent()) == _true() else -1
+    _release(mode)  # (the context holds it)
+    return mark
+
+
+@device
+def _mark_of(x):
+    """The mark that a result without history inherits from a tensor: None for none, 0 if only Python knows."""
+    meta = word(x + _t_meta())
+    return meta if meta == _none() or word(meta + TYPE) == _lost() else 0
 
 
 @device
@@ -98,13 +133,13 @@ def _plan_of(op, mask):
 
 
 @device
-def _tensor_of(out):
-    """A new tensor without history, which owns `out` now."""
+def _tensor_of(out, mark):
+    """A new tensor, which owns `out` now. Its history is still to be given."""
     t = _allocate(_tensor(), 0)
     if t != 0:
         put(t + _t_data(), out)
         put(t + _t_counter(), _kept(_none()))
-        put(t + _t_meta(), _kept(_none()))
+        put(t + _t_meta(), _kept(mark))
     return t
 
 
@@ -180,6 +215,23 @@ def _record(t, plan, edges, saved, shape, dtype, place):
 
 
 @device
+def _guarded(t, plan, x, y):
+    """Let the node of t watch the inputs that it has saved and that were changed before. False if it must not save one."""
+    inputs = word(plan + _plan_saves_inputs())
+    for k in range(word(inputs + TUPLE_SIZE)):
+        v = y if _as_long(word(inputs + TUPLE_ITEMS + 8 * k)) else x
+        if _changes(v) != 0:
+            arguments = room()
+            put(arguments, word(t + _t_node()))
+            put(arguments + 8, word(v + _t_counter()))
+            done = _call(_guard(), arguments, 2, 0)
+            if done == 0:
+                return False
+            _release(done)
+    return True
+
+
+@device
 def _picked(plan, x, y, out):
     """What a plan picks from the inputs and the output."""
     arguments = room()
@@ -207,17 +259,17 @@ def unary(objects, count):
     if count != 2 and count != 3:
         return 0
     op, x = word(objects), word(objects + 8)
-    if word(op + _op_short()) != _true() or not _is_tensor(x) or word(_active() + _LIST_SIZE) != 0:
+    if word(op + _op_short()) != _true() or not _is_tensor(x):
         return 0
-    a, direct = word(x + _t_data()), word(op + _op_direct())
-    if direct == _none() or not _is_small(a) or not _is_unchanged(x):
+    a, direct, mode = word(x + _t_data()), word(op + _op_direct()), _mode_here()
+    if mode == -1 or direct == _none() or not _is_small(a) or not _is_up_to_date(x):
         return 0
     params = word(objects + 16) if count == 3 else 0
     extra = word(params + TUPLE_SIZE) if count == 3 else 0
     if extra > 8:
         return 0
-    n, plan, short = word(x + _t_node()), 0, 0
-    if n != _none():
+    n, plan, short, mark = word(x + _t_node()), 0, 0, _none()
+    if n != _none() and mode == 0:
         plan = _plan_of(op, 1)
         if plan == _none():
             return 0
@@ -226,8 +278,10 @@ def unary(objects, count):
             short = -1
         elif short == 99 and (extra > 0 or word(word(plan + _plan_shapes()) + TUPLE_SIZE) > 0):
             return 0
-    elif word(x + _t_meta()) != _none():
-        return 0
+    else:
+        mark = mode if n != _none() and mode != _none() else _mark_of(x)
+        if mark == 0:
+            return 0
     arguments = room()
     put(arguments, a)
     for k in range(extra):
@@ -235,7 +289,7 @@ def unary(objects, count):
     out = _computed(direct, arguments, 1 + extra)
     if out == 0:
         return 0
-    t = _tensor_of(out)
+    t = _tensor_of(out, mark)
     if t == 0:
         return -1
     if plan == 0:
@@ -263,7 +317,8 @@ def unary(objects, count):
     else:
         saved = _picked(plan, x, 0, out)
     place = short != -1 and word(plan + _plan_keeps()) == _true()
-    return t if _record(t, plan, _tuple(_edge(x), 0, 0), saved, shape, dtype, place) else -1
+    fine = _record(t, plan, _tuple(_edge(x), 0, 0), saved, shape, dtype, place)
+    return t if fine and _guarded(t, plan, x, x) else -1
 
 
 @device
@@ -283,7 +338,8 @@ def binary(objects, count):
     if count != 3:
         return 0
     op, x, y = word(objects), word(objects + 8), word(objects + 16)
-    if word(op + _op_short()) != _true() or word(_active() + _LIST_SIZE) != 0:
+    mode = _mode_here()
+    if mode == -1 or word(op + _op_short()) != _true():
         return 0
     number = 0
     if _is_tensor(x):
@@ -301,22 +357,22 @@ def binary(objects, count):
         return 0
     if x == 0 or y == 0:
         return 0
-    found = _binary(op, x, y)
+    found = _binary(op, x, y, mode)
     if number != 0:
         _release(number)
     return found
 
 
 @device
-def _binary(op, x, y):
+def _binary(op, x, y, mode):
     a, b, direct = word(x + _t_data()), word(y + _t_data()), word(op + _op_direct())
     if direct == _none() or word(b + TYPE) != array_type() or word(a + DESCRIPTION) != word(b + DESCRIPTION):
         return 0
-    if not (_is_small(a) and _is_small(b) and _is_unchanged(x) and _is_unchanged(y)):
+    if not (_is_small(a) and _is_small(b) and _is_up_to_date(x) and _is_up_to_date(y)):
         return 0
     mask = (word(x + _t_node()) != _none()) + 2 * (word(y + _t_node()) != _none())
-    plan, short = 0, 0
-    if mask != 0:
+    plan, short, mark = 0, 0, _none()
+    if mask != 0 and mode == 0:
         plan = _plan_of(op, mask)
         if plan == _none():
             return 0
@@ -325,18 +381,24 @@ def _binary(op, x, y):
             short = -1
         elif word(word(plan + _plan_shapes()) + TUPLE_SIZE) > 0:
             return 0
-    elif word(x + _t_meta()) != _none() or word(y + _t_meta()) != _none():
-        return 0
+    else:
+        mark = mode
+        if mask == 0 or mode == _none():
+            mark = _mark_of(x)
+            if mark == _none():
+                mark = _mark_of(y)
+        if mark == 0:
+            return 0
     arguments = room()
     put(arguments, a)
     put(arguments + 8, b)
     out = _computed(direct, arguments, 2)
     if out == 0:
         return 0
-    t = _tensor_of(out)
+    t = _tensor_of(out, mark)
     if t == 0:
         return -1
-    if mask == 0:
+    if plan == 0:
         put(t + _t_node(), _kept(_none()))
         return t
     if mask == 3:
@@ -352,4 +414,5 @@ def _binary(op, x, y):
     else:
         saved = _picked(plan, x, y, out)
     dtype = _kept(word(out + DESCRIPTION))
-    return t if _record(t, plan, edges, saved, _get(out, _shape_name()), dtype, short != -1) else -1
+    fine = _record(t, plan, edges, saved, _get(out, _shape_name()), dtype, short != -1)
+    return t if fine and _guarded(t, plan, x, y) else -1

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
+from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous, has_kernel, share_rows
+from ferro.cpu.team import run_rows
 
 LARGE = 1 << 17  # elements below which NumPy takes less than 50 us, and nothing is compiled
 GRAIN = 1 << 19  # elements that one thread takes in some 50 us
 PIECE = 1 << 17  # numbers, of a few long rows or columns, that are taken together
+TILE = 1024  # columns that are taken together: their sums stay in the first-level cache
 
 
 def has_sum_kernel(x: np.ndarray) -> bool:
     """Whether `total` takes `x`: large, and of single or double precision."""
-    return x.size >= LARGE and has_kernel(x, *_SUMS)
+    return x.size >= LARGE and (x.dtype in _summed or (has_kernel(x, *_SUMS) and not _summed.add(x.dtype)))
 
 
 def has_extreme_kernel(x: np.ndarray) -> bool:
@@ -24,108 +27,100 @@ def has_extreme_kernel(x: np.ndarray) -> bool:
     return x.size >= LARGE and has_kernel(x, *_EXTREMA)
 
 
+_DOUBLE = np.dtype(np.float64)
+_summed: set[Any] = set()  # the dtypes whose sums have machine code: asking costs 3 us when the caches are cold
 _SUMS = ("sum_rows", "sum_columns", "square_rows", "square_columns")
 _EXTREMA = ("max_rows", "max_columns", "min_rows", "min_columns", "first_extreme_columns")
 
 
-def total(x: np.ndarray, dim: tuple[int, ...], mean: Any = None) -> np.ndarray:
-    """The sum over `dim` of x, or of (x - mean)² with a mean that keeps these dimensions or is 0, in float64; these are kept.
+def total(x: np.ndarray, dim: tuple[int, ...], keepdim: bool = True, dtype: Any = _DOUBLE, mean: Any = None) -> Any:
+    """The sum over `dim` of x, or of (x - mean)² with a mean that keeps these dimensions or is 0, added in float64.
 
     The reduced dimensions that lie closest in memory are summed by a kernel, which leaves little of what is large.
     """
-    if x.flags.c_contiguous:
-        return _total(x, dim, mean)
-    order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
-    back = np.argsort(order)
-    out = _total(
-        contiguous(x.transpose(order)),
-        tuple([int(back[d]) for d in dim]),
-        mean.transpose(order) if isinstance(mean, np.ndarray) else mean,
-    )
-    return out.transpose(back)
+    if not x.flags.c_contiguous:
+        order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
+        back = np.argsort(order)
+        x = contiguous(x.transpose(order))
+        mean = mean.transpose(order) if isinstance(mean, np.ndarray) else mean
+        out = total(x, tuple([int(back[d]) for d in dim]), True, dtype, mean).transpose(back)
+        return out if keepdim else out.reshape([s for d, s in enumerate(out.shape) if d not in dim])
+    cut, left, rest, shape = _plan(x.shape, dim, keepdim)
+    if not cut[1]:  # there is nothing to add
+        return (x if mean is None else (x - mean).astype(_DOUBLE) ** 2).astype(dtype).reshape(shape)
+    if mean is not None:
+        center = np.zeros((cut[0], cut[2]), x.dtype)
+        center.reshape(left)[...] = mean
+        mean = center
+    out = _along("sum" if mean is None else "square", x, cut, _DOUBLE if rest else dtype, mean)
+    if rest:
+        out = np.add.reduce(out.reshape(left), rest).astype(dtype)
+    return out.reshape(shape)
 
 
-def _total(x: Any, dim: tuple[int, ...], mean: Any) -> Any:
-    """`total` of a C-contiguous array."""
-    shape = x.shape
+@lru_cache(1024)
+def _plan(shape: tuple[int, ...], dim: tuple[int, ...], keepdim: bool) -> tuple:
+    """How to sum over the last run of the dimensions `dim`: what `_along` takes, the shape it leaves (which keeps them),
+    the dimensions that are left to reduce, and the shape of the result.
+    """  # fmt: skip
+    result = tuple([1 if d in dim else s for d, s in enumerate(shape) if keepdim or d not in dim])
     stop = start = max([d + 1 for d in dim if shape[d] > 1], default=0)
-    if not stop:  # there is nothing to add
-        return x.astype(np.float64) if mean is None else (x - mean).astype(np.float64) ** 2
+    if not stop:
+        return (0,) * 6, shape, (), result
     while start and (start - 1 in dim or shape[start - 1] == 1):
         start -= 1
-    before, behind = math.prod(shape[:start]), math.prod(shape[stop:])
+    cut = _cut(math.prod(shape[:start]), math.prod(shape[start:stop]), math.prod(shape[stop:]))
     left = (*shape[:start], *[1] * (stop - start), *shape[stop:])
-    center = mean
-    if isinstance(mean, np.ndarray):
-        center = np.ascontiguousarray(np.broadcast_to(mean, left), x.dtype).reshape(before, behind)
-    elif mean is not None:
-        center = np.zeros((before, behind), x.dtype)
-    name = "sum" if mean is None else "square"
-    out = _along(name, x.reshape(before, -1, behind), center).reshape(left)
-    rest = tuple([d for d in dim if d < start])
-    return np.add.reduce(out, rest, keepdims=True) if rest else out
+    return cut, left, tuple([d for d in dim if d < start and shape[d] > 1]), result
 
 
-def product(x: np.ndarray, dim: int | None) -> np.ndarray:
-    """The product over one dimension, which is kept, or over all (None), in float64."""
-    if dim is None:
-        return _along("prod", contiguous(x).reshape(1, -1, 1)).reshape((1,) * x.ndim)
-    before, after = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
-    out = _along("prod", contiguous(x).reshape(before, x.shape[dim], after))
-    return out.reshape(*x.shape[:dim], 1, *x.shape[dim + 1 :])
+def _cut(before: int, n: int, m: int) -> tuple[int, int, int, int, int, int]:
+    """How `_along` takes an array of (before, n, m) numbers: into how many parts it cuts n where there are few tiles of
+    columns for the threads to share, how many tiles there are in all, and how many chunks of these.
+    """  # fmt: skip
+    tiles = before * -(-m // TILE)
+    parts = max(1, min(n * m // PIECE, n // 8)) if tiles <= 8 else 1  # parts of 8 rows are large beside their results
+    tiles *= parts
+    return before, n, m, parts, tiles, min(8 * before * n * m // GRAIN, tiles, MOST_CHUNKS)
 
 
 # What takes the results for the parts of rows together.
 _TOGETHER: dict[str, Any] = {"sum": np.add, "square": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _along(name: str, x: np.ndarray, mean: Any = None) -> np.ndarray:
-    """Over the middle dimension of a C-contiguous array of three: rows by one kernel, columns by another.
+def _along(name: str, x: np.ndarray, cut: tuple, dtype: Any, mean: Any = None) -> np.ndarray:
+    """Over the middle dimension of a C-contiguous array, rows by one kernel, columns by another; `cut` is of `_cut`.
 
-    Few long matrices are cut into parts of one length, and a shorter one at the end, for the sake of threads.
+    The result has (before, m) numbers, in any shape.
     """
-    before, n, m = x.shape
-    parts = min(n * m // PIECE, n // 8) if before <= 8 else 1  # parts of 8 rows are large beside their results
-    if parts < 2:
-        return _whole(name, x, mean)
-    rows = n // parts
-    for some in (8, 16, 32):  # so many parts leave no rest in most cases
-        if n % some == 0 and parts < 2 * some < 4 * parts:
-            rows = n // some
-    parts = n // rows
-    out = np.empty((before, m), x.dtype if name in ("max", "min") else np.float64)
-    for k in range(before):
-        center = None if mean is None else mean[k : k + 1]
-        found = _whole(name, x[k, : parts * rows].reshape(parts, rows, m), _repeated(center, parts))
-        if parts * rows < n:
-            found = np.concatenate((found, _whole(name, x[k : k + 1, parts * rows :], center)))
-        _TOGETHER[name].reduce(found, 0, None, out[k])
-    return out
-
-
-def _repeated(mean: Any, times: int) -> Any:
-    return None if mean is None else np.repeat(mean, times, 0)
-
-
-def _whole(name: str, x: np.ndarray, mean: Any) -> np.ndarray:
-    """The same, matrix by matrix."""
-    before, n, m = x.shape
-    out = np.empty((before, m), x.dtype if name in ("max", "min") else np.float64)
-    grain = GRAIN // (n * m) + 1
-    if m > 1:
-        share_rows(name + "_columns", before, grain, (x, out) if mean is None else (x, mean, out))
-    elif mean is None:
-        share_rows(name + "_rows", before, grain, (x.reshape(before, n), out.reshape(-1)))
+    before, n, m, parts, tiles, chunks = cut
+    kind = dtype if parts == 1 or name in ("max", "min") else _DOUBLE
+    inputs: tuple
+    if m == 1:
+        out = np.empty(tiles, kind)
+        inputs = (x.reshape(before, n),) if mean is None else (x.reshape(before, n), mean.reshape(-1))
+        run_rows(name + "_rows", chunks, tiles, (*inputs, out, 0, tiles), -1, len(inputs) + 1)
     else:
-        share_rows(name + "_rows", before, grain, (x.reshape(before, n), mean.reshape(-1), out.reshape(-1)))
-    return out
+        out = np.empty((before * parts, m), kind)
+        inputs = (x.reshape(before, n, m),) if mean is None else (x.reshape(before, n, m), mean)
+        run_rows(name + "_columns", chunks, tiles, (*inputs, out, 0, tiles), -1, len(inputs) + 1)
+    return out if parts == 1 else _TOGETHER[name].reduce(out.reshape(before, parts, m), 1).astype(dtype, copy=False)
+
+
+def product(x: np.ndarray, dim: int | None, dtype: Any = _DOUBLE) -> np.ndarray:
+    """The product over one dimension, which is kept, or over all (None), taken in float64."""
+    shape = x.shape
+    if dim is None:
+        return _along("prod", contiguous(x), _cut(1, x.size, 1), dtype).reshape((1,) * len(shape))
+    cut = _cut(math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
+    return _along("prod", contiguous(x), cut, dtype).reshape(*shape[:dim], 1, *shape[dim + 1 :])
 
 
 def extreme(x: np.ndarray, first: int, stop: int, largest: bool) -> np.ndarray:
     """The largest or smallest elements of a C-contiguous array over the dimensions from `first` to before `stop`."""
     shape = x.shape
-    before, behind = math.prod(shape[:first]), math.prod(shape[stop:])
-    return _along("max" if largest else "min", x.reshape(before, -1, behind))
+    cut = _cut(math.prod(shape[:first]), math.prod(shape[first:stop]), math.prod(shape[stop:]))
+    return _along("max" if largest else "min", x, cut, x.dtype)
 
 
 def first_extreme(x: np.ndarray, dim: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -8,13 +8,17 @@ from ferro.cpu.kernels import (
     activations,
     along,
     attention,
+    broadcast,
     conv,
     ctc,
+    factor,
     gemm,
     get,
     grids,
     interpolation,
     loss,
+    masks,
+    moves,
     norm,
     optim,
     pool,
@@ -27,7 +31,7 @@ from ferro.cpu.kernels import (
 )
 from ferro.cpu.kernels.board import HALT, SIZE
 from ferro.cpu.kernels.common import pointwise, share_rows
-from ferro.cpu.team import run_parts
+from ferro.cpu.team import run_parts, run_rows
 
 ALL = (True, True, True)
 
@@ -54,12 +58,19 @@ def _call_team() -> None:
     for name in ("set_up", "wake"):
         get(name)(numbers.ctypes.data)
     get("serve")(numbers.ctypes.data, 1, 0)
-    get("run_program")(0, 0, np.zeros(6, np.int64), 1)
-    get("run_program.rows")(0, 0, 0, 0, 0, 0, 0, 0, np.zeros(6, np.int64), 1)
+    get("move.rows")(0, 0, 0, 0, 0, 0, 0, 0, 1, np.zeros(0, np.int64))
+    get("run_program")(0, 0, np.zeros(8, np.int64))
+    get("run_program.rows")(0, 0, 0, 0, 0, 0, 0, 0, np.zeros(8, np.int64))
 
 
 def _call_moves(x: np.ndarray) -> None:
-    get("reversed_rows")(0, 1, x, x.copy())
+    moves.triangle(x, 0, True)
+    broadcast.combine(0, x, x[0], 64, x.copy())
+    mask = x > 0
+    masks.choose(mask, x, x, x.copy())
+    get("count_true")(0, 0, 1, mask.reshape(-1), np.zeros(1, np.int64))
+    get("pick")(0, 0, 1, mask.reshape(-1), np.zeros(2, np.int64), x.reshape(-1), x.reshape(-1))
+    get("place")(0, 0, 1, mask.reshape(-1), np.zeros(2, np.int64), x.reshape(-1), x.reshape(-1), True)
     get("transposed")(0, 1, x[None], x[None].copy())
 
 
@@ -67,8 +78,14 @@ def _call_products(x: np.ndarray) -> None:
     get("eliminate")(0, 1, x[None], np.zeros((1, 64), np.int32), np.zeros(1, np.int32))
     get("exchange")(0, 1, x[None].copy(), np.ones((1, 64), np.int32), False)
     get("outer")(0, 1, x[0], x[0], x)
+    run_rows("times_vector", 2, 2, (0, 2, x, x[0], x[0].copy()), whole=-1, span=0)
+    run_rows("vector_times", 2, 2, (0, 2, 2, x[0], x, x[:2].copy()), whole=-1, span=0)
     if x.dtype in gemm.DTYPES:
-        gemm.multiply(x, x, x.copy())
+        many = np.zeros((16, *x.shape), x.dtype)  # (work for more than one thread)
+        gemm.multiply(many, many, many.copy())
+        factor.log_determinants(*factor.lu(many)[:2])
+        factor.qr(many, 64)
+        factor.cholesky(x[:8, :8])
         head = x[None]
         attention.attend_vjp(head, head, head, head, attention.attend(head, head, head, 1.0, True)[1], 1.0, True)
     if x.dtype in triangle.DTYPES:
@@ -148,14 +165,17 @@ def _call_channels(x: np.ndarray) -> None:
     norm.group_norm_vjp(image, image, None, mean, rstd, 2, ALL)
     large = np.broadcast_to(x, (reduce.LARGE // x.size, *x.shape)).copy()
     for mean in (None, large[:1, :1, :1]):
-        reduce.total(large, (2,), mean)
-        reduce.total(large, (0,), mean)
+        for kind in {x.dtype, np.dtype(np.float64)}:
+            reduce.total(large, (2,), True, kind, mean)
+            reduce.total(large, (1,), True, kind, mean)
+            reduce.total(large, (0,), True, kind, mean)
     for largest in (True, False):
         reduce.extreme(x, 0, 1, largest)
         reduce.extreme(x, 1, 2, largest)
     reduce.first_extreme(x, 0, True)
-    reduce.product(x, 0)
-    reduce.product(x, 1)
+    for kind in {x.dtype, np.dtype(np.float64)}:
+        reduce.product(x, 0, kind)
+        reduce.product(x, 1, kind)
     for name in ("cumprod", "logcumsumexp"):
         scan.accumulate(name, x, 0)
     scan.cumsum(x, 0, False)
