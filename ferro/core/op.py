@@ -45,7 +45,7 @@ class Op:
     complex numbers is real.
     """
 
-    __slots__ = ("__dict__", "direct", "table", "taped")  # (slots: what the short ways of `apply` ask for)
+    __slots__ = ("__dict__", "direct", "table", "taped", "viewing")  # (slots: what the short ways of `apply` ask for)
 
     def __init__(self, name: str, forward: Callable, *, vjp: Callable | None = None, diff: Sequence[str] = (),
                  outputs: Sequence[str] | str | None = None, nondiff: Sequence[str] = (), aux: Sequence[str] = (),

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from ferro.core import node
-from ferro.core.base import LEAF, Lost, TensorBase, Version
+from ferro.core.base import LEAF, Lost, TensorBase, Version, View, version_of
 from ferro.core.mode import ACTIVE, MODE, Mode
 from ferro.core.node import Node
 from ferro.core.op import Op, Plan
@@ -16,13 +16,16 @@ from ferro.core.provenance import OUTSIDE, outermost
 from ferro.cpu.kernels.machine import SUPPORTED
 from ferro.cpu.kernels.tape_table import FIELDS, TABLE
 
-_CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, Mode, Op, Plan, Node)}
+_CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node)}
 _OBJECTS: dict[str, Any] = {
     "Node": Node,
     "LEAF": LEAF,
     "ACTIVE": ACTIVE,
     "MODE": MODE,
     "Lost": Lost,
+    "View": View,
+    "version_of": version_of,
+    "'no_grad'": sys.intern("no_grad"),
     "sequence": node.sequence,
     "OUTSIDE": OUTSIDE,
     "outermost": outermost,

@@ -12,10 +12,12 @@ from ferro.core.mode import ACTIVE, MODE, current
 from ferro.core.node import MultiNode, Node, Pick, next_sequence
 from ferro.core.op import Op
 from ferro.core.provenance import caller
+from ferro.cpu.kernels.front import short_way
 
 ndarray = np.ndarray
 
 
+@short_way
 def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     """Applies an operation of one input whose result is a view (or a copy where no view is possible): a short form of `apply`."""
     try:

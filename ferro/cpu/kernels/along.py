@@ -23,9 +23,9 @@ def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
 
 
 def takes(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
-    """Whether the slices of x along `dim` that an index names are so many that `take` is faster than NumPy."""
+    """Whether the slices of x along `dim` that an index names are to be copied by `take`."""
     width = math.prod(x.shape[dim + 1 :])
-    if index.size * width < SMALL or (width >= NARROW and not (helpers() and x.size // x.shape[dim] * index.size >= LARGE)):
+    if index.size * width < (SMALL if width < NARROW else LARGE):
         return False
     return x.flags.c_contiguous and index.dtype == np.int64 and has_kernel(x, "take", "take_rows")
 
@@ -82,6 +82,9 @@ def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
     """The slices of x along `dim` that an index of one dimension names."""
     shape = x.shape
     size, width = shape[dim], math.prod(shape[dim + 1 :])
+    if width >= NARROW and not helpers():  # NumPy takes negative numbers for places from the end
+        fine = np.maximum.reduce(index.view(np.uint64), None) < size
+        return x.take(index, dim) if fine else _refuse("take", dim, size, index)
     out = np.empty((*shape[:dim], index.size, *shape[dim + 1 :]), x.dtype)
     if width == 1:
         return _run("take", dim, size, x, index, out)

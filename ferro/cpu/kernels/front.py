@@ -60,7 +60,7 @@ def behind(function: Any) -> Any:
 
 
 def short_way(function: Any) -> Any:
-    """A decorator: `unary` or `binary` of core/apply.py behind the machine code of jit_tape.py."""
+    """A decorator: a function that applies operations (core/apply.py, core/views.py) behind the machine code of jit_tape.py."""
     code = _code("tape")
     return function if code is None else code.function(function.__name__, function.__name__, function)
 
@@ -87,7 +87,7 @@ def make(what: str) -> bytes:
 
     found: dict[str, Any] = {}
     if what == "tape":
-        found = {"unary": jit_tape.unary, "binary": jit_tape.binary}
+        found = {name: getattr(jit_tape, name) for name in ("unary", "binary", "viewed")}
     for module, layouts in _LAYOUTS.items() if what in _DTYPES else ():
         kernels = import_module(f"ferro.cpu.kernels.{module}")
         for names, layout in layouts.items():

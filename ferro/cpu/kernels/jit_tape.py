@@ -19,6 +19,7 @@ from ferro.cpu.kernels.tape_table import FIELDS
 
 _i64 = types.int64
 _LIST_SIZE, _LIST_ITEMS = 16, 24
+_BASE = 48  # of an array
 _FLOAT32, _FLOAT64 = 11, 12  # NPY_FLOAT, NPY_DOUBLE
 
 _retain, _release = [external(name, types.void, _i64) for name in ("Py_IncRef", "Py_DecRef")]
@@ -53,6 +54,13 @@ _active, _sequence, _outside, _outermost = map(_entry, ("ACTIVE", "sequence", "O
 _constant, _frame_at, _one, _zero = map(_entry, ("constant", "_getframe", "1", "0"))
 _mode, _mode_silent, _mode_lost = map(_entry, ("MODE", "Mode.silent", "Mode.lost"))
 _lost, _guard = map(_entry, ("Lost", "guard"))
+_view, _version_of, _no_grad = map(_entry, ("View", "version_of", "'no_grad'"))
+_v_base, _v_path, _v_creation, _v_born, _v_stamp, _v_tangent_stamp, _v_lost = map(
+    _entry,
+    ("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.lost"),
+)
+_v_dual, _v_place, _v_under = map(_entry, ("View.dual", "View.place", "View.under"))
+_op_viewing = _entry("Op.viewing")
 _file_name, _shape_name = map(_entry, ("'co_filename'", "'shape'"))
 _t_data, _t_node, _t_counter, _t_meta = map(
     _entry, ("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta")
@@ -254,6 +262,17 @@ def _computed(direct, arguments, count):
     return out
 
 
+@device
+def _params_and_shape(params, count, a):
+    """A tuple of parameters and behind them the shape of an array."""
+    found = _new_tuple(count + 1)
+    if found != 0:
+        for k in range(count):
+            put(found + TUPLE_ITEMS + 8 * k, _kept(word(params + TUPLE_ITEMS + 8 * k)))
+        put(found + TUPLE_ITEMS + 8 * count, _get(a, _shape_name()))
+    return found
+
+
 def unary(objects, count):
     """unary(op, x) or unary(op, x, params)."""
     if count != 2 and count != 3:
@@ -310,10 +329,7 @@ def unary(objects, count):
     elif short == 21:
         saved = _kept(params) if params != 0 else _tuple(0, 0, 0)
     elif short == 22:
-        saved = _new_tuple(extra + 1)
-        for k in range(extra):
-            put(saved + TUPLE_ITEMS + 8 * k, _kept(word(params + TUPLE_ITEMS + 8 * k)))
-        put(saved + TUPLE_ITEMS + 8 * extra, _get(a, _shape_name()))
+        saved = _params_and_shape(params, extra, a)
     else:
         saved = _picked(plan, x, 0, out)
     place = short != -1 and word(plan + _plan_keeps()) == _true()
@@ -416,3 +432,127 @@ def _binary(op, x, y, mode):
     dtype = _kept(word(out + DESCRIPTION))
     fine = _record(t, plan, edges, saved, _get(out, _shape_name()), dtype, short != -1)
     return t if fine and _guarded(t, plan, x, y) else -1
+
+
+# --- views -----------------------------------------------------------------------------------------------------------
+
+
+@device
+def _counter_of(x):
+    """The version counter of a tensor, made if there is none yet; 0 if that fails."""
+    counter = word(x + _t_counter())
+    if counter != _none():
+        return _kept(counter)
+    arguments = room()
+    put(arguments, x)
+    return _call(_version_of(), arguments, 1, 0)
+
+
+@device
+def _view_of(x, op, params, counter, silent, mark):
+    """What a view of x knows of its base; `silent`: the mark of what is not recorded, or 0; `mark`: of lost history."""
+    view = _allocate(_view(), 0)
+    path = _new_tuple(4)
+    if view == 0 or path == 0:
+        return 0
+    parent = word(x + _t_meta())
+    if word(parent + TYPE) == _view() and word(parent + _v_base()) != _none():
+        base, before = word(parent + _v_base()), word(parent + _v_path())
+        creation, born = word(parent + _v_creation()), word(parent + _v_born())
+    else:
+        base, before, creation, born = x, _none(), _none(), _zero()
+    _retain(born)
+    under = _none()
+    if silent != 0:
+        if creation == _none():
+            creation = _no_grad()
+        _release(born)
+        under, born = silent, _next(_sequence())
+    put(path + TUPLE_ITEMS, _kept(before))
+    put(path + TUPLE_ITEMS + 8, _kept(op))
+    put(path + TUPLE_ITEMS + 16, _kept(params))
+    put(path + TUPLE_ITEMS + 24, _kept(_none()))
+    stamp = word(counter + _version_n())
+    put(view + _v_base(), _kept(base))
+    put(view + _v_path(), path)
+    put(view + _v_creation(), _kept(creation))
+    put(view + _v_born(), born)
+    put(view + _v_stamp(), _kept(stamp))
+    put(view + _v_tangent_stamp(), _kept(stamp))
+    put(view + _v_dual(), _kept(_none()))
+    put(view + _v_place(), _kept(_none()))
+    put(view + _v_under(), _kept(under))
+    put(view + _v_lost(), _kept(mark))
+    return view
+
+
+@device
+def _shares_memory(out, a):
+    """Whether an array is sure to be a view of another one."""
+    base = word(out + _BASE)
+    return base != 0 and (base == a or base == word(a + _BASE))
+
+
+@device
+def _lost_mark(x):
+    """The mark that a tensor with None, a mark or a View as `_meta` hands on; 0 for other ones."""
+    meta = word(x + _t_meta())
+    if word(meta + TYPE) == _view():
+        return word(meta + _v_lost())
+    return _mark_of(x)
+
+
+def viewed(objects, count):
+    """viewed(op, x) or viewed(op, x, params)."""
+    if count != 3:
+        return 0
+    op, x, params = word(objects), word(objects + 8), word(objects + 16)
+    extra = word(params + TUPLE_SIZE)
+    if not _is_tensor(x) or extra > 8:
+        return 0
+    a, viewing, mode = word(x + _t_data()), word(op + _op_viewing()), _mode_here()
+    inherited = _lost_mark(x)
+    if mode == -1 or inherited == 0 or viewing == _none() or word(a + TYPE) != array_type():
+        return 0
+    if _changes(x) != 0 and word(word(x + _t_meta()) + TYPE) == _view():
+        return 0
+    n, plan, short = word(x + _t_node()), 0, 0
+    if n != _none() and mode == 0:
+        plan = _plan_of(op, 1)
+        if plan == _none():
+            return 0
+        short = _as_long(word(plan + _plan_short()))
+    arguments = room()
+    put(arguments, a)
+    for k in range(extra):
+        put(arguments + 8 + 8 * k, word(params + TUPLE_ITEMS + 8 * k))
+    out = _computed(viewing, arguments, 1 + extra)
+    if out == 0:
+        return 0
+    if not _shares_memory(out, a):
+        _release(out)
+        return 0
+    counter = _counter_of(x)
+    t = _tensor_of(out, 0)
+    if counter == 0 or t == 0:
+        return -1
+    _release(word(t + _t_counter()))
+    put(t + _t_counter(), counter)
+    mark = _none()
+    if plan == 0:
+        mark = mode if n != _none() else inherited
+    view = _view_of(x, op, params, counter, mode, mark)
+    if view == 0:
+        return -1
+    put(t + _t_meta(), view)
+    if plan == 0:
+        put(t + _t_node(), _kept(_none()))
+        return t
+    if short == 20:
+        saved = _tuple(_get(a, _shape_name()), 0, 0)
+    elif short == 22:
+        saved = _params_and_shape(params, extra, a)
+    else:
+        saved = _kept(params) if short == 21 else _tuple(0, 0, 0)
+    dtype = _kept(word(out + DESCRIPTION))
+    return t if _record(t, plan, _tuple(_edge(x), 0, 0), saved, _get(out, _shape_name()), dtype, False) else -1

@@ -10,7 +10,10 @@ FIELDS = (
     *("MODE", "Mode.silent", "Mode.lost", "Lost", "guard", "Plan.saves_inputs"),
     *("0", "1", "'co_filename'", "'shape'"),
     *("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta", "Version.n"),
-    *("Op.direct", "Op.table", "Op.taped"),
+    *("Op.direct", "Op.table", "Op.taped", "Op.viewing"),
+    *("View", "version_of", "'no_grad'"),
+    *("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.lost"),
+    *("View.dual", "View.place", "View.under"),
     *("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes"),
     *("Node.plan", "Node.edges", "Node.saved", "Node.shape", "Node.dtype", "Node.seq", "Node.meta", "Node.code", "Node.offset"),
 )

@@ -77,7 +77,7 @@ def _call_moves(x: np.ndarray) -> None:
 def _call_products(x: np.ndarray) -> None:
     get("eliminate")(0, 1, x[None], np.zeros((1, 64), np.int32), np.zeros(1, np.int32))
     get("exchange")(0, 1, x[None].copy(), np.ones((1, 64), np.int32), False)
-    get("outer")(0, 1, x[0], x[0], x)
+    run_rows("outer", 2, 64, (0, 64, x[0], x[0], x), whole=-1, span=0)
     run_rows("times_vector", 2, 2, (0, 2, x, x[0], x[0].copy()), whole=-1, span=0)
     run_rows("vector_times", 2, 2, (0, 2, 2, x[0], x, x[:2].copy()), whole=-1, span=0)
     if x.dtype in gemm.DTYPES:
