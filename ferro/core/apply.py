@@ -290,6 +290,7 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
     return t
 
 
+@short_way
 def apply(op: Op, xs: tuple, params: tuple = ()) -> Any:
     """Applies any operation to tensors (None for an absent optional one) and parameters; the general form.
 
@@ -686,5 +687,5 @@ def bind(cls: Any) -> None:
     """Registers the Tensor class (defined above the core)."""
     global Tensor  # noqa: PLW0603 (the core stands below the class it makes instances of)
     Tensor = worlds.tensor_class = cls
-    tape.fill(Tensor=cls, constant=constant, guard=guard)
+    tape.fill(Tensor=cls, constant=constant, guard=guard, _mark_lost=_mark_lost)
     views.bind(cls)

@@ -45,7 +45,9 @@ class Op:
     complex numbers is real.
     """
 
-    __slots__ = ("__dict__", "direct", "table", "taped", "viewing")  # (slots: what the short ways of `apply` ask for)
+    # Slots: what the short way of the tape (cpu/kernels/jit_tape.py) asks for.
+    __slots__ = ("__dict__", "_forward", "applied", "aux_count", "diff_mask", "direct", "multi", "nondiff_indices", "plans",
+                 "table", "taped", "viewing")  # fmt: skip
 
     def __init__(self, name: str, forward: Callable, *, vjp: Callable | None = None, diff: Sequence[str] = (),
                  outputs: Sequence[str] | str | None = None, nondiff: Sequence[str] = (), aux: Sequence[str] = (),
@@ -74,7 +76,9 @@ class Op:
         # one input, one output, nothing special: apply() takes the short form
         plain = not (self.multi or self.aux or variadic or view)
         self.short = len(self.inputs) == 1 and plain
-        self.taped = bool(self.diff) and plain  # the machine code of jit_tape.py may do it
+        self.taped = bool(self.diff) and plain
+        self.applied = not (variadic or view or outputs == "*" or self.short)
+        self.aux_count = len(self.aux)
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [
             None,

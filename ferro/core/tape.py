@@ -7,18 +7,27 @@ import sys
 from functools import cache
 from typing import Any
 
-from ferro.core import node
+import numpy as np
+
+from ferro import cpu
+from ferro.core import dtypes, node
 from ferro.core.base import LEAF, Lost, TensorBase, Version, View, version_of
 from ferro.core.mode import ACTIVE, MODE, Mode
-from ferro.core.node import Node
+from ferro.core.node import MultiNode, Node, Pick
 from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, outermost
 from ferro.cpu.kernels.machine import SUPPORTED
 from ferro.cpu.kernels.tape_table import FIELDS, TABLE
 
-_CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node)}
+_CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node, MultiNode, Pick)}
 _OBJECTS: dict[str, Any] = {
     "Node": Node,
+    "MultiNode": MultiNode,
+    "Pick": Pick,
+    "cpu": cpu,
+    "plan_of": Op.plan,
+    "asarray": np.asarray,
+    "INEXACT": dtypes.INEXACT,
     "LEAF": LEAF,
     "ACTIVE": ACTIVE,
     "MODE": MODE,

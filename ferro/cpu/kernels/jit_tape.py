@@ -34,6 +34,7 @@ _long = external("PyLong_FromLongLong", _i64, _i64)
 _value_of = external("PyContextVar_Get", types.int32, _i64, _i64, _i64)
 _code_of = external("PyFrame_GetCode", _i64, _i64)
 _instruction_of = external("PyFrame_GetLasti", types.int32, _i64)
+_item = external("PyDict_GetItem", _i64, _i64, _i64)
 _contains = external("PySet_Contains", types.int32, _i64, _i64)
 _none, _true = address_of("_Py_NoneStruct"), address_of("_Py_TrueStruct")
 _table = address_of("ferro.tape")
@@ -61,6 +62,15 @@ _v_base, _v_path, _v_creation, _v_born, _v_stamp, _v_tangent_stamp, _v_lost = ma
 )
 _v_dual, _v_place, _v_under = map(_entry, ("View.dual", "View.place", "View.under"))
 _op_viewing = _entry("Op.viewing")
+_op_applied, _op_multi, _op_aux, _op_mask, _op_forward = map(
+    _entry, ("Op.applied", "Op.multi", "Op.aux_count", "Op.diff_mask", "Op._forward")
+)
+_op_plans, _op_nondiff, _plan_indices = map(_entry, ("Op.plans", "Op.nondiff_indices", "Plan.indices"))
+_cpu, _find_plan, _mark_python, _asarray, _inexact = map(
+    _entry, ("cpu", "plan_of", "_mark_lost", "asarray", "INEXACT")
+)
+_multi_node, _pick, _n_outputs = map(_entry, ("MultiNode", "Pick", "MultiNode.outputs"))
+_p_node, _p_index, _p_shape, _p_dtype = map(_entry, ("Pick.node", "Pick.index", "Pick.shape", "Pick.dtype"))
 _file_name, _shape_name = map(_entry, ("'co_filename'", "'shape'"))
 _t_data, _t_node, _t_counter, _t_meta = map(
     _entry, ("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta")
@@ -556,3 +566,308 @@ def viewed(objects, count):
         saved = _kept(params) if short == 21 else _tuple(0, 0, 0)
     dtype = _kept(word(out + DESCRIPTION))
     return t if _record(t, plan, _tuple(_edge(x), 0, 0), saved, _get(out, _shape_name()), dtype, False) else -1
+
+
+# --- any operation ---------------------------------------------------------------------------------------------------
+
+
+@device
+def _size(items):
+    return word(items + TUPLE_SIZE)
+
+
+@device
+def _at(items, k):
+    """An item of a tuple."""
+    return word(items + TUPLE_ITEMS + 8 * k)
+
+
+@device
+def _number(items, k):
+    return _as_long(_at(items, k))
+
+
+@device
+def _found_plan(op, mask):
+    """The plan of an operation whose inputs in the mask need gradients, made if there is none yet; 0 if that fails."""
+    if mask < 4:
+        plan = _plan_of(op, mask)
+        if plan != _none():
+            return _kept(plan)
+    number = _long(mask)
+    plan = _item(word(op + _op_plans()), number)
+    if plan != 0:
+        _retain(plan)
+    else:
+        arguments = room()
+        put(arguments, op)
+        put(arguments + 8, number)
+        plan = _call(_find_plan(), arguments, 2, 0)
+    _release(number)
+    return plan
+
+
+@device
+def _as_array(value):
+    """An array for a number, and anything else as it is; owned by the caller, who owned the value."""
+    if value == 0 or word(value + TYPE) == array_type():
+        return value
+    arguments = room()
+    put(arguments, value)
+    found = _call(_asarray(), arguments, 1, 0)
+    _release(value)
+    return found
+
+
+@device
+def _is_inexact(a):
+    """Whether an array has a dtype with derivatives; -1 if that cannot be found out."""
+    return 1 if is_plain(a, _FLOAT32) or is_plain(a, _FLOAT64) else _contains(_inexact(), word(a + DESCRIPTION))
+
+
+@device
+def _have_history(xs):
+    """Whether one of these tensors has a history, or something that is left of one."""
+    for k in range(_size(xs)):
+        x = _at(xs, k)
+        if x != _none() and (word(x + _t_node()) != _none() or word(x + _t_meta()) != _none()):
+            return True
+    return False
+
+
+@device
+def _mark(t, mode, op, xs, place):
+    """Mark a result without history, as Python does. False if it raises."""
+    if not _have_history(xs):
+        return True
+    arguments = room()
+    put(arguments, t)
+    put(arguments + 8, mode if mode != 0 else _none())
+    put(arguments + 16, op)
+    put(arguments + 24, xs)
+    put(arguments + 32, place)
+    done = _call(_mark_python(), arguments, 5, 0)
+    if done == 0:
+        return False
+    _release(done)
+    return True
+
+
+@device
+def _edges(plan, xs):
+    indices = word(plan + _plan_indices())
+    found = _new_tuple(_size(indices))
+    if found != 0:
+        for k in range(_size(indices)):
+            put(found + TUPLE_ITEMS + 8 * k, _edge(_at(xs, _number(indices, k))))
+    return found
+
+
+@device
+def _saved(plan, xs, outs, params):
+    """What a plan saves, from the inputs, the tuple of outputs and aux values, and the parameters; 0 if that fails."""
+    if word(plan + _plan_pick()) == _none():
+        return _tuple(0, 0, 0)
+    values = _new_tuple(_size(xs) + _size(outs) + _size(params))
+    if values == 0:
+        return 0
+    place = values + TUPLE_ITEMS
+    for k in range(_size(xs)):
+        put(place, _kept(_at(xs, k)))
+        place += 8
+    for k in range(_size(outs)):
+        put(place, _kept(_at(outs, k)))
+        place += 8
+    for k in range(_size(params)):
+        put(place, _kept(_at(params, k)))
+        place += 8
+    arguments = room()
+    put(arguments, values)
+    picked = _call(word(plan + _plan_pick()), arguments, 1, 0)
+    _release(values)
+    shapes = word(plan + _plan_shapes())
+    if picked == 0 or _size(shapes) == 0:
+        return picked
+    found = _new_tuple(_size(picked) + _size(shapes))
+    if found != 0:
+        for k in range(_size(picked)):
+            put(found + TUPLE_ITEMS + 8 * k, _kept(_at(picked, k)))
+        for k in range(_size(shapes)):
+            x = _at(xs, _number(shapes, k))
+            shape = _kept(x) if x == _none() else _get(word(x + _t_data()), _shape_name())
+            put(found + TUPLE_ITEMS + 8 * (_size(picked) + k), shape)
+    _release(picked)
+    return found
+
+
+@device
+def _node_of(kind, plan, edges, saved):
+    """A node, which owns what is given; what is known of its outputs is still to be noted. 0 if there is no memory."""
+    node = _allocate(kind, 0)
+    if node != 0:
+        put(node + _n_plan(), plan)
+        put(node + _n_edges(), edges)
+        put(node + _n_saved(), saved)
+        put(node + _n_seq(), _next(_sequence()))
+        put(node + _n_meta(), _kept(_none()))
+    return node
+
+
+@device
+def _watch_inputs(node, plan, xs):
+    """Let a node watch the inputs that it has saved and that were changed before. False if it must not save one."""
+    inputs = word(plan + _plan_saves_inputs())
+    for k in range(_size(inputs)):
+        x = _at(xs, _number(inputs, k))
+        if x != _none() and _changes(x) != 0:
+            arguments = room()
+            put(arguments, node)
+            put(arguments + 8, word(x + _t_counter()))
+            done = _call(_guard(), arguments, 2, 0)
+            if done == 0:
+                return False
+            _release(done)
+    return True
+
+
+@device
+def _recorded(kind, op, mask, xs, outs, params):
+    """The node of a call, of an operation with one output or with several; 0 if that fails."""
+    plan = _found_plan(op, mask)
+    if plan == 0:
+        return 0
+    edges, saved = _edges(plan, xs), _saved(plan, xs, outs, params)
+    if edges == 0 or saved == 0:
+        return 0
+    node = _node_of(kind, plan, edges, saved)
+    if node == 0 or not _watch_inputs(node, plan, xs):
+        return 0
+    return node if word(plan + _plan_keeps()) != _true() or _note_place(node) else 0
+
+
+def apply(objects, count):
+    """apply(op, xs) or apply(op, xs, params), for operations with a fixed number of inputs and outputs, and no views."""
+    if count != 3:
+        return 0
+    op, xs, params = word(objects), word(objects + 8), word(objects + 16)
+    if word(op + _op_applied()) != _true() or _size(xs) + _size(params) > 40:
+        return 0
+    mode = _mode_here()
+    if mode == -1:
+        return 0
+    arguments, place = room(), 0
+    function = word(op + _op_direct())
+    if function == _none():
+        function = word(op + _op_forward())
+        put(arguments, _cpu())
+        place = 8
+    mask = 0
+    for k in range(_size(xs)):
+        x = _at(xs, k)
+        value = x
+        if x != _none():
+            if not _is_tensor(x) or not _is_up_to_date(x):
+                return 0
+            value = word(x + _t_data())
+            if word(value + TYPE) != array_type():
+                return 0
+            if mode == 0 and word(x + _t_node()) != _none():
+                mask |= 1 << k
+        put(arguments + place, value)
+        place += 8
+    for k in range(_size(params)):
+        put(arguments + place, _at(params, k))
+        place += 8
+    mask &= _as_long(word(op + _op_mask()))
+    result = _call(function, arguments, place // 8, 0)
+    if result == 0:
+        _clear()
+        return 0
+    several, aux = word(op + _op_multi()) == _true(), _as_long(word(op + _op_aux()))
+    if not several and aux == 0:
+        result = _tuple(_as_array(result), 0, 0)
+        if result == 0 or _size(result) == 0:
+            return -1
+    found = _many(op, xs, params, mode, mask, result, _size(result) - aux) if several else (
+        _single(op, xs, params, mode, mask, result))  # fmt: skip
+    _release(result)
+    return found
+
+
+@device
+def _single(op, xs, params, mode, mask, outs):
+    data = _as_array(_kept(_at(outs, 0)))
+    t = _tensor_of(data, _none())
+    if t == 0 or data == 0:
+        return -1
+    inexact = _is_inexact(data) if mask != 0 else 0
+    if inexact < 0:
+        return -1
+    if inexact == 0:
+        put(t + _t_node(), _kept(_none()))
+        return t if _mark(t, mode, op, xs, _none()) else -1
+    node = _recorded(_node(), op, mask, xs, outs, params)
+    shape = _get(data, _shape_name())
+    if node == 0 or shape == 0:
+        return -1
+    put(node + _n_shape(), shape)
+    put(node + _n_dtype(), _kept(word(data + DESCRIPTION)))
+    put(t + _t_node(), node)
+    return t
+
+
+@device
+def _many(op, xs, params, mode, mask, outs, count):
+    """The tuple of tensors of an operation with several outputs."""
+    tensors, outputs = _new_tuple(count), _new_tuple(count)
+    if tensors == 0 or outputs == 0:
+        return -1
+    recorded = False
+    for k in range(count):
+        data = _as_array(_kept(_at(outs, k)))
+        t = _tensor_of(data, _none())
+        if t == 0 or data == 0:
+            return -1
+        put(tensors + TUPLE_ITEMS + 8 * k, t)
+        put(t + _t_node(), _kept(_none()))
+        number = _long(k)
+        inexact = _is_inexact(data) if mask != 0 and _contains(word(op + _op_nondiff()), number) == 0 else 0
+        _release(number)
+        if inexact < 0:
+            return -1
+        known = _kept(_none())
+        if inexact != 0:
+            recorded = True
+            known = _tuple(_get(data, _shape_name()), _kept(word(data + DESCRIPTION)), 0)
+        put(outputs + TUPLE_ITEMS + 8 * k, known)
+    node, place = 0, _kept(_none())
+    if recorded:
+        node = _recorded(_multi_node(), op, mask, xs, outs, params)
+        if node == 0:
+            return -1
+        put(node + _n_outputs(), _kept(outputs))
+        put(node + _n_shape(), _kept(_none()))
+        put(node + _n_dtype(), _kept(_none()))
+        if word(node + _n_code()) != 0:
+            place = _tuple(_kept(word(node + _n_code())), _kept(word(node + _n_offset())), 0)
+    first = _at(tensors, 0)
+    for k in range(count):
+        t, known = _at(tensors, k), _at(outputs, k)
+        if known != _none():
+            pick = _allocate(_pick(), 0)
+            if pick == 0:
+                return -1
+            put(pick + _p_node(), _kept(node))
+            put(pick + _p_index(), _long(k))
+            put(pick + _p_shape(), _kept(_at(known, 0)))
+            put(pick + _p_dtype(), _kept(_at(known, 1)))
+            put(t + _t_node(), pick)
+        elif k > 0 and mode != 0:
+            put(t + _t_meta(), _kept(word(first + _t_meta())))
+        elif not _mark(t, mode, op, xs, place):
+            return -1
+    _release(place)
+    _release(outputs)
+    if node != 0:
+        _release(node)
+    return tensors
