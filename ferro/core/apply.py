@@ -243,6 +243,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     return t
 
 
+@short_way
 def joined(op: Op, xs: tuple, dim: int) -> Any:
     """Applies an operation of a sequence of tensors, cast to their common dtype, along `dim`, that saves nothing but shapes.
 

@@ -35,6 +35,7 @@ _OBJECTS: dict[str, Any] = {
     "View": View,
     "version_of": version_of,
     "'no_grad'": sys.intern("no_grad"),
+    "'multi'": sys.intern("multi"),
     "sequence": node.sequence,
     "OUTSIDE": OUTSIDE,
     "outermost": outermost,

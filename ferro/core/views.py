@@ -83,6 +83,7 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     return t
 
 
+@short_way
 def parted(op: Op, x: Any, params: tuple) -> tuple:
     """Applies an operation whose results are several views of its one input: a short form of `apply`."""
     a = x._data

@@ -87,7 +87,7 @@ def make(what: str) -> bytes:
 
     found: dict[str, Any] = {}
     if what == "tape":
-        found = {name: getattr(jit_tape, name) for name in ("unary", "binary", "viewed", "apply")}
+        found = {name: getattr(jit_tape, name) for name in ("unary", "binary", "viewed", "parted", "joined", "apply")}
     for module, layouts in _LAYOUTS.items() if what in _DTYPES else ():
         kernels = import_module(f"ferro.cpu.kernels.{module}")
         for names, layout in layouts.items():

@@ -35,8 +35,10 @@ _value_of = external("PyContextVar_Get", types.int32, _i64, _i64, _i64)
 _code_of = external("PyFrame_GetCode", _i64, _i64)
 _instruction_of = external("PyFrame_GetLasti", types.int32, _i64)
 _item = external("PyDict_GetItem", _i64, _i64, _i64)
+_tuple_from = external("PySequence_Tuple", _i64, _i64)
 _contains = external("PySet_Contains", types.int32, _i64, _i64)
 _none, _true = address_of("_Py_NoneStruct"), address_of("_Py_TrueStruct")
+_tuple_kind = address_of("type.tuple")
 _table = address_of("ferro.tape")
 
 
@@ -55,7 +57,7 @@ _active, _sequence, _outside, _outermost = map(_entry, ("ACTIVE", "sequence", "O
 _constant, _frame_at, _one, _zero = map(_entry, ("constant", "_getframe", "1", "0"))
 _mode, _mode_silent, _mode_lost = map(_entry, ("MODE", "Mode.silent", "Mode.lost"))
 _lost, _guard = map(_entry, ("Lost", "guard"))
-_view, _version_of, _no_grad = map(_entry, ("View", "version_of", "'no_grad'"))
+_view, _version_of, _no_grad, _several = map(_entry, ("View", "version_of", "'no_grad'", "'multi'"))
 _v_base, _v_path, _v_creation, _v_born, _v_stamp, _v_tangent_stamp, _v_lost = map(
     _entry,
     ("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.lost"),
@@ -183,8 +185,8 @@ def _tuple(a, b, c):
 
 
 @device
-def _note_place(node):
-    """Note the place in the user's program: two frames up, or further where that is the library's. False if it fails."""
+def _frame_here():
+    """The frame of the user's program: two up, or further where that is the library's; 0 if it cannot be found."""
     arguments = room()
     put(arguments, _one())
     frame = _call(_frame_at(), arguments, 1, 0)
@@ -193,26 +195,43 @@ def _note_place(node):
         put(arguments, _zero())
         frame = _call(_frame_at(), arguments, 1, 0)
         if frame == 0:
-            return False
+            return 0
     code = _code_of(frame)
     file = _get(code, _file_name())
+    _release(code)
     if file == 0:
-        return False
+        return 0
     known = _contains(_outside(), file)
     _release(file)
     if known != 1:
         put(arguments, frame)
         other = _call(_outermost(), arguments, 1, 0)
         _release(frame)
-        _release(code)
-        if other == 0:
-            return False
         frame = other
-        code = _code_of(frame)
-    put(node + _n_code(), code)
+    return frame
+
+
+@device
+def _note_place(node):
+    """Note the place in the user's program. False if that fails."""
+    frame = _frame_here()
+    if frame == 0:
+        return False
+    put(node + _n_code(), _code_of(frame))
     put(node + _n_offset(), _long(_instruction_of(frame)))
     _release(frame)
     return True
+
+
+@device
+def _place_here():
+    """The place in the user's program, as `caller` gives it; 0 if that fails."""
+    frame = _frame_here()
+    if frame == 0:
+        return 0
+    place = _tuple(_code_of(frame), _long(_instruction_of(frame)), 0)
+    _release(frame)
+    return place
 
 
 @device
@@ -459,8 +478,12 @@ def _counter_of(x):
 
 
 @device
-def _view_of(x, op, params, counter, silent, mark):
-    """What a view of x knows of its base; `silent`: the mark of what is not recorded, or 0; `mark`: of lost history."""
+def _view_of(x, op, params, index, counter, silent, born, mark, place):
+    """What a view of x knows of its base.
+
+    index: which of several, or None; silent: the mark of what is not recorded, or 0, and `born` then when it was made;
+    mark: of lost history; place: where it was made, if it is one of several.
+    """
     view = _allocate(_view(), 0)
     path = _new_tuple(4)
     if view == 0 or path == 0:
@@ -468,29 +491,32 @@ def _view_of(x, op, params, counter, silent, mark):
     parent = word(x + _t_meta())
     if word(parent + TYPE) == _view() and word(parent + _v_base()) != _none():
         base, before = word(parent + _v_base()), word(parent + _v_path())
-        creation, born = word(parent + _v_creation()), word(parent + _v_born())
+        creation = word(parent + _v_creation())
+        if silent == 0:
+            born = word(parent + _v_born())
     else:
-        base, before, creation, born = x, _none(), _none(), _zero()
-    _retain(born)
-    under = _none()
-    if silent != 0:
-        if creation == _none():
+        base, before, creation = x, _none(), _none()
+        if silent == 0:
+            born = _zero()
+    if creation == _none():
+        if silent != 0:
             creation = _no_grad()
-        _release(born)
-        under, born = silent, _next(_sequence())
+        elif index != _none():
+            creation = _several()
+    under = silent if silent != 0 else _none()
     put(path + TUPLE_ITEMS, _kept(before))
     put(path + TUPLE_ITEMS + 8, _kept(op))
     put(path + TUPLE_ITEMS + 16, _kept(params))
-    put(path + TUPLE_ITEMS + 24, _kept(_none()))
+    put(path + TUPLE_ITEMS + 24, _kept(index))
     stamp = word(counter + _version_n())
     put(view + _v_base(), _kept(base))
     put(view + _v_path(), path)
     put(view + _v_creation(), _kept(creation))
-    put(view + _v_born(), born)
+    put(view + _v_born(), _kept(born))
     put(view + _v_stamp(), _kept(stamp))
     put(view + _v_tangent_stamp(), _kept(stamp))
     put(view + _v_dual(), _kept(_none()))
-    put(view + _v_place(), _kept(_none()))
+    put(view + _v_place(), _kept(place))
     put(view + _v_under(), _kept(under))
     put(view + _v_lost(), _kept(mark))
     return view
@@ -551,7 +577,9 @@ def viewed(objects, count):
     mark = _none()
     if plan == 0:
         mark = mode if n != _none() else inherited
-    view = _view_of(x, op, params, counter, mode, mark)
+    born = _next(_sequence()) if mode != 0 else _kept(_none())
+    view = _view_of(x, op, params, _none(), counter, mode, born, mark, _none())
+    _release(born)
     if view == 0:
         return -1
     put(t + _t_meta(), view)
@@ -747,9 +775,18 @@ def _recorded(kind, op, mask, xs, outs, params):
 
 def apply(objects, count):
     """apply(op, xs) or apply(op, xs, params), for operations with a fixed number of inputs and outputs, and no views."""
-    if count != 3:
+    if count == 3:
+        return _apply(word(objects), word(objects + 8), word(objects + 16))
+    if count != 2:
         return 0
-    op, xs, params = word(objects), word(objects + 8), word(objects + 16)
+    params = _new_tuple(0)
+    found = _apply(word(objects), word(objects + 8), params)
+    _release(params)
+    return found
+
+
+@device
+def _apply(op, xs, params):
     if word(op + _op_applied()) != _true() or _size(xs) + _size(params) > 40:
         return 0
     mode = _mode_here()
@@ -829,7 +866,6 @@ def _many(op, xs, params, mode, mask, outs, count):
         if t == 0 or data == 0:
             return -1
         put(tensors + TUPLE_ITEMS + 8 * k, t)
-        put(t + _t_node(), _kept(_none()))
         number = _long(k)
         inexact = _is_inexact(data) if mask != 0 and _contains(word(op + _op_nondiff()), number) == 0 else 0
         _release(number)
@@ -862,7 +898,10 @@ def _many(op, xs, params, mode, mask, outs, count):
             put(pick + _p_shape(), _kept(_at(known, 0)))
             put(pick + _p_dtype(), _kept(_at(known, 1)))
             put(t + _t_node(), pick)
-        elif k > 0 and mode != 0:
+            continue
+        put(t + _t_node(), _kept(_none()))
+        if k > 0 and mode != 0:
+            _release(word(t + _t_meta()))
             put(t + _t_meta(), _kept(word(first + _t_meta())))
         elif not _mark(t, mode, op, xs, place):
             return -1
@@ -871,3 +910,150 @@ def _many(op, xs, params, mode, mask, outs, count):
     if node != 0:
         _release(node)
     return tensors
+
+
+# --- parts and sequences ---------------------------------------------------------------------------------------------
+
+
+def parted(objects, count):
+    """parted(op, x, params): several views of x."""
+    if count != 3:
+        return 0
+    op, x, params = word(objects), word(objects + 8), word(objects + 16)
+    if not _is_tensor(x) or _size(params) > 8:
+        return 0
+    a, viewing, mode = word(x + _t_data()), word(op + _op_viewing()), _mode_here()
+    inherited = _lost_mark(x)
+    if mode == -1 or inherited == 0 or viewing == _none() or word(a + TYPE) != array_type():
+        return 0
+    if _changes(x) != 0 and word(word(x + _t_meta()) + TYPE) == _view():
+        return 0
+    arguments = room()
+    put(arguments, a)
+    for k in range(_size(params)):
+        put(arguments + 8 + 8 * k, _at(params, k))
+    arrays = _call(viewing, arguments, 1 + _size(params), 0)
+    outs = _tuple_from(arrays) if arrays != 0 else 0
+    if arrays != 0:
+        _release(arrays)
+    if outs == 0:
+        _clear()
+        return 0
+    many = _size(outs)
+    counter, place, born = _counter_of(x), _place_here(), _next(_sequence()) if mode != 0 else _kept(_none())
+    tensors, outputs, node, mark = _new_tuple(many), _new_tuple(many), 0, _none()
+    if counter == 0 or place == 0 or tensors == 0 or outputs == 0:
+        return -1
+    if word(x + _t_node()) == _none():
+        mark = inherited
+    elif mode != 0:
+        mark = mode
+    else:
+        plan, edges = _found_plan(op, 1), _tuple(_edge(x), 0, 0)
+        saved = _params_and_shape(params, _size(params), a)
+        if plan == 0 or edges == 0 or saved == 0:
+            return -1
+        node = _node_of(_multi_node(), plan, edges, saved)
+        if node == 0:
+            return -1
+        put(node + _n_shape(), _kept(_none()))
+        put(node + _n_dtype(), _kept(_none()))
+        put(node + _n_outputs(), _kept(outputs))
+    for k in range(many):
+        out = _at(outs, k)
+        t, index = _tensor_of(_kept(out), 0), _long(k)
+        if t == 0:
+            return -1
+        put(tensors + TUPLE_ITEMS + 8 * k, t)
+        view = _view_of(x, op, params, index, counter, mode, born, mark, place)
+        if view == 0:
+            return -1
+        put(t + _t_meta(), view)
+        _release(word(t + _t_counter()))
+        put(t + _t_counter(), _kept(counter))
+        known, history = _kept(_none()), _kept(_none())
+        if node != 0:
+            _release(known)
+            _release(history)
+            known = _tuple(_get(out, _shape_name()), _kept(word(out + DESCRIPTION)), 0)
+            history = _allocate(_pick(), 0)
+            if known == 0 or history == 0:
+                return -1
+            put(history + _p_node(), _kept(node))
+            put(history + _p_index(), _kept(index))
+            put(history + _p_shape(), _kept(_at(known, 0)))
+            put(history + _p_dtype(), _kept(_at(known, 1)))
+        put(outputs + TUPLE_ITEMS + 8 * k, known)
+        put(t + _t_node(), history)
+        _release(index)
+    for owned in (outs, counter, place, born, outputs):
+        _release(owned)
+    if node != 0:
+        _release(node)
+    return tensors
+
+
+def joined(objects, count):
+    """joined(op, xs, dim)."""
+    if count != 3:
+        return 0
+    op, xs, dim = word(objects), word(objects + 8), word(objects + 16)
+    mode, many = _mode_here(), _size(xs)
+    if mode == -1 or word(xs + TYPE) != _tuple_kind() or many > 60:
+        return 0
+    mask, description = 0, 0
+    for k in range(many):
+        x = _at(xs, k)
+        if not _is_tensor(x) or not _is_up_to_date(x):
+            return 0
+        a = word(x + _t_data())
+        if word(a + TYPE) != array_type() or (k > 0 and word(a + DESCRIPTION) != description):
+            return 0
+        description = word(a + DESCRIPTION)
+        if word(x + _t_node()) != _none():
+            mask |= 1 << k
+    arrays = _new_tuple(many)
+    if arrays == 0:
+        return -1
+    for k in range(many):
+        put(arrays + TUPLE_ITEMS + 8 * k, _kept(word(_at(xs, k) + _t_data())))
+    arguments = room()
+    put(arguments, arrays)
+    put(arguments + 8, dim)
+    out = _call(word(op + _op_direct()), arguments, 2, 0)
+    _release(arrays)
+    if out == 0:
+        _clear()
+        return 0
+    t = _tensor_of(out, _none())
+    if t == 0:
+        return -1
+    if mask == 0 or mode != 0:
+        put(t + _t_node(), _kept(_none()))
+        if mask & 1:
+            _release(word(t + _t_meta()))
+            put(t + _t_meta(), _kept(mode))
+        elif not _mark(t, mode, op, xs, _none()):
+            return -1
+        return t
+    plan = _found_plan(op, mask)
+    if plan == 0:
+        return -1
+    shapes = 0
+    if _size(word(plan + _plan_shapes())) > 0:
+        shapes = _new_tuple(many)
+        if shapes == 0:
+            return -1
+        for k in range(many):
+            put(shapes + TUPLE_ITEMS + 8 * k, _get(word(_at(xs, k) + _t_data()), _shape_name()))
+    edges, saved = _edges(plan, xs), _tuple(_kept(dim), shapes, 0)
+    shape = _get(out, _shape_name())
+    if edges == 0 or saved == 0 or shape == 0:
+        return -1
+    node = _node_of(_node(), plan, edges, saved)
+    if node == 0:
+        return -1
+    put(node + _n_shape(), shape)
+    put(node + _n_dtype(), _kept(word(out + DESCRIPTION)))
+    put(t + _t_node(), node)
+    return t

@@ -13,7 +13,7 @@ FIELDS = (
     *("Op.direct", "Op.table", "Op.taped", "Op.viewing", "Op.applied", "Op.multi", "Op.aux_count", "Op.diff_mask", "Op._forward"),
     *("Op.plans", "Op.nondiff_indices", "cpu", "plan_of", "_mark_lost", "asarray", "INEXACT", "Plan.indices", "MultiNode", "Pick"),
     *("MultiNode.outputs", "Pick.node", "Pick.index", "Pick.shape", "Pick.dtype"),
-    *("View", "version_of", "'no_grad'"),
+    *("View", "version_of", "'no_grad'", "'multi'"),
     *("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.lost"),
     *("View.dual", "View.place", "View.under"),
     *("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes"),
