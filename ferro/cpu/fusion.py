@@ -21,11 +21,12 @@ from ferro import cpu
 from ferro.cpu import team
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.front import behind
+from ferro.cpu.kernels.moves import address
 
 LARGE = 1 << 15  # elements from which formulas run as programs
 BLOCK = 4096  # elements that a step takes at a time: spare blocks stay in the first-level cache
 GRAIN = 1 << 14  # elements of a chunk
-PAST = 1 << 25  # bytes of a result from which it is written past the caches: see jit_stream.py
+PAST = 3 << 25  # bytes read and written from which a result goes past the caches: see jit_stream.py
 NARROWEST = 256  # columns from which a row is worth a call of a loop
 
 _BOOL = np.dtype(np.bool_)
@@ -106,7 +107,8 @@ class _Trace:
     def choice(self, condition: Any, x: Any, y: Any) -> Symbol:
         """x where the condition holds, else y: the one step that is no ufunc."""
         found = self._symbols((condition, x, y))
-        if [operand.dtype for operand in found] != [_BOOL, self.dtype, self.dtype]:
+        numbers = not isinstance(x, Symbol) and not isinstance(y, Symbol)  # of which NumPy makes float64
+        if numbers or [operand.dtype for operand in found] != [_BOOL, self.dtype, self.dtype]:
             raise _CannotTrace
         return self._note((0, self.dtype.itemsize), self.dtype, found)
 
@@ -195,7 +197,7 @@ class _Program:
     def __init__(self, trace: _Trace, inputs: int, result: Symbol) -> None:
         self.constants = np.array(trace.constants, trace.dtype)
         self.count, self.dtype, self.inputs = len(trace.steps), result.dtype, inputs
-        self.codes = "{0}{0}->{0}".format(trace.dtype.char)
+        self.codes = f"{trace.dtype.char * 2}->{trace.dtype.char}"
         first = {"constant": 0, "input": len(self.constants)}
         out = len(self.constants) + inputs
         self.sizes = sizes = [0] * len(self.constants) + [trace.dtype.itemsize] * inputs + [result.dtype.itemsize]
@@ -230,7 +232,7 @@ class _Plan:
         self.pair = _pair(program, columns, steps)
         self.shape, self.dtype, self.count = shape, program.dtype, program.count
         size, width = math.prod(shape), program.dtype.itemsize
-        self.past = size * width >= PAST
+        self.past = size * (width + sum([inner for outer, inner in steps if outer])) >= PAST
         self.chunks = min(size // GRAIN, 32, self.rows)
         known = len(program.constants)
         start = program.constants.ctypes.data
@@ -238,10 +240,19 @@ class _Plan:
         outer = [0] * known + [step for step, _ in steps] + [columns * width]
         inner = program.sizes.copy()
         inner[known : known + program.inputs] = [step for _, step in steps]
-        head = [self.rows, columns, size - (self.rows - 1) * columns, BLOCK, self.past, self.count, len(bases), len(inner)]
+        head = [
+            self.rows,
+            columns,
+            size - (self.rows - 1) * columns,
+            BLOCK,
+            self.past,
+            self.count,
+            len(bases),
+            len(inner),
+        ]
         self.words = np.array([*head, *bases, *outer, *inner, *program.lines], np.int64)
         self.addresses = 8 * (_HEAD + known)  # where those of inputs and result are to be written
-        self.fill = struct.Struct(f"{program.inputs + 1}q").pack_into
+        self.fill: Any = struct.Struct(f"{program.inputs + 1}q").pack_into
 
 
 def _pair(program: _Program, columns: int, steps: list[tuple[int, int]]) -> tuple[int, int, int] | None:
@@ -339,7 +350,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
         out = np.empty(plan.shape, plan.dtype)
     else:
         words[_PAST] = 0  # it is read before, or has been
-    plan.fill(words, plan.addresses, *map(_address, arrays), _address(out))
+    plan.fill(words, plan.addresses, *map(address, arrays), address(out))
     team.share(twin, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
     return out
 
@@ -412,18 +423,6 @@ def _is_call(formula: Callable) -> bool:
         return False
     function = behind(getattr(cpu, code.co_names[0], np.add))
     return not isinstance(getattr(function, "ufunc", function), np.ufunc)
-
-
-def _address(a: np.ndarray) -> int:
-    """Where the elements of an array begin: the first field of its C struct (``a.ctypes.data`` takes a microsecond)."""
-    return _pointer_at(id(a) + object.__basicsize__).value or 0
-
-
-_pointer_at = ctypes.c_void_p.from_address
-if _address(_probe := np.zeros(1)) != _probe.ctypes.data:  # not the NumPy, or the Python, that we know
-
-    def _address(a: np.ndarray) -> int:
-        return a.ctypes.data
 
 
 def _example() -> tuple:

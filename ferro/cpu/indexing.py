@@ -340,7 +340,9 @@ def index_put_at(x: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
 
 def masked_fill_(out: Any, mask: Any, value: Any) -> Any:
     """Writes one value where the mask, broadcast, is true."""
-    if out.size < SMALL or not masks.choose(_shaped(mask, out), np.asarray(value).astype(out.dtype, copy=False), out, out):
+    if out.size < SMALL or not masks.choose(
+        _shaped(mask, out), np.asarray(value).astype(out.dtype, copy=False), out, out
+    ):
         np.copyto(out, value, where=mask, casting="unsafe")
     return out
 

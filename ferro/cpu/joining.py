@@ -115,10 +115,15 @@ def triu(x: Any, diagonal: int) -> Any:
     return _cleared(x, diagonal - 1, False) if found is None else found
 
 
+_KEPT = 1 << 14  # elements of the masks that are kept
+
+
 def _cleared(x: Any, diagonal: int, above: bool) -> Any:
     """A copy with zeros above a diagonal, or up to it."""
     out = np.array(x, order="C")
-    np.copyto(out, 0, where=_triangle(x.shape[-2], x.shape[-1], diagonal, above))
+    m, n = x.shape[-2:]
+    mask = _triangle(m, n, diagonal, above) if m * n <= _KEPT else _triangle.__wrapped__(m, n, diagonal, above)
+    np.copyto(out, 0, where=mask, casting="unsafe")
     return out
 
 

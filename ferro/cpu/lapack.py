@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def native(name: str, signature: str, public: Callable[..., Any], *arrays: Any) 
 
 def refused(x: Any) -> bool:
     """Whether one of these numbers, of which each matrix of a stack gives one, is nan."""
-    return bool(x != x) if not x.ndim else bool(np.isnan(x).any())
+    return isnan(x) if x.dtype.char in "fd" and not x.ndim else bool(np.isnan(x).any())
 
 
 @lru_cache(maxsize=64)

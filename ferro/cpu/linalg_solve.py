@@ -1,9 +1,9 @@
 """Factorisations by elimination, and what solves systems with them: Cholesky, LU, LDL, triangles, inverses.
 
-A stack of small matrices is one call of NumPy's LAPACK; large matrices, and those that NumPy refuses without saying which
-of the stack it was, go one by one to SciPy's.  Nothing here raises for a singular matrix: `info` is LAPACK's number of
-the first zero pivot, or of the first minor that is not positive; 0 is success.  LAPACK runs on one thread, so that
-numbers do not depend on the number of threads (see Note in threads.py).  Large factors lie by columns, as in PyTorch.
+A stack of small matrices is one call of NumPy's LAPACK; large ones go to kernels of our own (kernels/factor.py), and
+where there are none, or to tell which of a stack it was that NumPy refused, one by one to SciPy's.  Nothing here raises
+for a singular matrix: `info` is LAPACK's number of the first zero pivot, or of the first minor that is not positive; 0 is
+success.  LAPACK runs on one thread, so that numbers do not depend on the number of threads (see Note in threads.py).
 """
 
 from __future__ import annotations

@@ -14,12 +14,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ferro.cpu.blocks import by_blocks
 from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels import softmax as _softmax
 from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.kernels.front import front
-from ferro.cpu.kernels.reduce import extreme, first_extreme, has_extreme_kernel, has_sum_kernel, product, total
+from ferro.cpu.kernels.reduce import (
+    extreme,
+    first_extreme,
+    has_extreme_kernel,
+    has_sum_kernel,
+    product,
+    quotients,
+    total,
+)
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max_dim", "mean",
            "min_dim", "nansum", "prod", "prod_others", "std", "std_mean", "sum", "tie_weights", "value_gather",
@@ -159,13 +166,9 @@ def prod_others(x: Any, dim: int | None) -> Any:
                 size = total(np.log2(np.abs(x)), tuple(range(x.ndim)) if whole.size == 1 else (dim,))
             fine |= np.isfinite(size) & (size < -500)  # no zeros, and too small for float32 even without one factor
         if fine.all():
-            return by_blocks(_over, whole.reshape(()), x) if whole.size == 1 else (whole / x).astype(d)
+            return quotients(whole, x, dim)
         return _prod_others(x.astype(np.float64), dim).astype(d)
     return _prod_others(wide(x), dim).astype(d, copy=False)
-
-
-def _over(whole: Any, x: Any) -> Any:
-    return (whole / x).astype(x.dtype)
 
 
 def _prod_others(x: Any, dim: int) -> Any:

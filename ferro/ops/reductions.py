@@ -13,6 +13,7 @@ from ferro.core.base import without_gradient, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.worlds import world
+from ferro.cpu import fusion
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -179,7 +180,9 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
 
 def _prod_x(xp: Any, g: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
     dims = tuple(range(len(x.shape))) if dim is None else (dim,) if len(x.shape) else ()
-    return spread(xp, g, x.shape, dims, keepdim) * xp.prod_others(x, dim).conj()
+    if not keepdim:
+        g = xp.reshape(g, kept(x.shape, dims))
+    return fusion.run(_product, xp, g, xp.prod_others(x, dim).conj())
 
 
 PROD = Op("prod", lambda xp, x, /, dim, keepdim: xp.prod(x, dim, keepdim), x=_prod_x,
@@ -336,7 +339,16 @@ def _logsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -
     if not keepdim:
         shape = kept(x.shape, dim)
         g, out = xp.reshape(g, shape), xp.reshape(out, shape)
-    return g * xp.exp(x - xp.where(out == -INF, 0.0, out)).conj()
+    distance = fusion.run(_difference, xp, x, xp.where(out == -INF, 0.0, out))
+    return fusion.run(_product, xp, g, xp.exp(distance).conj())
+
+
+def _difference(xp: Any, x: Any, y: Any) -> Any:
+    return x - y
+
+
+def _product(xp: Any, x: Any, y: Any) -> Any:
+    return x * y
 
 
 LOGSUMEXP = Op("logsumexp", lambda xp, x, /, dim, keepdim: xp.logsumexp(x, dim, keepdim), x=_logsumexp_x,

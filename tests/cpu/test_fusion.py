@@ -31,6 +31,8 @@ FORMULAS = {
     "inside": lambda xp, x, y: (x < y) & (x > -0.5) | ~(y >= 0.25),
     "many": lambda xp, x, y: (x + y) * (x - y) / (2 + abs(x) * abs(y)) - xp.maximum(x, y) * xp.floor(-x).conj(),
     "one": lambda xp, x, y: x * y,
+    "choice": lambda xp, x, y: y * xp.where(x < y, x, 0.0) - xp.where((x == 0) | (y > 0), 1.0, xp.where(x > 0, x, y)),
+    "power": lambda xp, x, y: xp.power(abs(x), y) + (x * x) ** y,
 }
 
 
@@ -91,6 +93,32 @@ def test_the_result_may_take_the_place_of_an_operand():
     assert (x == 3).all()
 
 
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [1, 1000])
+def test_results_that_go_past_the_caches_are_the_same(columns, dtype, n, monkeypatch):
+    threads.set_num_threads(n)
+    x = np.linspace(-1, 1, SIZE + 100, dtype=dtype)[: (SIZE + 100) // columns * columns].reshape(-1, columns)
+    y = np.linspace(0, 2, columns, dtype=dtype)
+    monkeypatch.setattr(fusion, "PAST", 1)
+    fusion._plan.cache_clear()
+    for start in (0, 1, 3):  # results and inputs that begin anywhere
+        a = x.reshape(-1)[start * columns :].reshape(-1, columns)
+        b = a if columns == 1 else y
+        np.testing.assert_array_equal(fusion.evaluate(FORMULAS["tanh"], a, b), a * (1 - b * b))
+        np.testing.assert_array_equal(fusion.evaluate(lambda xp, x, y: x < y, a, b), a < b)
+        np.testing.assert_array_equal(fusion.copied(a), a)
+    fusion._plan.cache_clear()
+
+
+def test_copies_are_copies():
+    for x in (np.arange(3.0), np.arange(SIZE), np.arange(2.0 * SIZE)[::2], np.linspace(-1, 1, SIZE, dtype=np.float32)):
+        found = fusion.copied(x)
+        assert not np.shares_memory(found, x)
+        assert found.dtype == x.dtype
+        np.testing.assert_array_equal(found, x)
+
+
 def test_functions_that_are_kernels_are_no_steps_of_programs():
     x = np.ones(SIZE, np.float32)
     assert fusion.evaluate(lambda xp, x: x + xp.exp(x), x) is None
@@ -114,6 +142,9 @@ X = np.ones(2 * fusion.LARGE)
     (lambda xp, x: -x, (X * 1j,)),
     (lambda xp, x: -x, (X[:100],)),
     (lambda xp, x: -x, (X.reshape(2, -1).T,)),
+    (lambda xp, x: x * xp.where(x > 0, 1.0, 2.0), (X,)),
+    (lambda xp, x: xp.where(x, x, 0.0), (X,)),
+    (lambda xp, x: xp.power(x, 3), (X,)),
     (lambda xp, x, list: x * list[0], (X, [2.0])),
 ])  # fmt: skip
 def test_what_is_no_program_is_left_alone(formula, args):

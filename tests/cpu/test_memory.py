@@ -1,6 +1,7 @@
 """The settings of the C library's allocator."""
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -73,3 +74,36 @@ def test_empty_cache_returns_memory():
 
 def test_empty_cache_may_be_called_anywhere():
     memory.empty_cache()
+
+
+# Where arrays of many sizes begin, as far as `memory` says that they begin with a cache line; and that all can be grown,
+# shrunk and freed, whoever allocated them.
+PLACES = """
+import numpy as np
+before = [np.arange(n) for n in (10, 1000, 300_000)]
+import ferro
+from ferro.cpu import memory
+sizes = [*range(4000, 4300, 8), 40_000, 400_000, 4_000_000, 4_194_303]
+arrays = [np.empty(n, np.uint8) for n in sizes for _ in range(3)]
+away = [a.nbytes for a in arrays if a.nbytes in memory.ALIGNED and a.ctypes.data % memory.LINE]
+for a in (*before, *[np.arange(n) for n in (10, 1000, 300_000)]):
+    first = a[:10].copy()
+    for n in (5000, 7, 200_000, 10):
+        a.resize(n, refcheck=False)
+    assert (a[:7] == first[:7]).all()
+del a, arrays, before
+print(memory._aligns_arrays, len(away))
+"""
+
+
+@glibc_only
+def test_large_arrays_begin_with_a_cache_line():
+    aligns, away = run_python(PLACES, FERRO_MALLOC="1")
+    assert aligns == str(platform.machine() == "x86_64")
+    assert int(away) == 0 or aligns == "False"
+
+
+@glibc_only
+def test_the_environment_leaves_numpy_its_own_allocator():
+    code = "import ferro, numpy; print(numpy._core.multiarray.get_handler_name())"
+    assert run_python(code, FERRO_MALLOC="0") == ["default_allocator"]

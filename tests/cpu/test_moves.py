@@ -53,3 +53,93 @@ def test_only_the_edges_are_filled(pads: tuple, rng: np.random.Generator) -> Non
             if 0 <= i + pads[0][0] < want.shape[0] and 0 <= j + pads[1][0] < want.shape[1]:
                 want[i + pads[0][0], j + pads[1][0]] = x[i, j]
     np.testing.assert_array_equal(cpu.constant_pad(x, pads, 2.5), want)
+
+
+@pytest.mark.parametrize("code", [*CODES, "f2"])
+def test_views_are_copied_into_views(code: str, rng: np.random.Generator) -> None:
+    x = rng.integers(0, 2 if code == "?" else 100, (6, 50, 70, 4)).astype(code)
+    keys = [
+        np.s_[:],
+        np.s_[..., ::-1],
+        np.s_[:, ::2, :, 1:3],
+        np.s_[::-1, :, ::-3],
+        np.s_[..., ::2],
+        np.s_[1:, None, 7],
+    ]
+    for key in keys:
+        for order in ((0, 1, 2, 3), (2, 0, 3, 1)):
+            got, want = (np.zeros((6, 50, 70, 4), code).transpose(order) for _ in range(2))
+            try:
+                source = x.transpose(order)[key]
+            except IndexError:
+                continue
+            moves.assign((got[key], source))
+            want[key] = source
+            np.testing.assert_array_equal(got, want)
+            np.testing.assert_array_equal(moves.contiguous(source), source)
+
+
+@pytest.mark.parametrize("code", [*CODES, "f2"])
+def test_several_views_and_numbers_at_once(code: str, rng: np.random.Generator) -> None:
+    x = rng.integers(0, 2, (200, 300)).astype(code)
+    row = x[0].copy()
+    got, want = np.zeros((200, 700), code), np.zeros((200, 700), code)
+    pairs = [
+        (np.s_[:, :300], x),
+        (np.s_[:, 300:600], row),
+        (np.s_[:, 600:650:2], 1),
+        (np.s_[:50, 690:], 0),
+        (np.s_[:, 5:5], 7),
+    ]
+    moves.assign(*[(got[key], source) for key, source in pairs])
+    for key, source in pairs:
+        want[key] = source
+    np.testing.assert_array_equal(got, want)
+
+
+def test_copies_lie_like_what_is_copied(rng: np.random.Generator) -> None:
+    x = rng.uniform(-1, 1, (40, 50, 60))
+    for view in (x, x.T, x.transpose(1, 0, 2), x[:, ::-1], x[::2].swapaxes(1, 2), np.broadcast_to(x[0], (2, 50, 60))):
+        got, want = cpu.copy(view), view.copy("C" if 0 in view.strides else "K")
+        np.testing.assert_array_equal(got, view)
+        assert got.strides == want.strides
+        assert not np.shares_memory(got, x)
+
+
+def test_fills_keep_the_sign_of_zero() -> None:
+    out = np.ones((300, 300), np.float32)
+    moves.assign((out, -0.0))
+    assert np.signbit(out).all()
+    assert not np.signbit(moves.zeros((300, 300), np.float32)).any()
+
+
+@pytest.mark.parametrize("code", ["f4", "f8", "i8", "c8", "?", "f2"])
+@pytest.mark.parametrize("shape", [(200, 300), (7, 90, 80)])
+def test_large_arrays_are_joined_rolled_padded_and_cut(code: str, shape: tuple, rng: np.random.Generator) -> None:
+    x, y = (rng.integers(0, 2, shape).astype(code) for _ in range(2))
+    for dim in range(-1, len(shape)):
+        np.testing.assert_array_equal(
+            cpu.cat((x, y, x[:0] if dim == 0 else y), dim), np.concatenate((x, y, x[:0] if dim == 0 else y), dim)
+        )
+        if dim >= 0:
+            np.testing.assert_array_equal(cpu.stack((x, y, x), dim), np.stack((x, y, x), dim))
+    for shifts, dims in (((3,), (1,)), ((-250, 5), (0, 1)), ((2, 3), (1, 1)), ((0,), (0,))):
+        np.testing.assert_array_equal(cpu.roll(x, shifts, dims), np.roll(x, shifts, dims))
+    for diagonal in (0, -3, 5, -1000, 1000):
+        np.testing.assert_array_equal(cpu.tril(x, diagonal), np.tril(x, diagonal))
+        np.testing.assert_array_equal(cpu.triu(x, diagonal), np.triu(x, diagonal))
+    pads = [(1, 2)] * x.ndim
+    np.testing.assert_array_equal(cpu.constant_pad(x, tuple(pads), 1), np.pad(x, pads, constant_values=1))
+    np.testing.assert_array_equal(cpu.rot90(x, 1, (0, 1)), np.rot90(x))
+    np.testing.assert_array_equal(cpu.repeat(x, (2,) * x.ndim), np.tile(x, (2,) * x.ndim))
+    key = np.s_[1:-1, ::2]
+    want = np.zeros((shape[0], shape[1], *shape[2:]), code)
+    want[key] = x[key]
+    np.testing.assert_array_equal(cpu.slice_place(x[key], shape, key), want)
+
+
+def test_joining_refuses_sizes_that_differ() -> None:
+    x = np.zeros((200, 300), np.float32)
+    with pytest.raises(ValueError, match="dimension"):
+        cpu.cat((x, x[:, :-1]), 0)
+    assert cpu.cat((x, x.astype(np.float64)), 0).dtype == np.float64

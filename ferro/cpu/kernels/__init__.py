@@ -43,7 +43,7 @@ _MODULES = {
     "jit_gemm": "product_part",
     "jit_grids": "linear_places linear_weights sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",
-    "jit_factor": "eliminate_blocks log_determinants reflect_blocks root spectra",
+    "jit_factor": "eliminate_blocks log_determinants reflect_blocks root",
     "jit_linalg": "eliminate exchange outer substitute times_vector vector_times",
     "jit_lstm": "lstm",
     "jit_broadcast": "combine",
@@ -65,7 +65,7 @@ _MODULES = {
     "jit_program": "run_program",
     "jit_recurrent": "lstm_gates lstm_gates_vjp gru_gates gru_gates_vjp",
     "jit_reduce": (
-        "prod_rows prod_columns sum_rows sum_columns square_rows square_columns "
+        "quotients prod_rows prod_columns sum_rows sum_columns square_rows square_columns "
         "max_rows max_columns min_rows min_columns first_extreme_columns"
     ),
     "jit_scan": "cumsum cumprod running_extremum running_extremum_rows affine_scan picked_sum logcumsumexp",

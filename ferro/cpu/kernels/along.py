@@ -13,7 +13,10 @@ from ferro.cpu.team import helpers, run_parts, run_rows
 _SOME = 1 << 13  # elements of a chunk
 LARGE = 1 << 15  # elements of slices from which two threads are worth while
 NARROW = 8  # elements up to which a kernel on one thread copies slices faster than NumPy does
-WIDE, FEW = 32, 8  # elements of a slice from which parts of one dimension are added to by themselves, and how many parts
+WIDE, FEW = (
+    32,
+    8,
+)  # elements of a slice from which parts of one dimension are added to by themselves, and how many parts
 
 
 def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:

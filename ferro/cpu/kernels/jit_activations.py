@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel, whole_registers
+from ferro.cpu.kernels.jit import kernel, whole_registers
 from ferro.cpu.kernels.jit_math import (
     CIRCLES,
+    bits32,
     cosine,
     erf_,
     exp,
@@ -23,7 +24,7 @@ from ferro.cpu.kernels.jit_math import (
     tanh,
 )
 
-_BLOCK = 4096  # numbers after which sines and cosines are looked at again
+_BLOCK = 4096  # numbers after which sines and cosines are looked at again, while they are in the cache
 
 # --- exponentials, circles -------------------------------------------------------------------------------------------
 
@@ -57,16 +58,10 @@ def tanh_vjp(g, y, out):
         out[i] = g[i] * (T(1) - y[i] * y[i])
 
 
-# Of float32: sines and cosines of large numbers are computed one by one, in float64.
+# Of float32. Sines and cosines of large numbers are computed one by one, in float64, over what stands there first.
 
-
-@device
-def _large(x):
-    """Whether a block of numbers has one that `sine` and `cosine` are not right of."""
-    found = np.int32(0)
-    for i in range(x.size):
-        found |= np.int32(0) if abs(x[i]) <= CIRCLES else np.int32(1)
-    return found != 0
+_SIZE = np.int32(0x7FFFFFFF)  # the bits without the sign: integers in the order of the absolute values, nan at the end
+_FAR = np.int32(CIRCLES.view(np.int32))
 
 
 @kernel
@@ -74,12 +69,14 @@ def sin(x, out):
     whole_registers()
     for start in range(0, x.size, _BLOCK):
         a, y = x[start : start + _BLOCK], out[start : start + _BLOCK]
-        if _large(a):
+        largest = np.int32(0)
+        for i in range(a.size):
+            largest = max(largest, np.int32(bits32(a[i]) & _SIZE))
+            y[i] = sine(a[i])
+        if largest > _FAR:
             for i in range(a.size):
-                y[i] = math.sin(np.float64(a[i]))
-        else:
-            for i in range(a.size):
-                y[i] = sine(a[i])
+                if bits32(a[i]) & _SIZE > _FAR:
+                    y[i] = math.sin(np.float64(a[i]))
 
 
 @kernel
@@ -87,12 +84,14 @@ def cos(x, out):
     whole_registers()
     for start in range(0, x.size, _BLOCK):
         a, y = x[start : start + _BLOCK], out[start : start + _BLOCK]
-        if _large(a):
+        largest = np.int32(0)
+        for i in range(a.size):
+            largest = max(largest, np.int32(bits32(a[i]) & _SIZE))
+            y[i] = cosine(a[i])
+        if largest > _FAR:
             for i in range(a.size):
-                y[i] = math.cos(np.float64(a[i]))
-        else:
-            for i in range(a.size):
-                y[i] = cosine(a[i])
+                if bits32(a[i]) & _SIZE > _FAR:
+                    y[i] = math.cos(np.float64(a[i]))
 
 
 @kernel
@@ -100,12 +99,14 @@ def sin_vjp(g, x, out):
     whole_registers()
     for start in range(0, x.size, _BLOCK):
         h, a, y = g[start : start + _BLOCK], x[start : start + _BLOCK], out[start : start + _BLOCK]
-        if _large(a):
+        largest = np.int32(0)
+        for i in range(a.size):
+            largest = max(largest, np.int32(bits32(a[i]) & _SIZE))
+            y[i] = h[i] * cosine(a[i])
+        if largest > _FAR:
             for i in range(a.size):
-                y[i] = h[i] * np.float32(math.cos(np.float64(a[i])))
-        else:
-            for i in range(a.size):
-                y[i] = h[i] * cosine(a[i])
+                if bits32(a[i]) & _SIZE > _FAR:
+                    y[i] = h[i] * np.float32(math.cos(np.float64(a[i])))
 
 
 @kernel
@@ -113,12 +114,14 @@ def cos_vjp(g, x, out):
     whole_registers()
     for start in range(0, x.size, _BLOCK):
         h, a, y = g[start : start + _BLOCK], x[start : start + _BLOCK], out[start : start + _BLOCK]
-        if _large(a):
+        largest = np.int32(0)
+        for i in range(a.size):
+            largest = max(largest, np.int32(bits32(a[i]) & _SIZE))
+            y[i] = -h[i] * sine(a[i])
+        if largest > _FAR:
             for i in range(a.size):
-                y[i] = -h[i] * np.float32(math.sin(np.float64(a[i])))
-        else:
-            for i in range(a.size):
-                y[i] = -h[i] * sine(a[i])
+                if bits32(a[i]) & _SIZE > _FAR:
+                    y[i] = -h[i] * np.float32(math.sin(np.float64(a[i])))
 
 
 # --- activations -----------------------------------------------------------------------------------------------------

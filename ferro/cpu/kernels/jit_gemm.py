@@ -47,8 +47,8 @@ _LONG = 100  # steps in which a part of c can be fetched
 _BROAD = 16  # tiles beside each other for which b is copied at a time
 _SEVERAL = 3  # tiles beside each other for which it pays to copy a where its columns are contiguous
 _GROUP, _AT_ONCE = 4, 32  # tiles and steps for which rows of a are put together
-_FEW = 320  # rows up to which reading b where it lies costs less than copying it
-_NEAR = 1 << 20  # bytes of b that stay in the second cache while they are read again and again
+FEW = 320  # rows up to which reading b where it lies costs less than copying it
+NEAR = 1 << 20  # bytes of b that stay in the second cache while they are read again and again
 
 _int, _word, _pointer = ir.IntType(64), ir.IntType(32), ir.IntType(8).as_pointer()
 
@@ -112,7 +112,7 @@ def _assembly(rows: int, vectors: int, by_rows: bool, size: int) -> str:
     for line in sums:
         lines += [f"vmovup{kind} {one}, {v * REGISTER}(@c){mask[v]}" for v, one in enumerate(line)]
         lines.append("addq @c_step, @c")
-    lines.append("vzeroupper")  # LLVM does not know that there were whole registers; what knows less than these would crawl
+    lines.append("vzeroupper")  # which LLVM leaves out, knowing nothing of the registers here; slow code may come next
     return re.sub(r"@(\w+)", lambda found: _OPERAND[found[1]], "\n\t".join(lines))
 
 
@@ -410,7 +410,7 @@ def multiply(number, a, ra, ca, b, rb, cb, c, rc, start, rs, m, k, n, left, righ
     for p in range(parts):
         t = p * k // parts
         steps = (p + 1) * k // parts - t
-        near = cb == size and (m <= ROWS or (m <= _FEW and steps * rb <= _NEAR))
+        near = cb == size and (m <= ROWS or (m <= FEW and steps * rb <= NEAR))
         for q in range(0, n, broad):
             end = min(q + broad, n)
             if not near:
@@ -494,7 +494,7 @@ def product_part(first, last, c, a, b, start, plan):
         of_c = address(c) + p * plan[6] + q * plan[10] + row * rc + left_column * size
         of_start = address(start) + p * plan[9] + q * plan[13] + row * rs + left_column * size if started else 0
         rows, columns = end - row, right_column - left_column
-        if ca == size and cb != size and ROWS <= rows <= _FEW and 2 * columns * k > 3 * rows * (k + columns):
+        if ca == size and cb != size and ROWS <= rows <= FEW and 2 * columns * k > 3 * rows * (k + columns):
             _multiply_turned(number, of_a, ra, of_b, cb, of_c, rc, of_start, rs, rows, k, columns)
         else:
             multiply(number, of_a, ra, ca, of_b, rb, cb, of_c, rc, of_start, rs, rows, k, columns, left, right)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, extending, types
+from numba import extending, types
 from numba.core import cgutils
+from numba.np.numpy_support import carray
 
 from ferro.cpu.kernels.jit import device, kernel
 
@@ -37,15 +38,23 @@ def triangle(start, stop, m, diagonal, lower, x, out):
     """Rows of matrices with m rows: what lies in `out` up to a diagonal (lower), or from it on, is that of x; the rest is 0."""
     n = x.shape[1]
     for i in range(start, stop):
-        source, target = x[i], out[i]
         edge = min(max(i % m + diagonal + lower, 0), n)
         first, last = (0, edge) if lower else (edge, n)
-        for j in range(first):
-            target[j] = 0
-        for j in range(first, last):
-            target[j] = source[j]
-        for j in range(last, n):
-            target[j] = 0
+        _clear(out[i, :first])
+        _copy(x[i, first:last], out[i, first:last])
+        _clear(out[i, last:])
+
+
+@device
+def _copy(x, out):
+    for j in range(out.size):
+        out[j] = x[j]
+
+
+@device
+def _clear(out):
+    for j in range(out.size):
+        out[j] = 0
 
 
 # --- any view into any other -----------------------------------------------------------------------------------------
@@ -55,7 +64,9 @@ _EVEN = 64  # elements at whose multiples a copy is cut
 _MANY = (1 << 40,)
 
 u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it
-_copy_bytes, _set_bytes = [types.ExternalFunction(name, types.int64(*[types.int64] * 3)) for name in ("memcpy", "memset")]
+_copy_bytes, _set_bytes = [
+    types.ExternalFunction(name, types.int64(*[types.int64] * 3)) for name in ("memcpy", "memset")
+]
 
 
 @intrinsic

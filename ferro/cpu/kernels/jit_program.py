@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, extending, types
+from numba import extending, types
+from numba.np.numpy_support import carray
 
 from ferro.cpu.kernels.jit import kernel
 from ferro.cpu.kernels.jit_masks import choose

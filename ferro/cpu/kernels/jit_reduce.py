@@ -70,6 +70,21 @@ def prod_columns(x, out, first, stop):
 
 
 @kernel
+def quotients(x, product, out, first, stop):
+    """The rows of `out` are those of product over those of x; each row of product, or its only number, serves several."""
+    each = x.shape[0] // product.shape[0]
+    for i in range(first, stop):
+        above, row, to = product[i // each], x[i], out[i]
+        if above.size == 1:
+            number = above[0]
+            for j in range(row.size):
+                to[j] = number / f64(row[j])
+        else:
+            for j in range(row.size):
+                to[j] = above[j] / f64(row[j])
+
+
+@kernel
 def sum_rows(x, out, first, stop):
     for k in range(first, stop):
         i, start, end = _part(k, out, x)

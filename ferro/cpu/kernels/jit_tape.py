@@ -871,10 +871,11 @@ def _many(op, xs, params, mode, mask, outs, count):
         _release(number)
         if inexact < 0:
             return -1
-        known = _kept(_none())
         if inexact != 0:
             recorded = True
             known = _tuple(_get(data, _shape_name()), _kept(word(data + DESCRIPTION)), 0)
+        else:
+            known = _kept(_none())
         put(outputs + TUPLE_ITEMS + 8 * k, known)
     node, place = 0, _kept(_none())
     if recorded:
@@ -885,6 +886,7 @@ def _many(op, xs, params, mode, mask, outs, count):
         put(node + _n_shape(), _kept(_none()))
         put(node + _n_dtype(), _kept(_none()))
         if word(node + _n_code()) != 0:
+            _release(place)
             place = _tuple(_kept(word(node + _n_code())), _kept(word(node + _n_offset())), 0)
     first = _at(tensors, 0)
     for k in range(count):
@@ -971,10 +973,9 @@ def parted(objects, count):
         put(t + _t_meta(), view)
         _release(word(t + _t_counter()))
         put(t + _t_counter(), _kept(counter))
-        known, history = _kept(_none()), _kept(_none())
-        if node != 0:
-            _release(known)
-            _release(history)
+        if node == 0:
+            known, history = _kept(_none()), _kept(_none())
+        else:
             known = _tuple(_get(out, _shape_name()), _kept(word(out + DESCRIPTION)), 0)
             history = _allocate(_pick(), 0)
             if known == 0 or history == 0:

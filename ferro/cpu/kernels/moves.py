@@ -83,6 +83,16 @@ def assign(*pairs: tuple[np.ndarray, Any]) -> None:
         team.share(twin, team.helpers(), parts, parts, (0, parts, parts, np.array(words, np.int64)), -1, 0)
 
 
+def copied(x: np.ndarray) -> np.ndarray:
+    """A copy with the same order of dimensions in memory, which for an expanded array is the usual one."""
+    order = "C" if 0 in x.strides else "K"
+    if x.size < LARGE:
+        return x.copy(order)
+    out = np.empty_like(x, order=order)
+    assign((out, x))
+    return out
+
+
 def zeros(shape: tuple, dtype: Any) -> np.ndarray:
     """Zeros, written by all threads where there are many."""
     if not team.helpers() or math.prod(shape) < LARGE:
@@ -95,10 +105,9 @@ def zeros(shape: tuple, dtype: Any) -> np.ndarray:
 def triangle(x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray | None:
     """x with zeros above (lower) or below a diagonal of its last two dimensions; None if no kernel can do it."""
     number = NUMBERS.get(x.itemsize)
-    if number is None or x.size < SMALL or x.dtype.hasobject or not (x.flags.c_contiguous and x.flags.aligned):
+    if number is None or x.size < SMALL or x.dtype.hasobject or not background.ready(("triangle",), number):
         return None
-    if not background.ready(("triangle",), number):
-        return None
+    x = x if x.flags.c_contiguous and x.flags.aligned else contiguous(x)
     m, n = x.shape[-2:]
     out = np.empty(x.shape, x.dtype)
     rows = x.size // n
@@ -110,12 +119,16 @@ def triangle(x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray | None:
 def _words(target: np.ndarray, source: np.ndarray) -> list[int] | None:
     """A copy as the kernel reads it; None if it cannot make it."""
     size = target.itemsize
-    if source.dtype is not target.dtype or target.dtype.hasobject or not (target.flags.aligned and source.flags.aligned):
+    if (
+        source.dtype is not target.dtype
+        or target.dtype.hasobject
+        or not (target.flags.aligned and source.flags.aligned)
+    ):
         return None
     lengths: list[int] = []
     s: list[int] = []
     t: list[int] = []
-    for n, a, b in zip(target.shape, source.strides, target.strides):
+    for b, a, n in sorted(zip(target.strides, source.strides, target.shape), reverse=True):  # as the target lies
         if n == 1:
             continue
         if lengths and s[-1] == a * n and t[-1] == b * n:  # one dimension with the one before

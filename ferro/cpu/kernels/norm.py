@@ -22,7 +22,8 @@ from ferro.cpu.team import run_parts
 Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
 
-SUMMED = 1 << 17  # elements that are summed for themselves, at least
+SUMMED = 1 << 17  # elements of channels that are summed for themselves, at least
+ROWS, SHARED = 256, 1 << 14  # rows, and elements of rows, likewise
 LONG = 64  # places of a channel from which each of its images is summed for itself
 
 
@@ -85,7 +86,7 @@ def layer_norm_vjp(
     n = rows.shape[1]
     out = np.empty(rows.shape if needs[0] else (0, n), x.dtype)
     w = _or_none(weight, x.dtype)
-    parts = _parts(len(rows), SUMMED // n)
+    parts = max(1, min(len(rows) // ROWS, x.size // SHARED, MOST_CHUNKS))
     totals = np.zeros((2 * parts, n if needs[1] or needs[2] else 0))
     run_parts("layer_norm_vjp", parts, (gs, rows, mean, rstd, w, out, totals), 1 << 4)
     g_weight, g_bias = totals.reshape(parts, 2, -1).sum(0).astype(x.dtype) if totals.size else totals[:2]

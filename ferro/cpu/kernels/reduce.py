@@ -116,6 +116,17 @@ def product(x: np.ndarray, dim: int | None, dtype: Any = _DOUBLE) -> np.ndarray:
     return _along("prod", contiguous(x), cut, dtype).reshape(*shape[:dim], 1, *shape[dim + 1 :])
 
 
+def quotients(whole: np.ndarray, x: np.ndarray, dim: int) -> np.ndarray:
+    """The products over a dimension, as `product` gives them, over each of their factors."""
+    x = contiguous(x)
+    before, after = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
+    count = math.gcd(x.size, MOST_CHUNKS) if whole.size == 1 else before * x.shape[dim] if after > 1 else before
+    out = np.empty(x.shape, x.dtype)
+    args = (x.reshape(count, -1), whole.reshape(before, after), out.reshape(count, -1), 0, count)
+    run_rows("quotients", min(16 * x.size // GRAIN, count, MOST_CHUNKS), count, args, -1, 3)
+    return out
+
+
 def extreme(x: np.ndarray, first: int, stop: int, largest: bool) -> np.ndarray:
     """The largest or smallest elements of a C-contiguous array over the dimensions from `first` to before `stop`."""
     shape = x.shape

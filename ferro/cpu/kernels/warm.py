@@ -176,6 +176,7 @@ def _call_channels(x: np.ndarray) -> None:
     for kind in {x.dtype, np.dtype(np.float64)}:
         reduce.product(x, 0, kind)
         reduce.product(x, 1, kind)
+    reduce.quotients(reduce.product(x, 1), x, 1)
     for name in ("cumprod", "logcumsumexp"):
         scan.accumulate(name, x, 0)
     scan.cumsum(x, 0, False)

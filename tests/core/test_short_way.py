@@ -1,0 +1,197 @@
+"""The short way of the tape in machine code: it does what the Python behind it does, and keeps nothing."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import BuiltinFunctionType
+from typing import Any
+
+import pytest
+
+import ferro
+from ferro.core import apply as applying
+from ferro.core import views
+from ferro.core.base import View
+from ferro.core.node import MultiNode, Node, Pick
+from ferro.core.op import OPS
+from ferro.core.provenance import line_of
+from ferro.cpu.kernels.front import behind
+from ferro.cpu.kernels.machine import SUPPORTED
+
+pytestmark = pytest.mark.skipif(not SUPPORTED, reason="on this system there is no machine code of the tape")
+FUNCTIONS = {name: getattr(applying, name) for name in ("unary", "binary", "joined", "apply")}
+FUNCTIONS |= {name: getattr(views, name) for name in ("viewed", "parted")}
+
+
+def leaf(*shape: int) -> Any:
+    return ferro.linspace(0.5, 2.0, int(ferro.ones(shape).numel())).reshape(shape).detach().requires_grad_()
+
+
+def changed(*shape: int) -> Any:
+    """A leaf that has been changed in place, so that nodes watch it."""
+    x = leaf(*shape)
+    with ferro.no_grad():
+        x.mul_(1.5)
+    return x
+
+
+def lost(*shape: int) -> Any:
+    with ferro.no_grad():
+        return leaf(*shape) * 2
+
+
+INPUTS: dict[str, Any] = {
+    "leaf": lambda: leaf(2, 4),
+    "changed leaf": lambda: changed(2, 4),
+    "result": lambda: leaf(2, 4) * 3,
+    "plain": lambda: leaf(2, 4).detach(),
+    "lost": lambda: lost(2, 4),
+    "view": lambda: (leaf(4, 2) * 2).t(),
+    "pick": lambda: (leaf(4, 4) * 2).chunk(2)[1],
+    "double": lambda: leaf(2, 4).detach().double().requires_grad_(),
+    "parameter": lambda: ferro.nn.Parameter(leaf(2, 4).detach()),
+}
+# By the function of the tape: operation, inputs behind the first one, parameters.
+CALLS: dict[str, tuple[str, str, Any]] = {
+    "exp": ("unary", "exp", lambda x: (x,)),
+    "neg": ("unary", "neg", lambda x: (x,)),
+    "relu": ("unary", "relu", lambda x: (x,)),
+    "sin": ("unary", "sin", lambda x: (x,)),
+    "sum": ("unary", "sum", lambda x: (x, ((0,), False))),
+    "softmax": ("unary", "softmax", lambda x: (x, (1,))),
+    "add": ("binary", "add", lambda x: (x, x)),
+    "mul": ("binary", "mul", lambda x: (x, leaf(4).to(x.dtype))),
+    "mul by a number": ("binary", "mul", lambda x: (x, 2.5)),
+    "number minus": ("binary", "sub", lambda x: (3, x)),
+    "div": ("binary", "div", lambda x: (x, leaf(2, 4).to(x.dtype))),
+    "maximum": ("binary", "maximum", lambda x: (leaf(2, 4).to(x.dtype), x)),
+    "reshape": ("viewed", "reshape", lambda x: (x, ((8,),))),
+    "transpose": ("viewed", "transpose", lambda x: (x, (0, 1))),
+    "unbind": ("parted", "unbind", lambda x: (x, (0,))),
+    "cat": ("joined", "cat", lambda x: ((x, leaf(2, 4).to(x.dtype), x), 1)),
+    "where": ("apply", "where", lambda x: ((x > 1, x, leaf(2, 4).to(x.dtype)),)),
+    "max over a dimension": ("apply", "max", lambda x: ((x,), (1, False))),
+    "linear": ("apply", "linear", lambda x: ((x, leaf(3, 4).to(x.dtype), leaf(3).to(x.dtype)),)),
+    "layer_norm": ("apply", "layer_norm", lambda x: ((x, leaf(4).to(x.dtype), None), (1, 1e-5))),
+}
+
+
+def arguments_of(call: str, x: Any) -> tuple:
+    function, name, make = CALLS[call]
+    op = next(op for key, op in OPS.items() if key == name)
+    return FUNCTIONS[function], (op, *make(x))
+
+
+def described(value: Any, seen: dict[int, int]) -> Any:
+    """All that a tensor or a node holds, numbered in the order of first sight where it is an object."""
+    if isinstance(value, (int, float, str, bool, type(None))):
+        return value
+    if isinstance(value, tuple):
+        return tuple(described(v, seen) for v in value)
+    if id(value) in seen:
+        return seen[id(value)]
+    if isinstance(value, Node):
+        known = {name: described(getattr(value, name), seen) for name in ("edges", "saved", "shape")}
+        known |= {"plan": id(value.plan), "dtype": str(value.dtype), "meta": type(value.meta).__name__, "kind": type(value)}
+        known["guards"] = None if value.meta is None else [g[1:] for g in value.meta.guards]
+        known["line"] = None if value.place is None else (value.place[0].co_filename, line_of(value.place))
+        if type(value) is MultiNode:
+            known["outputs"] = str(value.outputs)
+        return known
+    if isinstance(value, Pick):
+        return (described(value.node, seen), value.index, value.shape, str(value.dtype))
+    if isinstance(value, ferro.Tensor):
+        view = value._meta if isinstance(value._meta, View) else None
+        about = None
+        if view is not None:
+            about = [described(getattr(view, n), seen) for n in ("base", "stamp", "tangent_stamp", "creation", "dual")]
+            about += [bool(view.born), len(view.steps), [s[1:] for s in view.steps], type(view.under), type(view.lost)]
+            about += [view.place and (view.place[0].co_filename, line_of(view.place))]
+        else:
+            about = (type(value._meta), str(value._meta) if value._meta is not None else None)
+        counter = value._counter
+        history = described(value._node, seen) if isinstance(value._node, (Node, Pick)) else str(type(value._node))
+        return (type(value), value.tolist(), str(value.dtype), history, about, counter and counter.n)
+    return str(type(value))
+
+
+def library(function: Any, arguments: tuple) -> Any:
+    """A call as the functions of the library make it: that `apply` stands behind these, it takes for granted."""
+    return function(*arguments)
+
+
+library.__code__ = library.__code__.replace(co_filename=applying.__file__)
+
+
+def outcome(function: Any, arguments: tuple, inputs: list) -> Any:
+    found = library(function, arguments)
+    return described(found, {id(x): k for k, x in enumerate(inputs)})
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("recording", [True, False])
+def test_machine_code_leaves_what_python_leaves(call: str, kind: str, recording: bool) -> None:
+    x = INPUTS[kind]()
+    function, arguments = arguments_of(call, x)
+    assert isinstance(function, BuiltinFunctionType)
+    inputs = [v for group in arguments[1:] for v in (group if isinstance(group, tuple) else (group,))]
+    inputs = [v for v in inputs if isinstance(v, ferro.Tensor)]
+    with ferro.set_grad_enabled(recording):
+        behind(function)(*arguments)  # makes the plan and the version counter
+        expected, found = [outcome(f, arguments, inputs) for f in (behind(function), function)]
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("recording", [True, False])
+def test_nothing_is_kept_or_given_away(call: str, kind: str, recording: bool) -> None:
+    x = INPUTS[kind]()
+    function, arguments = arguments_of(call, x)
+    watched = [x, arguments[0], arguments, ferro.Tensor, Node, x._data, x._data.dtype, *arguments[1:]]
+
+    def repeat(times: int) -> None:
+        with ferro.set_grad_enabled(recording):
+            for _ in range(times):
+                function(*arguments)
+
+    repeat(300)
+    gc.collect()
+    counts, blocks = [sys.getrefcount(v) for v in watched], sys.getallocatedblocks()
+    repeat(400)
+    gc.collect()
+    assert sys.getallocatedblocks() - blocks < 200  # one lost object per call would be 400
+    assert [sys.getrefcount(v) for v in watched] == counts
+
+
+def test_none_and_true_keep_their_count_of_references() -> None:
+    x = leaf(2, 4)
+    before = sys.getrefcount(None), sys.getrefcount(True)
+    for _ in range(2000):
+        (x * 2).reshape(8).exp().chunk(2)
+        x.max(1)
+        ferro.nn.functional.linear(x, x)
+    assert abs(sys.getrefcount(None) - before[0]) < 200
+    assert abs(sys.getrefcount(True) - before[1]) < 200
+
+
+def test_what_is_no_plain_tensor_goes_to_python() -> None:
+    x = leaf(2, 4)
+    assert (x.half() + x.half()).dtype is ferro.float16
+    assert (ferro.arange(3) + 1).tolist() == [1, 2, 3]
+    assert (ferro.nn.Buffer(ferro.tensor([1.0, 2.0])) * 2).tolist() == [2.0, 4.0]
+    with pytest.raises(RuntimeError, match=r"add: shapes \[2, 4\] and \[3\] cannot be broadcast"):
+        x + leaf(3)
+    with pytest.raises(TypeError):
+        x + "text"
+
+
+def test_modes_are_seen() -> None:
+    x = leaf(2, 4)
+    with ferro.inference_mode():
+        assert (x + 1).is_inference()
+    with ferro.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        assert (x * x).grad_fn is not None
+    assert (x * x).grad_fn is not None
