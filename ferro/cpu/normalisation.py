@@ -10,6 +10,7 @@ import numpy as np
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.small import nothing, suited
 from ferro.cpu.rows import column_sums, row_sums, scalar
 
@@ -62,6 +63,7 @@ def _inverse_root(var: Any, eps: float) -> Any:
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
+@front
 def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; and the mean and 1 / sqrt(var + eps) of
     each row: vectors from a kernel, else a column or (of short rows) a value in every place of the row.
@@ -91,6 +93,7 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     return _like(out, x), mean, rstd
 
 
+@front
 def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
     gs, rows, weight = _rows(_wide(g), n), _rows(_wide(x), n), _flat(weight)

@@ -25,7 +25,9 @@ _LAYOUTS = {
         "amax amin": "x dims keep -> r",
         "var": "x dims number keep -> r ?",
         "vector_norm": "x number dims keep -> r ?",
-        "max_dim min_dim": "x dim keep -> r i",
+        "max_dim min_dim": "x dims keep -> r i",
+        "sqrt": "x -> x",
+        "layer_norm_vjp": "x = weight rows rows trailing any any -> x weight weight ?",
     },
     "jit_softmax": {
         "softmax log_softmax": "x last -> x",
@@ -34,6 +36,9 @@ _LAYOUTS = {
     "jit_activations": {
         "sigmoid silu mish erf": "x -> x",
         "sigmoid_vjp silu_vjp mish_vjp tanh_vjp": "x = -> x",
+    },
+    "jit_norm": {
+        "layer_norm": "x weight weight trailing number -> x rows rows",
     },
     "jit_pointwise": {
         "relu": "x -> x",

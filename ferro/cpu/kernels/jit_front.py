@@ -8,19 +8,22 @@ returns it. Anything else goes to the function that it stands in front of.
 Note [Layouts]
     A layout says what a front is called with: words for the arguments, then for the results.
 
-    x       the first array; it gives the shape
-    =       an array of the same shape
-    ~       an array whose shape is the end of the first one's
-    number  a float or an int, of which the kernel gets a float64
-    dims    dimensions, a tuple of ascending ints without gaps; dim, one int
-    last    the last dimension, an int
-    keep    a bool: whether reduced dimensions are kept, with size 1
+    x         the first array; it gives the shape
+    =         an array of the same shape
+    ~         an array whose shape is the end of the first one's, or a number
+    number    a float or an int, of which the kernel gets a float64
+    dims      dimensions: a tuple of ascending ints without gaps, or one int
+    keep      a bool: whether reduced dimensions are kept, with size 1
+    last      the last dimension, an int;  trailing   how many of the last ones make up a row
+    weight    an array of the shape of a row, or None (of which the kernel gets an empty one)
+    rows      a vector with a number for each row;  any   what the kernel need not know
 
-    Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64.
+    Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; rows and
+    weight as above.
 
-    Kernels get flat arrays in the order of the layout, the numbers, with dims or dim three lengths (of what lies before
-    the dimensions, in them, and behind them), and the flat results. With `last` arrays have two dimensions. A "?" at
-    the end: the kernel says whether it could compute the result.
+    Kernels get flat arrays and numbers in the order of the layout, with dims three lengths (of what lies before the
+    dimensions, in them, and behind them), and the flat results. With last or trailing, arrays have rows. A "?" at the
+    end: the kernel says whether it could compute the result.
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ def address_of(name: str) -> Any:
 array_type, _tuple_type, _float_type, _int_type, _bool_type = [
     address_of(f"type.{name}") for name in ("array", "tuple", "float", "int", "bool")
 ]
-_true = address_of("_Py_TrueStruct")
+_none, _true = address_of("_Py_NoneStruct"), address_of("_Py_TrueStruct")
 
 
 @intrinsic
@@ -125,8 +128,20 @@ def room(_typing):
 
 
 @intrinsic
-def flat(_typing, dtype, array, size):
-    """The elements of an array object as an array of one dimension."""
+def put_number(_typing, dtype, address, value):
+    """Write a number as one of a dtype."""
+
+    def generate(context, builder, signature, args):
+        number = context.cast(builder, args[2], types.float64, dtype.dtype)
+        builder.store(number, builder.inttoptr(args[1], number.type.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.none(dtype, _i64, types.float64), generate
+
+
+@intrinsic
+def flat_at(_typing, dtype, address, size):
+    """The numbers from an address on as an array of one dimension."""
     kind = types.Array(dtype.dtype, 1, "C")
 
     def generate(context, builder, _signature, args):
@@ -136,8 +151,7 @@ def flat(_typing, dtype, array, size):
 
 
 @intrinsic
-def matrix(_typing, dtype, array, rows, columns):
-    """The elements of an array object as a matrix."""
+def _matrix_at(_typing, dtype, address, rows, columns):
     kind = types.Array(dtype.dtype, 2, "C")
 
     def generate(context, builder, _signature, args):
@@ -146,13 +160,24 @@ def matrix(_typing, dtype, array, rows, columns):
     return kind(dtype, _i64, _i64, _i64), generate
 
 
-def _made(context: Any, builder: Any, kind: Any, array: Any, shape: list) -> Any:
+@device
+def flat(dtype, array, size):
+    """The elements of an array object as an array of one dimension."""
+    return flat_at(dtype, word(array + DATA), size)
+
+
+@device
+def matrix(dtype, array, rows, columns):
+    """The elements of an array object as a matrix."""
+    return _matrix_at(dtype, word(array + DATA), rows, columns)
+
+
+def _made(context: Any, builder: Any, kind: Any, data: Any, shape: list) -> Any:
     found = make_array(kind)(context, builder)
     size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     strides = [_word(size)]
     for length in shape[:0:-1]:
         strides.insert(0, builder.mul(strides[0], length))
-    data = builder.load(builder.inttoptr(builder.add(array, _word(DATA)), _word.as_pointer()))
     populate_array(
         found,
         data=builder.inttoptr(data, found.data.type),
@@ -284,12 +309,24 @@ def reduced(a, first, stop, keep, integers):
 
 
 @device
-def pair(a, b):
-    """A tuple of two objects."""
-    found = _new_tuple(2)
+def vector(a, n):
+    """A new array of n elements of the dtype of a."""
+    shape = room()
+    put(shape, n)
+    description = word(a + DESCRIPTION)
+    _retain(description)
+    return _new(array_type(), description, 1, shape, 0, 0, 0, 0)
+
+
+@device
+def bundle(a, b, c):
+    """A tuple of two or three objects."""
+    found = _new_tuple(3 if c != 0 else 2)
     if found != 0:
         put(found + TUPLE_ITEMS, a)
         put(found + TUPLE_ITEMS + 8, b)
+        if c != 0:
+            put(found + TUPLE_ITEMS + 16, c)
     return found
 
 
@@ -306,62 +343,102 @@ def make(kernel: Any, layout: str, dtype: Any) -> Any:
     return scope["front"]
 
 
+# What is asked of an argument `a`, and (behind "|") what the kernel gets of it, if anything.
+_ARGUMENTS = {
+    "x": """
+if not is_plain({a}, number): return 0
+size = size_of({a})
+if size < 1 or size > MOST: return 0
+| {view}(T, {a}, {size})""",
+    "=": """
+if not is_plain({a}, number) or not is_like(a0, {a}): return 0
+| {view}(T, {a}, {size})""",
+    "~": """
+n_{a} = 1
+if is_number({a}):
+    put_number(T, numbers, _as_double({a}))
+    if _failed() != 0: return -1
+elif not is_plain({a}, number) or not ends_like(a0, {a}): return 0
+else: n_{a} = size_of({a})
+| flat_at(T, numbers if is_number({a}) else word({a} + DATA), n_{a})""",
+    "weight": """
+n_{a} = 0
+if {a} != _none():
+    if not is_plain({a}, number) or not ends_like(a0, {a}): return 0
+    n_{a} = size_of({a})
+| flat(T, a0 if n_{a} == 0 else {a}, n_{a})""",
+    "rows": """
+if not is_plain({a}, number) or half({a} + NDIM) != 1: return 0
+| flat(T, {a}, word(word({a} + SHAPE)))""",
+    "number": """
+if not is_number({a}): return 0
+f_{a} = _as_double({a})
+if f_{a} == -1 and _failed() != 0: return -1
+| f_{a}""",
+    "any": "|",
+    "last": """
+if word({a} + TYPE) != _int_type() or half(a0 + NDIM) < 1 or _as_long({a}) != half(a0 + NDIM) - 1: return 0
+first = half(a0 + NDIM) - 1
+columns = length(a0, first, first + 1)
+|""",
+    "trailing": """
+if word({a} + TYPE) != _int_type() or _as_long({a}) < 1 or _as_long({a}) > half(a0 + NDIM): return 0
+first = half(a0 + NDIM) - _as_long({a})
+columns = length(a0, first, half(a0 + NDIM))
+|""",
+    "dims": """
+first = first_dim({a})
+stop = first + count_dims({a})
+if first < 0 or stop > half(a0 + NDIM): return 0
+before, inside, behind = length(a0, 0, first), length(a0, first, stop), length(a0, stop, half(a0 + NDIM))
+|""",
+    "keep": """
+if word({a} + TYPE) != _bool_type(): return 0
+keep = {a} == _true()
+|""",
+}
+# How an array of the result is made, and what the kernel gets of it.
+_RESULTS = {
+    "x": "like(a0) | {view}(T, {r}, {size})",
+    "r": "reduced(a0, first, stop, keep, False) | flat(T, {r}, before * behind)",
+    "i": "reduced(a0, first, stop, keep, True) | flat(np.int64, {r}, before * behind)",
+    "rows": "vector(a0, size // columns) | flat(T, {r}, size // columns)",
+    "weight": "reduced(a0, 0, first, False, False) | flat(T, {r}, columns)",
+}
+
+
 def source(layout: str) -> str:
     """The text of a front."""
-    arguments, results = [part.split() for part in layout.removesuffix("?").split("->")]
     may_fail = layout.endswith("?")
-    lines = [f"if count != {len(arguments)}:", "    return 0"]
-    arrays, numbers, extents = [], [], []
-    rows = "last" in arguments
-    for k, word_ in enumerate(arguments):
-        a = f"a{k}"
-        lines.append(f"{a} = word(objects + {8 * k})")
-        if word_ in ("x", "=", "~"):
-            lines += [f"if not is_plain({a}, number):", "    return 0"]
-            if word_ == "x":
-                lines += [f"size = size_of({a})", "if size < 1 or size > MOST:", "    return 0"]
-            else:
-                lines += [f"if not {'is_like' if word_ == '=' else 'ends_like'}(a0, {a}):", "    return 0"]
-            arrays.append((a, f"size_of({a})" if word_ == "~" else "size"))
-        elif word_ == "number":
-            lines += [f"if not is_number({a}):", "    return 0", f"n{k} = _as_double({a})",
-                      f"if n{k} == -1 and _failed() != 0:", "    return -1"]  # fmt: skip
-            numbers.append(f"n{k}")
-        elif word_ == "last":
-            lines += [
-                f"if word({a} + TYPE) != _int_type() or half(a0 + NDIM) < 1 or _as_long({a}) != half(a0 + NDIM) - 1:",
-                "    return 0",
-                "columns = word(word(a0 + SHAPE) + 8 * half(a0 + NDIM) - 8)",
-            ]
-        elif word_ in ("dim", "dims"):
-            lines += [
-                f"first = first_dim({a})",
-                f"stop = first + count_dims({a})",
-                "if first < 0 or stop > half(a0 + NDIM):",
-                "    return 0",
-                "extents = length(a0, 0, first), length(a0, first, stop), length(a0, stop, half(a0 + NDIM))",
-            ]
-            extents = ["extents[0]", "extents[1]", "extents[2]"]
-        elif word_ == "keep":
-            lines += [f"if word({a} + TYPE) != _bool_type():", "    return 0", f"keep = {a} == _true()"]
-        else:
-            raise ValueError(f"layout {layout!r} has an unknown word {word_!r}")
-    made = []
-    for k, word_ in enumerate(results):
-        how = "like(a0)" if word_ == "x" else f"reduced(a0, first, stop, keep, {word_ == 'i'})"
-        lines += [f"r{k} = {how}", f"if r{k} == 0:", "    return -1"]
-        n = "size" if word_ == "x" else "extents[0] * extents[2]"
-        made.append(f"flat(np.int64, r{k}, {n})" if word_ == "i" else _view(f"r{k}", n, rows))
-    given = ", ".join([*[_view(a, n, rows) for a, n in arrays], *numbers, *extents, *made])
-    lines += ["state = _let_go() if size >= ALONE else 0", f"fine = kernel({given})", "if state != 0:", "    _take_back(state)"]
+    arguments, results = [part.split() for part in layout.removesuffix("?").split("->")]
+    in_rows = "last" in arguments or "trailing" in arguments
+    names = {"view": "matrix" if in_rows else "flat", "size": "size // columns, columns" if in_rows else "size"}
+    lines = [f"if count != {len(arguments)}: return 0", "numbers = room()"]
+    lines += [f"a{k} = word(objects + {8 * k})" for k in range(len(arguments))]
+    given: list[str] = []
+    for k, kind in enumerate(arguments):
+        text, _, passed = _ARGUMENTS[kind].format(a=f"a{k}", **names).partition("|")
+        lines += text.strip("\n").splitlines()
+        given += [passed.strip()] if passed.strip() else []
+    if "weight" in arguments:
+        lines += [f"if n_a{k} != 0 and n_a{k} != columns: return 0" for k, a in enumerate(arguments) if a == "weight"]
+    if "rows" in arguments:
+        lines += [f"if length(a{k}, 0, 1) != size // columns: return 0" for k, a in enumerate(arguments) if a == "rows"]
+    given += ["before", "inside", "behind"] if "dims" in arguments else []
+    for k, kind in enumerate(results):
+        text, _, passed = _RESULTS[kind].format(r=f"r{k}", **names).partition("|")
+        lines += [f"r{k} = {text}", f"if r{k} == 0: return -1"]
+        given.append(passed.strip())
+    lines += [
+        "state = _let_go() if size >= ALONE else 0",
+        f"fine = kernel({', '.join(given)})",
+        "if state != 0: _take_back(state)",
+    ]
+    made = [f"r{k}" for k in range(len(results))]
     if may_fail:
-        lines += ["if not fine:", *[f"    _release(r{k})" for k in range(len(results))], "    return 0"]
-    lines += ["return r0" if len(results) == 1 else "return pair(r0, r1)"]
+        lines += ["if not fine:", *[f"    _release({r})" for r in made], "    return 0"]
+    lines.append("return r0" if len(made) == 1 else f"return bundle({', '.join((*made, '0')[:3])})")
     return "def front(objects, count):\n" + "".join(f"    {line}\n" for line in lines)
-
-
-def _view(array: str, size: str, rows: bool) -> str:
-    return f"matrix(T, {array}, {size} // columns, columns)" if rows else f"flat(T, {array}, {size})"
 
 
 # --- all together ----------------------------------------------------------------------------------------------------

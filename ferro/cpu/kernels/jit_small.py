@@ -15,7 +15,8 @@ import numpy as np
 from ferro.cpu.kernels.jit import device, kernel
 from ferro.cpu.kernels.jit_rows import dot, squares_from, total_of
 
-RUN = 256  # so many numbers may be added one after the other
+RUN = 256  # so many numbers may be added one after the other,
+LONG = 8192  # and so many that lie side by side, of which dozens of sums are taken at once
 
 # --- arithmetic ------------------------------------------------------------------------------------------------------
 
@@ -55,18 +56,24 @@ def neg(x, out):
         out[i] = -x[i]
 
 
+@kernel
+def sqrt(x, out):
+    for i in range(x.size):
+        out[i] = math.sqrt(x[i])
+
+
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 
 @device
 def _sums(x, before, n, behind, out):
     """The sums over the middle one of three dimensions; False if they would be inaccurate."""
+    if n > (LONG if behind == 1 else RUN):
+        return False
     if behind == 1:
         for r in range(before):
             out[r] = total_of(x[r * n : r * n + n])
         return True
-    if n > RUN:
-        return False
     for r in range(before):
         sums = out[r * behind : r * behind + behind]
         sums[:] = 0
@@ -93,7 +100,7 @@ def mean(x, before, n, behind, out):
 @kernel
 def var(x, correction, before, n, behind, out):
     T = x.dtype.type
-    if n <= correction or (behind > 1 and n > RUN):
+    if n <= correction or n > (LONG if behind == 1 else RUN):
         return False
     for r in range(before):
         for i in range(behind):
@@ -116,7 +123,7 @@ def var(x, correction, before, n, behind, out):
 
 @kernel
 def vector_norm(x, order, before, n, behind, out):
-    if order != 2 or behind > 1:
+    if order != 2 or behind > 1 or n > LONG:
         return False
     for r in range(before):
         row = x[r * n : r * n + n]
@@ -156,3 +163,33 @@ def _extreme(function: Callable[[Any, Any], Any], name: str) -> tuple[Any, Any]:
 # The first nan is better than any number.
 amax, max_dim = _extreme(lambda a, b: (a > b) | ((a != a) & (b == b)), "max")  # noqa: PLR0124
 amin, min_dim = _extreme(lambda a, b: (a < b) | ((a != a) & (b == b)), "min")  # noqa: PLR0124
+
+
+# --- layers ----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def layer_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
+    """All three gradients, added up in the precision of the data: the rows are few."""
+    T = x.dtype.type
+    n = x.shape[1]
+    if x.shape[0] > RUN:
+        return False
+    g_weight[:] = 0
+    g_bias[:] = 0
+    for i in range(x.shape[0]):
+        m, r = mean[i], rstd[i]
+        plain, product = T(0), T(0)
+        for j in range(n):
+            h = (x[i, j] - m) * r
+            g_weight[j] += g[i, j] * h
+            g_bias[j] += g[i, j]
+            v = g[i, j] * weight[j] if weight.size else g[i, j]
+            plain += v
+            product += v * h
+        plain /= T(n)
+        product /= T(n)
+        for j in range(n):
+            v = g[i, j] * weight[j] if weight.size else g[i, j]
+            out[i, j] = r * (v - plain - (x[i, j] - m) * r * product)
+    return True
