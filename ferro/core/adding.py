@@ -7,6 +7,7 @@ Python's reference count tells exactly: views count as references to the array t
 
 from __future__ import annotations
 
+import operator
 import threading
 from functools import lru_cache
 from sys import getrefcount
@@ -19,6 +20,8 @@ from ferro.core import worlds
 from ferro.core.base import bump, meta_of, wrap
 from ferro.core.node import Pick
 from ferro.cpu import fusion
+from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.moves import copied
 
 ndarray, asarray = np.ndarray, np.asarray
 LARGE = 4096  # elements above which adding in place is worth a look at the reference count
@@ -39,9 +42,12 @@ def add(before: Any, gx: Any) -> Any:
             and before.flags.writeable
         ):
             return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
-        total = before + gx if before.size < fusion.LARGE else fusion.run(_sum, cpu, before, gx)
+        total = _plus(before, gx) if before.size < fusion.LARGE else fusion.run(_sum, cpu, before, gx)
         return total if type(total) is ndarray else asarray(total)
     return before if gx is None else before + gx
+
+
+_plus = front(operator.add)
 
 
 def _sum(xp: Any, x: Any, y: Any) -> Any:
@@ -57,7 +63,7 @@ def own(array: Any) -> Any:
     """The array, or a copy if anything but a caller's local variable refers to its memory."""
     if array.base is None and getrefcount(array) == HELD_BY_CALLER and array.flags.writeable:
         return array
-    return array.copy()
+    return copied(array)
 
 
 def _calibrate() -> int:
@@ -150,7 +156,7 @@ def _refuse_overlap(grad: Any) -> None:
 def _laid_out(gx: Any, like: Any) -> Any:
     """A copy of a gradient that lies in memory like the leaf it belongs to; in C order if the leaf has gaps."""
     if gx.strides == like.strides:
-        return np.array(gx, copy=True)
+        return copied(gx)
     if like.flags.c_contiguous:
         return cpu.contiguous(gx)
     out = np.empty_like(like, gx.dtype)

@@ -22,7 +22,7 @@ _DECIDES = frozenset((*hasjrel, *hasjabs, *[opmap[name] for name in ("LOAD_GLOBA
 _LONG = 400  # bytes of a formula's code
 
 
-class Untraceable(Exception):  # noqa: N818 (nobody sees it)
+class Untraceable(Exception):
     """A formula does what symbols cannot note."""
 
 
@@ -65,7 +65,7 @@ class Symbol:
 class _Parameter(Symbol):
     """Stands for a parameter: handed on, and not computed with."""
 
-    def _refuse(self, *_: Any) -> Any:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise Untraceable
 
     __add__ = __sub__ = __mul__ = __truediv__ = __neg__ = __pow__ = __abs__ = __and__ = __or__ = __invert__ = _refuse

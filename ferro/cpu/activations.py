@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import fused, with_kernel
-from ferro.cpu.kernels.activations import gelu, gelu_vjp, mish, mish_vjp, silu, silu_vjp, softplus, softplus_vjp
+from ferro.cpu.kernels import activations as _kernels
+from ferro.cpu.kernels.activations import gelu, gelu_vjp, softplus, softplus_vjp
 from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.lines import over
@@ -17,6 +18,7 @@ __all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", 
            "mish", "mish_vjp", "prelu", "relu", "relu_vjp", "silu", "silu_vjp", "softplus", "softplus_vjp",
            "softshrink", "threshold"]  # fmt: skip
 
+silu, silu_vjp, mish, mish_vjp = map(front, (_kernels.silu, _kernels.silu_vjp, _kernels.mish, _kernels.mish_vjp))
 _zeros: dict[Any, Any] = {}
 
 

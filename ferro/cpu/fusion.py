@@ -144,8 +144,7 @@ class Symbol:
     __sub__, __rsub__ = _operator(np.subtract), _operator(np.subtract, True)
     __mul__, __rmul__ = _operator(np.multiply), _operator(np.multiply, True)
     __truediv__, __rtruediv__ = _operator(np.true_divide), _operator(np.true_divide, True)
-    __neg__, __pos__ = _operator(np.negative), _operator(np.positive)
-    __abs__, __invert__ = _operator(np.absolute), _operator(np.logical_not)
+    __neg__, __abs__, __invert__ = _operator(np.negative), _operator(np.absolute), _operator(np.logical_not)
     __lt__, __le__, __gt__, __ge__ = map(_operator, (np.less, np.less_equal, np.greater, np.greater_equal))
     __eq__, __ne__ = _operator(np.equal), _operator(np.not_equal)  # type: ignore[assignment]
     __and__, __or__ = _operator(np.logical_and), _operator(np.logical_or)
@@ -403,16 +402,6 @@ def run(formula: Callable, xp: Any, *args: Any) -> Any:
     """formula(xp, *args), as a program if it can be one."""
     out = None if _is_call(formula) else evaluate(formula, *args)
     return formula(xp, *args) if out is None else out
-
-
-def copied(a: np.ndarray) -> np.ndarray:
-    """A copy of an array, a large one by the team."""
-    out = evaluate(_same, a) if a.size >= LARGE else None
-    return np.array(a, copy=True) if out is None else out
-
-
-def _same(_xp: Any, x: Any) -> Any:
-    return +x
 
 
 @lru_cache(1024)

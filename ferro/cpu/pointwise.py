@@ -7,7 +7,7 @@ steps are `fused`, so that they too round once.  A Python float would make a bfl
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,7 @@ def rsqrt(x: Any) -> Any:
 # -- exponentials and circles ------------------------------------------------------------------------------------------
 
 
+@partial(front, name="exponential")
 def exp(x: Any) -> Any:
     """eˣ."""
     return (
@@ -137,16 +138,19 @@ def exp(x: Any) -> Any:
     )
 
 
+@front
 def sin(x: Any) -> Any:
     """The sine of x."""
     return over("sin", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "sin") else np.sin(x)
 
 
+@front
 def cos(x: Any) -> Any:
     """The cosine of x."""
     return over("cos", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "cos") else np.cos(x)
 
 
+@front
 def sin_vjp(g: Any, x: Any) -> Any:
     """The backward of sin, in one pass for large arrays."""
     return (
@@ -156,6 +160,7 @@ def sin_vjp(g: Any, x: Any) -> Any:
     )
 
 
+@front
 def cos_vjp(g: Any, x: Any) -> Any:
     """The backward of cos, in one pass for large arrays."""
     return (

@@ -292,7 +292,7 @@ def _down_columns(ufunc: Any, x: Any) -> Any:
 def _along_rows(ufunc: Any, x: Any) -> Any:
     out = x[:, 0].copy()
     for j in range(1, x.shape[1]):
-        ufunc(out, x[:, j], out)
+        ufunc(out, x[:, j], out=out)
     return out
 
 

@@ -93,7 +93,12 @@ def described(value: Any, seen: dict[int, int]) -> Any:
         return seen[id(value)]
     if isinstance(value, Node):
         known = {name: described(getattr(value, name), seen) for name in ("edges", "saved", "shape")}
-        known |= {"plan": id(value.plan), "dtype": str(value.dtype), "meta": type(value.meta).__name__, "kind": type(value)}
+        known |= {
+            "plan": id(value.plan),
+            "dtype": str(value.dtype),
+            "meta": type(value.meta).__name__,
+            "kind": type(value),
+        }
         known["guards"] = None if value.meta is None else [g[1:] for g in value.meta.guards]
         known["line"] = None if value.place is None else (value.place[0].co_filename, line_of(value.place))
         if type(value) is MultiNode:
@@ -144,7 +149,7 @@ def test_machine_code_leaves_what_python_leaves(call: str, kind: str, recording:
     assert found == expected
 
 
-@pytest.mark.parametrize("kind", INPUTS)
+@pytest.mark.parametrize("kind", ["leaf", "changed leaf", "lost", "view", "pick"])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("recording", [True, False])
 def test_nothing_is_kept_or_given_away(call: str, kind: str, recording: bool) -> None:
@@ -157,12 +162,12 @@ def test_nothing_is_kept_or_given_away(call: str, kind: str, recording: bool) ->
             for _ in range(times):
                 function(*arguments)
 
-    repeat(300)
+    repeat(60)
     gc.collect()
     counts, blocks = [sys.getrefcount(v) for v in watched], sys.getallocatedblocks()
-    repeat(400)
+    repeat(200)
     gc.collect()
-    assert sys.getallocatedblocks() - blocks < 200  # one lost object per call would be 400
+    assert sys.getallocatedblocks() - blocks < 100  # one lost object per call would be 200
     assert [sys.getrefcount(v) for v in watched] == counts
 
 

@@ -107,16 +107,7 @@ def test_results_that_go_past_the_caches_are_the_same(columns, dtype, n, monkeyp
         b = a if columns == 1 else y
         np.testing.assert_array_equal(fusion.evaluate(FORMULAS["tanh"], a, b), a * (1 - b * b))
         np.testing.assert_array_equal(fusion.evaluate(lambda xp, x, y: x < y, a, b), a < b)
-        np.testing.assert_array_equal(fusion.copied(a), a)
     fusion._plan.cache_clear()
-
-
-def test_copies_are_copies():
-    for x in (np.arange(3.0), np.arange(SIZE), np.arange(2.0 * SIZE)[::2], np.linspace(-1, 1, SIZE, dtype=np.float32)):
-        found = fusion.copied(x)
-        assert not np.shares_memory(found, x)
-        assert found.dtype == x.dtype
-        np.testing.assert_array_equal(found, x)
 
 
 def test_functions_that_are_kernels_are_no_steps_of_programs():

@@ -32,6 +32,7 @@ from ferro import cpu
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import adding, base, engine, mode
 from ferro.core.node import Node
+from ferro.core.op import OPS
 from ferro.core.run import STATE, queue_callback
 from ferro.cpu import threads as _threads
 from ferro.utils.checkpoint import checkpoint
@@ -394,7 +395,8 @@ def test_what_a_kernel_raises_reaches_the_caller(kind: type, threads: int, monke
         raise kind("kernel")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "cos_vjp", broken)  # the derivative of cos
+        patch.setattr(cpu, "cos_vjp", broken)  # the derivative of cos,
+        patch.setattr(OPS["cos"].plan(1), "small", (broken,))  # also where it is written out
         notes = caught(kind, lambda: ferro.autograd.backward(loss, num_threads=threads))
     if issubclass(kind, Exception):
         assert any("'cos'" in note and "[64]" in note for note in notes)

@@ -6,7 +6,6 @@ import numpy as np
 
 from ferro.cpu.extensions import special
 from ferro.cpu.kernels.common import has_kernel, in_float32, is_half
-from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.lines import over
 
 _ROOT_HALF = 0.7071067811865476  # 1 / √2
@@ -15,7 +14,6 @@ _NORMAL = 0.3989422804014327  # 1 / √(2 π)
 _CUBE = 0.044715  # the coefficient of gelu's approximation by tanh
 
 
-@front
 def erf(x: np.ndarray) -> np.ndarray:
     """The error function 2/√π ∫₀ˣ exp(-t²) dt."""
     if has_kernel(x, "erf"):
@@ -70,7 +68,6 @@ def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
         return g * (0.5 * (1 + erf(x * _ROOT_HALF)) + x * np.exp(square * -0.5) * _NORMAL)
 
 
-@front
 def silu(x: np.ndarray) -> np.ndarray:
     """x sigmoid(x)."""
     if has_kernel(x, "silu"):
@@ -81,7 +78,6 @@ def silu(x: np.ndarray) -> np.ndarray:
         return x * sigmoid(x)
 
 
-@front
 def silu_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
     """g times the conjugate slope of silu at x: s (1 + x (1 - s)) with s = sigmoid(x)."""
     if has_kernel(x, "silu_vjp"):
@@ -93,7 +89,6 @@ def silu_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
         return g * (s * (1 + x * (1 - s))).conj()
 
 
-@front
 def mish(x: np.ndarray) -> np.ndarray:
     """x tanh(log(1 + eˣ)) = x n / (n + 2) with n = eˣ (eˣ + 2)."""
     if has_kernel(x, "mish"):
@@ -106,7 +101,6 @@ def mish(x: np.ndarray) -> np.ndarray:
         return x * (n / (n + 2))
 
 
-@front
 def mish_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
     """g times the slope of mish at x: t + x (1 - t²) sigmoid(x), where 1 - t² = 4 (n + 1) / (n + 2)²."""
     if has_kernel(x, "mish_vjp"):

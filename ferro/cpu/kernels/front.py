@@ -34,7 +34,8 @@ _LAYOUTS = {
         "softmax_vjp log_softmax_vjp": "x = last -> x",
     },
     "jit_activations": {
-        "sigmoid silu mish erf": "x -> x",
+        "sigmoid": "many -> x",
+        "silu mish erf": "x -> x",
         "sigmoid_vjp silu_vjp mish_vjp tanh_vjp": "x = -> x",
     },
     "jit_norm": {
@@ -45,6 +46,12 @@ _LAYOUTS = {
         "relu_vjp": "x = -> x",
     },
 }
+_SINGLE = {  # of float32 alone
+    "jit_activations": {
+        "exponential sin cos": "many -> x",
+        "sin_vjp cos_vjp": "many = -> x",
+    },
+}
 _DTYPES = {"f4": np.float32, "f8": np.float64}
 
 
@@ -52,7 +59,7 @@ def front(function: Any, name: str = "") -> Any:
     """A decorator: the function behind the fronts of its name, as far as there is machine code of them."""
     name = name or function.__name__
     for code in map(_code, reversed(_DTYPES)):
-        if code is not None:
+        if code is not None and name in code.entries:
             function = code.function(name, name, function)
     return function
 
@@ -88,22 +95,33 @@ def _code(what: str) -> Code | None:
 
 def make(what: str) -> bytes:
     """Compile the fronts for a dtype, or the short way of the tape, and keep them on disk."""
-    from ferro.cpu.kernels import jit_front, jit_tape
+    from ferro.cpu.kernels import jit_front, jit_tape, jit_views
 
     found: dict[str, Any] = {}
     if what == "tape":
-        found = {name: getattr(jit_tape, name) for name in ("unary", "binary", "viewed", "parted", "joined", "apply")}
-    for module, layouts in _LAYOUTS.items() if what in _DTYPES else ():
+        for module, names in ((jit_tape, ("unary", "binary", "joined", "apply")), (jit_views, ("viewed", "parted"))):
+            found.update({name: getattr(module, name) for name in names})
+    tables = [*_LAYOUTS.items(), *_SINGLE.items()] if what == "f4" else _LAYOUTS.items() if what == "f8" else ()
+    for module, layouts in tables:
         kernels = import_module(f"ferro.cpu.kernels.{module}")
         for names, layout in layouts.items():
-            found.update({name: jit_front.make(getattr(kernels, name), layout, _DTYPES[what]) for name in names.split()})
+            found.update(
+                {name: jit_front.make(getattr(kernels, name), layout, _DTYPES[what]) for name in names.split()}
+            )
     packed = jit_front.export(found)
     store.write(_NAME, what, _sources(what), packed)
     return packed
 
 
+def make_missing(dtype: str) -> None:
+    """The same of the fronts for a dtype and of the short way of the tape, as far as they are not on disk."""
+    for what in ("tape", dtype) if dtype in _DTYPES else ("tape",):
+        if SUPPORTED and store.read(_NAME, what, _sources(what)) is None:
+            make(what)
+
+
 def _sources(what: str) -> tuple[str, ...]:
-    return ("jit_tape",) if what == "tape" else (*_LAYOUTS, "jit_front")
+    return ("jit_tape", "jit_views") if what == "tape" else (*_LAYOUTS, "jit_front")
 
 
 _NAME = "front"  # one that no kernel has

@@ -8,7 +8,7 @@ returns it. Anything else goes to the function that it stands in front of.
 Note [Layouts]
     A layout says what a front is called with: words for the arguments, then for the results.
 
-    x         the first array; it gives the shape
+    x         the first array; it gives the shape;  many   the same, for functions that NumPy rounds better: not too small
     =         an array of the same shape
     ~         an array whose shape is the end of the first one's, or a number
     number    a float or an int, of which the kernel gets a float64
@@ -61,10 +61,16 @@ intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than
 _i64 = types.int64
 _word, _half, _byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
 MOST = 1 << 15  # elements; larger arrays are for programs and threads
+LEAST = 1 << 12  # elements of an array that is not too small
 ALONE = 1 << 11  # elements from which other threads of Python may run meanwhile
 
 
-SYMBOLS = ("numpy.94", "numpy.45", *[f"type.{name}" for name in ("array", "tuple", "float", "int", "bool")], "ferro.tape")
+SYMBOLS = (
+    "numpy.94",
+    "numpy.45",
+    *[f"type.{name}" for name in ("array", "tuple", "float", "int", "bool")],
+    "ferro.tape",
+)
 
 # --- objects and their fields ----------------------------------------------------------------------------------------
 
@@ -233,7 +239,7 @@ def ends_like(a, b):
     if skipped < 0:
         return False
     long, short = word(a + SHAPE) + 8 * skipped, word(b + SHAPE)
-    for k in range(half(b + NDIM)):
+    for k in range(half(b + NDIM)):  # noqa: SIM110 (Numba knows no generator here)
         if word(long + 8 * k) != word(short + 8 * k):
             return False
     return True
@@ -349,6 +355,11 @@ _ARGUMENTS = {
 if not is_plain({a}, number): return 0
 size = size_of({a})
 if size < 1 or size > MOST: return 0
+| {view}(T, {a}, {size})""",
+    "many": """
+if not is_plain({a}, number): return 0
+size = size_of({a})
+if size < LEAST or size > MOST: return 0
 | {view}(T, {a}, {size})""",
     "=": """
 if not is_plain({a}, number) or not is_like(a0, {a}): return 0

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ferro.cpu.kernels.jit import device, kernel
 from ferro.cpu.kernels.jit_rows import dot, squares_from, total_of
 

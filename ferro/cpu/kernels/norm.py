@@ -23,7 +23,7 @@ Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
 
 SUMMED = 1 << 17  # elements of channels that are summed for themselves, at least
-ROWS, SHARED = 256, 1 << 14  # rows, and elements of rows, likewise
+ROWS, SHARED = 512, 1 << 14  # rows, and elements of rows, likewise
 LONG = 64  # places of a channel from which each of its images is summed for itself
 
 

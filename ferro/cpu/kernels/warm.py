@@ -68,10 +68,9 @@ def _call_moves(x: np.ndarray) -> None:
     broadcast.combine(0, x, x[0], 64, x.copy())
     mask = x > 0
     masks.choose(mask, x, x, x.copy())
-    get("count_true")(0, 0, 1, mask.reshape(-1), np.zeros(1, np.int64))
-    get("pick")(0, 0, 1, mask.reshape(-1), np.zeros(2, np.int64), x.reshape(-1), x.reshape(-1))
-    get("place")(0, 0, 1, mask.reshape(-1), np.zeros(2, np.int64), x.reshape(-1), x.reshape(-1), True)
-    get("transposed")(0, 1, x[None], x[None].copy())
+    masks.picked(x, mask)
+    masks.place(x.copy(), mask, x, True)
+    run_rows("transposed", 1, 1, (0, 1, x[None], x[None].copy()), -1, 0)
 
 
 def _call_products(x: np.ndarray) -> None:
@@ -236,5 +235,7 @@ def _call_optim_and_along(x: np.ndarray) -> None:
     for dim in (0, 1):
         for name in ("scatter", "scatter_add"):
             along.write(name, x.copy(), dim, np.zeros(x.shape, np.int64), x)
-        along.add_slices(along.take(x, dim, np.arange(64)), dim, np.arange(64), x)
+        along.add_slices(x.copy(), dim, np.arange(64), x)
+    run_rows("take", 1, 64, (0, 64, 64, x, np.arange(64), x.copy()), -1, 0)
+    along.take(x.reshape(64, 64, 1), 1, np.arange(64))
     along.count_bins(x.reshape(-1), x[0, 0], x[0, 1], 2)

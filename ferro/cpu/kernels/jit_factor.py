@@ -1,0 +1,286 @@
+"""Compiled factorisations of matrices, for x86 processors with AVX-512: LU and QR by blocks of columns; small Cholesky.
+
+Note [Panels]
+    Of a matrix that lies by rows a panel of columns is turned round, so that its columns are contiguous, and factored
+    there column by column. What follows for the columns behind it is products of matrices, by the tile of jit_gemm.py.
+    BLAS and LAPACK do the same with wider panels, and at orders of some hundreds most of their time goes into these.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from ferro.cpu.kernels.jit import device, kernel, whole_registers
+from ferro.cpu.kernels.jit_gemm import FEW, NEAR, address, aligned, multiply, room_left, room_right, size_of, turned
+from ferro.cpu.kernels.jit_linalg import substituted
+from ferro.cpu.kernels.jit_rows import dot
+
+PANEL = 16
+
+
+def _bits(x: Any) -> Any:
+    """Floating-point numbers as integers."""
+
+
+@overload(_bits, jit_options={"forceinline": True})
+def _choose_bits(x):
+    kind = np.int32 if x.dtype.bitwidth == 32 else np.int64
+    return lambda x: x.view(kind)
+
+
+@device
+def _place_of_largest(x):
+    """The first place of the largest size of numbers, or of nan. (LLVM finds no vectors in such loops but of integers.)"""
+    bits = _bits(x)
+    sizes, end = bits.dtype.type(-1) ^ np.iinfo(bits.dtype).min, len(bits)
+    top = bits[0] & sizes
+    for i in range(end):
+        top = max(top, bits[i] & sizes)
+    place = end
+    for i in range(end):
+        place = min(place, i if bits[i] & sizes == top else end)
+    return place
+
+
+# --- LU --------------------------------------------------------------------------------------------------------------
+
+
+@device
+def _swap(x, y):
+    for j in range(x.size):
+        x[j], y[j] = y[j], x[j]
+
+
+@device
+def _eliminated_panel(t, pivots):
+    """The LU factors, in place, of a panel whose columns are the rows of t; the number of its first zero pivot, or 0."""
+    width = len(t)
+    first = 0
+    for j in range(width):
+        x = t[j]
+        p = j + _place_of_largest(x[j:])
+        pivots[j] = p
+        if x[p] == 0:
+            if first == 0:
+                first = j + 1
+            continue
+        if p != j:
+            for c in range(width):
+                t[c, j], t[c, p] = t[c, p], t[c, j]
+        pivot, below = x[j], x[j + 1 :]
+        for i in range(below.size):
+            below[i] /= pivot
+        for c in range(j + 1, width):
+            factor, y = t[c, j], t[c, j + 1 :]
+            for i in range(y.size):
+                y[i] -= factor * below[i]
+    return first
+
+
+@kernel
+def eliminate_blocks(start, stop, a, pivots, info):
+    """The LU factors, in place, of the matrices from `start` to `stop` of a stack, as LAPACK's getrf."""
+    whole_registers()
+    m, n = a.shape[1], a.shape[2]
+    count = min(m, n)
+    number = a.dtype.type(0)
+    size = size_of(number)
+    of_left = np.empty(room_left(size, PANEL), np.uint8)
+    of_right = np.empty(room_right(size, PANEL, n), np.uint8)
+    of_t, of_u = np.empty(PANEL * m, a.dtype), np.empty(PANEL * n, a.dtype)  # (made here, they outlive their addresses)
+    for s in range(start, stop):
+        x = a[s]
+        info[s] = 0
+        for k in range(0, count, PANEL):
+            width, rows = min(PANEL, count - k), m - k
+            after = k + width
+            t = of_t[: width * rows].reshape(width, rows)
+            turned(number, size, address(x) + (k * n + k) * size, n * size, address(t), rows * size, rows, width)
+            found = pivots[s, k:after]
+            first = _eliminated_panel(t, found)
+            turned(number, size, address(t), rows * size, address(x) + (k * n + k) * size, n * size, width, rows)
+            if first != 0 and info[s] == 0:
+                info[s] = k + first
+            for j in range(width):
+                p = k + found[j]
+                found[j] = p + 1
+                if p != k + j:
+                    _swap(x[k + j, :k], x[p, :k])
+                    _swap(x[k + j, after:], x[p, after:])
+            if after < n:
+                corner = address(x) + (k * n + k) * size
+                substituted(width, corner, n, 1, corner + width * size, n, n - after, True, a)
+                if after < m:
+                    u = of_u[: width * (n - after)].reshape(width, n - after)
+                    for j in range(width):
+                        u[j] = -x[k + j, after:]
+                    left, right = aligned(of_left), aligned(of_right)
+                    rest = address(x) + (after * n + after) * size
+                    multiply(number, rest - width * size, n * size, size, address(u), (n - after) * size, size,
+                             rest, n * size, rest, n * size, m - after, width, n - after, left, right)  # fmt: skip
+
+
+@kernel
+def log_determinants(start, stop, lu, pivots, sign, log):
+    """The signs, and the logarithms of the sizes, of determinants by their LU factors."""
+    for s in range(start, stop):
+        product, total = lu.dtype.type(1), lu.dtype.type(0)
+        for k in range(lu.shape[1]):
+            number = lu[s, k, k]
+            total += math.log(abs(number))
+            if (number < 0) != (pivots[s, k] != k + 1):
+                product = -product
+            if number == 0 or math.isnan(number):
+                product = number * number
+        sign[s], log[s] = product, total
+
+
+# --- Cholesky --------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def root(a):
+    """The lower triangular L with L Lᵀ = A, in the place of the matrices A of a stack. False if one is not positive definite."""
+    n = a.shape[1]
+    for s in range(len(a)):
+        x = a[s]
+        for i in range(n):
+            for j in range(i):
+                rest = x[i, j]
+                for k in range(j):
+                    rest -= x[i, k] * x[j, k]
+                x[i, j] = rest / x[j, j]
+                x[j, i] = 0
+            rest = x[i, i]
+            for k in range(i):
+                rest -= x[i, k] * x[i, k]
+            if not rest > 0:
+                return False
+            x[i, i] = math.sqrt(rest)
+    return True
+
+
+# --- QR --------------------------------------------------------------------------------------------------------------
+
+
+@device
+def _reflected_panel(v, tau, x, first, last):
+    """The Householder vectors, as LAPACK chooses them, of the columns first to last of a matrix x; R takes their place in x.
+
+    The columns are given as rows of v, zeros left of `first`, and become the vectors. False where the square of a length
+    is too large or small a number.
+    """
+    low, high = np.finfo(v.dtype).tiny / np.finfo(v.dtype).eps, np.finfo(v.dtype).max / 4
+    for j in range(first, last):
+        base = j & -PANEL  # (left of the diagonal are zeros: whole vectors are read)
+        own = v[j, base:]
+        beta = alpha = v[j, j]
+        factor = scale = v.dtype.type(0)
+        v[j, j] = 0
+        square = dot(own, own)
+        if square > low:
+            length = alpha * alpha + square
+            if not length < high:
+                return False
+            beta = -math.copysign(math.sqrt(length), alpha)
+            factor, scale = (beta - alpha) / beta, 1 / (alpha - beta)
+        else:  # perhaps zeros, which are left as they are
+            for i in range(own.size):
+                if own[i] != 0:
+                    return False
+        for i in range(own.size):
+            own[i] *= scale
+        v[j, j], tau[j], x[j, j] = 1, factor, beta
+        for c in range(j + 1, last):
+            other = v[c, base:]
+            part = factor * dot(own, other)
+            for i in range(other.size):
+                other[i] -= part * own[i]
+            x[j, c], v[c, j] = v[c, j], 0
+    return True
+
+
+@kernel
+def reflect_blocks(start, stop, m, a, q, r):
+    """Q and R of the matrices from `start` to `stop` of those, each of m rows, that lie one below the other in a.
+
+    False where numbers are so large or small that LAPACK's care is needed.
+    """
+    whole_registers()
+    n, columns = a.shape[1], q.shape[1]
+    count = min(m, n)
+    number = a.dtype.type(0)
+    size = size_of(number)
+    widest = max(n, columns)
+    of_left = np.empty(room_left(size, m), np.uint8)
+    of_right = np.empty(room_right(size, m, PANEL if m <= FEW and m * widest * size <= NEAR else widest), np.uint8)
+    v, tau = np.empty((count, m), a.dtype), np.empty(count, a.dtype)
+    blocks = np.empty((count, PANEL), a.dtype)
+    w, u = np.empty((PANEL, widest), a.dtype), np.empty((PANEL, widest), a.dtype)
+    for s in range(start, stop):
+        upper = r[s * columns : (s + 1) * columns]
+        x = upper if columns == m else np.empty((m, n), a.dtype)
+        x[:] = a[s * m : (s + 1) * m]
+        for k in range(0, count, PANEL):
+            width = min(PANEL, count - k)
+            left, right = aligned(of_left), aligned(of_right)
+            corner, own = address(x) + (k * n + k) * size, address(v) + (k * m + k) * size
+            turned(number, size, corner, n * size, own, m * size, m - k, width)
+            if not _reflected_panel(v, tau, x, k, k + width):
+                return False
+            _join(number, v, tau, blocks, k, width, right)
+            if k + width < n:
+                _reflect(number, v, blocks, x, k, width, k + width, True, w, u, left, right)
+        for i in range(columns):
+            upper[i, : min(i, n)] = 0
+            if columns < m:
+                upper[i, i:] = x[i, i:]
+        y = q[s * m : (s + 1) * m]
+        y[:] = 0
+        for i in range(columns):
+            y[i, i] = 1
+        for k in range((count - 1) // PANEL * PANEL, -1, -PANEL):
+            left, right = aligned(of_left), aligned(of_right)
+            _reflect(number, v, blocks, y, k, min(PANEL, count - k), k, False, w, u, left, right)
+    return True
+
+
+@device
+def _join(number, v, tau, blocks, k, width, right):
+    """T with H₁ H₂ ... = I - V T Vᵀ for so many reflectors from number k on, the rows of v; `blocks` has its transpose."""
+    size, m = size_of(number), v.shape[1]
+    products = np.empty((width, width), v.dtype)
+    vectors = address(v) + (k * m + k) * size
+    multiply(number, vectors, m * size, size, vectors, size, m * size, address(products), width * size, 0, 0,
+             width, m - k, width, 0, right)  # fmt: skip
+    for j in range(width):
+        row = blocks[k + j]
+        row[:] = 0
+        for i in range(j):
+            part = -tau[k + j] * products[i, j]
+            for c in range(i + 1):
+                row[c] += part * blocks[k + i, c]
+        row[j] = tau[k + j]
+
+
+@device
+def _reflect(number, v, blocks, x, k, width, after, transposed, w, u, left, right):
+    """x - V T Vᵀ x (transposed: V Tᵀ Vᵀ x) of the columns of x behind `after` and its rows behind k, in place."""
+    size, m, n = size_of(number), v.shape[1], x.shape[1]
+    down, line, pitch, columns = m * size, PANEL * size, w.shape[1] * size, n - after
+    vectors, rest = address(v) + (k * m + k) * size, address(x) + (k * n + after) * size
+    multiply(
+        number, vectors, down, size, rest, n * size, size, address(w), pitch, 0, 0, width, m - k, columns, left, right
+    )
+    for j in range(width):
+        for c in range(columns):
+            w[j, c] = -w[j, c]
+    ra, ca = (line, size) if transposed else (size, line)
+    multiply(number, address(blocks[k:]), ra, ca, address(w), pitch, size, address(u), pitch, 0, 0,
+             width, width, columns, left, right)  # fmt: skip
+    multiply(number, vectors, size, down, address(u), pitch, size, rest, n * size, rest, n * size,
+             m - k, width, columns, left, right)  # fmt: skip

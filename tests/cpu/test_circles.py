@@ -1,0 +1,76 @@
+"""Sines and cosines of large arrays: what a number becomes does not depend on the numbers beside it."""
+
+import numpy as np
+import pytest
+
+from ferro import cpu
+from ferro.cpu import team, threads
+from ferro.cpu.kernels import background
+
+FUNCTIONS = {
+    "sin": (lambda x: cpu.sin(x), np.sin),
+    "cos": (lambda x: cpu.cos(x), np.cos),
+    "sin_vjp": (lambda x: cpu.sin_vjp(np.ones_like(x), x), np.cos),
+    "cos_vjp": (lambda x: cpu.cos_vjp(np.ones_like(x), x), lambda x: -np.sin(x)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _ready(monkeypatch):
+    before = threads.get_num_threads()
+    monkeypatch.setattr(team, "_CORES", 4)
+    for name in FUNCTIONS:
+        background.ready((name,), np.dtype(np.float32))
+    background.finish()
+    yield
+    threads.set_num_threads(before)
+
+
+def numbers(size):
+    x = np.random.default_rng(0).uniform(-10, 10, size).astype(np.float32)
+    x[::5003] = np.random.default_rng(1).uniform(-1e30, 1e30, x[::5003].size)
+    x[1:6] = np.nan, np.inf, -np.inf, 1e5, np.nextafter(np.float32(1e5), np.float32(2e5))
+    return x
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_large_numbers_are_right(name):
+    function, reference = FUNCTIONS[name]
+    x = numbers(20_000)
+    with np.errstate(invalid="ignore"):
+        expected = reference(x.astype(np.float64))
+    np.testing.assert_allclose(function(x), expected, rtol=0, atol=3e-7)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_large_number_changes_nothing_beside_it(name):
+    function, _ = FUNCTIONS[name]
+    x = numbers(20_000)
+    y = np.where(abs(x) <= 10, x, np.float32(0))
+    np.testing.assert_array_equal(function(x)[y == x], function(y)[y == x])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_any_number_of_threads_gives_the_same(name):
+    function, _ = FUNCTIONS[name]
+    x = numbers(300_001)
+    found = []
+    for n in (1, 2, 3):
+        threads.set_num_threads(n)
+        function(x)
+        background.finish()
+        found.append(function(x))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0], other)
+
+
+def test_zero_keeps_its_sign():
+    x = np.zeros(5000, np.float32)
+    assert np.signbit(cpu.sin(-x)).all()
+    assert not np.signbit(cpu.sin(x)).any()
+
+
+def test_the_cosine_of_zero_is_one() -> None:
+    x = np.zeros(10_000, np.float32)
+    assert (cpu.cos(x) == 1).all()
+    assert (cpu.sin(x) == 0).all()
