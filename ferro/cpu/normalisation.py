@@ -72,12 +72,6 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     if rows.size >= SMALL:
         out, mean, rstd = _kernels.layer_norm(rows, rows.shape[1], weight, bias, eps)
         return _like(out, x), mean, rstd
-    run = suited("layer_norm", rows, weight, bias)
-    if run is not None:
-        none, count, dtype = nothing(rows.dtype), rows.shape[0], rows.dtype
-        out, mean, rstd = np.empty(rows.shape, dtype), np.empty(count, dtype), np.empty(count, dtype)
-        run(rows, none if weight is None else weight, none if bias is None else bias, float(eps), out, mean, rstd)
-        return _like(out, x), mean, rstd
     count = scalar(rows.shape[1], rows.dtype)
     mean = row_sums(rows)
     mean /= count
@@ -98,26 +92,13 @@ def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, ep
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
     gs, rows, weight = _rows(_wide(g), n), _rows(_wide(x), n), _flat(weight)
     if mean.ndim == 1:
-        dx, dw, db = _by_kernel(gs, rows, mean, rstd, weight, needs)
+        dx, dw, db = _kernels.layer_norm_vjp(gs, rows, mean, rstd, weight, needs)
     else:
         dx, dw, db = _by_products(gs, rows, mean, rstd, weight, needs)
     if n > 1:
         shape = x.shape[x.ndim - n :]
         dw, db = [None if d is None else d.reshape(shape) for d in (dw, db)]
     return None if dx is None else _like(dx, x), dw, db
-
-
-def _by_kernel(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, needs: tuple) -> tuple:
-    """`layer_norm_vjp` of matrices, with the statistics that a kernel gave."""
-    run = suited("layer_norm_vjp", x, g, weight) if x.size < SMALL else None
-    if run is None:
-        return _kernels.layer_norm_vjp(g, x, mean, rstd, weight, needs)
-    none, dtype = nothing(x.dtype), x.dtype
-    dx = np.empty(x.shape if needs[0] else (0, 0), dtype)
-    sums = np.zeros((2, x.shape[1] if needs[1] or needs[2] else 0))
-    run(g, x, mean, rstd, none if weight is None else weight, dx, sums)
-    dw, db = sums.astype(dtype)
-    return dx if needs[0] else None, dw if needs[1] else None, db if needs[2] else None
 
 
 def _by_products(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, needs: tuple) -> tuple:

@@ -9,7 +9,6 @@ import numpy as np
 from ferro.cpu.kernels import softmax as _kernels
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.front import front
-from ferro.cpu.kernels.small import of_rows, of_rows_of_two
 from ferro.cpu.rows import row_sums
 
 __all__ = ["log_softmax", "log_softmax_vjp", "softmax", "softmax_vjp"]
@@ -43,9 +42,6 @@ def _quotients(x: Any, dim: int) -> Any:
 @front
 def softmax(x: Any, dim: int) -> Any:
     """exp(x) over its sum along `dim`."""
-    out = of_rows("softmax", x, dim)
-    if out is not None:
-        return out
     if not _is_small(x):
         return _kernels.softmax(x, dim)
     out = _quotients(x, dim)
@@ -59,9 +55,6 @@ def softmax(x: Any, dim: int) -> Any:
 @front
 def softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of softmax, from its result."""
-    found = of_rows_of_two("softmax_vjp", g, out, dim)
-    if found is not None:
-        return found
     if not _is_small(out):
         return _kernels.softmax_vjp(g, out, dim)
     found = g * out
@@ -72,9 +65,6 @@ def softmax_vjp(g: Any, out: Any, dim: int) -> Any:
 @front
 def log_softmax(x: Any, dim: int) -> Any:
     """x minus its logsumexp along `dim`."""
-    out = of_rows("log_softmax", x, dim)
-    if out is not None:
-        return out
     if not _is_small(x):
         return _kernels.log_softmax(x, dim)
     out = _quotients(x, dim)
@@ -89,9 +79,6 @@ def log_softmax(x: Any, dim: int) -> Any:
 @front
 def log_softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of log_softmax, from its result."""
-    found = of_rows_of_two("log_softmax_vjp", g, out, dim)
-    if found is not None:
-        return found
     if not _is_small(out):
         return _kernels.log_softmax_vjp(g, out, dim)
     p = np.exp(out)

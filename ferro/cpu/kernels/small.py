@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 
 from ferro.cpu.kernels import background, get
-from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.kernel import Kernel
 from ferro.cpu.kernels.machine import SUPPORTED
 
@@ -42,33 +41,3 @@ def suited(name: str, x: np.ndarray, *others: np.ndarray | None) -> Kernel | Non
         if a is not None and not (a.dtype is dtype and a.flags.carray):
             return None
     return at_hand(name, dtype)
-
-
-def of_rows(name: str, x: np.ndarray, dim: int) -> np.ndarray | None:
-    """The kernel of that name, of the rows of a small array along its last dimension; None if there is no such call."""
-    if dim == x.ndim - 1 and 0 < x.size < SMALL and x.flags.carray:
-        run = at_hand(name, x.dtype)
-        if run is not None:
-            out = np.empty(x.shape, x.dtype)
-            if dim == 1:
-                run(x, out)
-            else:
-                n = x.shape[-1]
-                run(x.reshape(-1, n), out.reshape(-1, n))
-            return out
-    return None
-
-
-def of_rows_of_two(name: str, g: np.ndarray, x: np.ndarray, dim: int) -> np.ndarray | None:
-    """The same for a kernel of two arrays."""
-    if dim == x.ndim - 1 and 0 < x.size < SMALL and x.flags.carray and g.flags.carray and g.dtype is x.dtype:
-        run = at_hand(name, x.dtype)
-        if run is not None:
-            out = np.empty(x.shape, x.dtype)
-            if dim == 1:
-                run(g, x, out)
-            else:
-                n = x.shape[-1]
-                run(g.reshape(-1, n), x.reshape(-1, n), out.reshape(-1, n))
-            return out
-    return None
