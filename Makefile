@@ -31,6 +31,7 @@ demo: install-demo
 	$(PY) -m ferro.examples.digits
 
 test: install-test
+	$(PY) -m ferro.warmup
 	$(PY) -m pytest -m "not slow" -n $(JOBS) --dist worksteal
 
 slow: install-test

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import time
 
 from ferro.cpu import kernels
 
 
 def main() -> None:
-    """Compiles (or loads) every kernel and says how long it took."""
+    """Compiles (or loads) every kernel, float32 beside float64, and says how long it took."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--serve", action="store_true", help="compile what a program orders; see kernels/workshop.py")
-    if parser.parse_args().serve:
+    parser.add_argument("--only", choices=kernels.KINDS, help="compile the kernels whose tags begin so")
+    given = parser.parse_args()
+    if given.serve:
         from ferro.cpu.kernels import workshop
 
         workshop.serve()
         return
+    if given.only:
+        for _ in kernels.compile_all(given.only):
+            pass
+        return
     start = time.perf_counter()
-    kernels.warmup()
+    command = [sys.executable, "-m", "ferro.warmup", "--only"]
+    running = [subprocess.Popen([*command, kind]) for kind in kernels.KINDS]
+    codes = [process.wait() for process in running]  # (all are waited for)
+    if any(codes):
+        raise SystemExit("a kernel could not be compiled")
     print(f"all kernels are compiled: {time.perf_counter() - start:.1f} s")  # noqa: T201 - a program for people
 
 

@@ -21,6 +21,7 @@ from ferro.cpu.kernels.tape_table import FIELDS, TABLE
 
 _CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node, MultiNode, Pick)}
 _OBJECTS: dict[str, Any] = {
+    "Op": Op,
     "Node": Node,
     "MultiNode": MultiNode,
     "Pick": Pick,

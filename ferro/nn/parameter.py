@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from ferro.core import tape
 from ferro.core.base import wrap
 from ferro.ops.creation import empty
 from ferro.tensor import Tensor
@@ -26,6 +27,9 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+
+tape.fill(Parameter=Parameter)
 
 
 class Buffer(Tensor):

@@ -161,8 +161,4 @@ def all_are_made(wanted: str) -> bool:
 _ALL = "all"  # a name that no kernel has
 
 
-def warmup() -> None:
-    """Make, or load from disk, the machine code of all kernels for float32 and float64, so that no later call waits."""
-    for wanted in ("f4-", "f8-", "any-"):
-        for _ in compile_all(wanted):
-            pass
+KINDS = ("f4-", "f8-", "any-")  # how the tags of all kernels begin

@@ -115,7 +115,7 @@ def make(what: str) -> bytes:
 
 def make_missing(dtype: str) -> None:
     """The same of the fronts for a dtype and of the short way of the tape, as far as they are not on disk."""
-    for what in ("tape", dtype) if dtype in _DTYPES else ("tape",):
+    for what in (dtype, "tape") if dtype in _DTYPES else ("tape",):
         if SUPPORTED and store.read(_NAME, what, _sources(what)) is None:
             make(what)
 

@@ -214,13 +214,18 @@ _let_go, _take_back = external("PyEval_SaveThread", _i64), external("PyEval_Rest
 
 
 @device
-def is_plain(a, number):
-    """Whether an object is an array that kernels read, of the dtype with that number."""
+def is_array(a, number):
+    """Whether an object is an array of the dtype with that number."""
     if word(a + TYPE) != array_type():
         return False
     description = word(a + DESCRIPTION)
-    fits = half(description + NUMBER) == number and byte(description + BYTE_ORDER) != 62  # ">"
-    return fits and half(a + FLAGS) & READABLE == READABLE
+    return half(description + NUMBER) == number and byte(description + BYTE_ORDER) != 62  # ">"
+
+
+@device
+def is_plain(a, number):
+    """Whether an object is such an array, and lies in memory as kernels read it."""
+    return is_array(a, number) and half(a + FLAGS) & READABLE == READABLE
 
 
 @device

@@ -17,7 +17,7 @@ from ferro.cpu.kernels.jit_front import (
     address_of,
     array_type,
     external,
-    is_plain,
+    is_array,
     put,
     room,
     size_of,
@@ -71,6 +71,7 @@ v_base, v_path, v_creation, v_born, v_stamp, v_tangent_stamp, v_lost = map(
 )
 v_dual, v_place, v_under = map(_entry, ("View.dual", "View.place", "View.under"))
 op_viewing = _entry("Op.viewing")
+_op_class = _entry("Op")
 op_applied, op_multi, op_aux, op_mask, op_forward = map(
     _entry, ("Op.applied", "Op.multi", "Op.aux_count", "Op.diff_mask", "Op._forward")
 )
@@ -108,9 +109,19 @@ def is_tensor(x):
 
 
 @device
+def is_op(op):
+    return word(op + TYPE) == _op_class()
+
+
+@device
+def is_tuple(items):
+    return word(items + TYPE) == tuple_type()
+
+
+@device
 def is_small(a):
     """Whether an object is a small array of floats."""
-    return (is_plain(a, FLOAT32) or is_plain(a, FLOAT64)) and size_of(a) < MOST
+    return (is_array(a, FLOAT32) or is_array(a, FLOAT64)) and size_of(a) < MOST
 
 
 @device

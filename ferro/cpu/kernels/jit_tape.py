@@ -9,8 +9,8 @@ classes with slots keep theirs.
 from __future__ import annotations
 
 from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_export import DESCRIPTION, TUPLE_ITEMS, TUPLE_SIZE, TYPE
-from ferro.cpu.kernels.jit_front import array_type, is_number, is_plain, put, room, word
+from ferro.cpu.kernels.jit_export import DESCRIPTION, TUPLE_ITEMS, TYPE
+from ferro.cpu.kernels.jit_front import array_type, is_array, is_number, put, room, word
 from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     FLOAT32,
     FLOAT64,
@@ -28,8 +28,10 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     edge_of,
     found_plan,
     inexact_set,
+    is_op,
     is_small,
     is_tensor,
+    is_tuple,
     is_up_to_date,
     item_at,
     kept,
@@ -80,7 +82,6 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     the_none,
     the_true,
     tuple_of,
-    tuple_type,
     watch_inputs,
 )
 
@@ -90,15 +91,17 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     if not 2 <= count <= 3:
         return 0
     op, x = word(objects), word(objects + 8)
-    if word(op + op_taped()) != the_true() or not is_tensor(x):
+    if not is_op(op) or word(op + op_taped()) != the_true() or not is_tensor(x):
         return 0
     a, direct, mode = word(x + t_data()), word(op + op_direct()), mode_here()
     if mode == -1 or direct == the_none() or not is_small(a) or not is_up_to_date(x):
         return 0
-    params = word(objects + 16) if count == 3 else 0
-    extra = word(params + TUPLE_SIZE) if count == 3 else 0
-    if extra > 8:
-        return 0
+    params, extra = 0, 0
+    if count == 3:
+        params = word(objects + 16)
+        extra = count_of(params)
+        if not is_tuple(params) or extra > 8:
+            return 0
     n, plan, short, mark = word(x + t_node()), 0, 0, the_none()
     if n != the_none() and mode == 0:
         plan = plan_of(op, 1)
@@ -172,7 +175,7 @@ def binary(objects, count):
         return 0
     op, x, y = word(objects), word(objects + 8), word(objects + 16)
     mode = mode_here()
-    if mode == -1 or word(op + op_taped()) != the_true():
+    if mode == -1 or not is_op(op) or word(op + op_taped()) != the_true():
         return 0
     number = 0
     if is_tensor(x):
@@ -265,7 +268,7 @@ def _as_array(value):
 @device
 def _is_inexact(a):
     """Whether an array has a dtype with derivatives; -1 if that cannot be found out."""
-    return 1 if is_plain(a, FLOAT32) or is_plain(a, FLOAT64) else contains(inexact_set(), word(a + DESCRIPTION))
+    return 1 if is_array(a, FLOAT32) or is_array(a, FLOAT64) else contains(inexact_set(), word(a + DESCRIPTION))
 
 
 @device
@@ -338,6 +341,8 @@ def apply(objects, count):
 
 @device
 def _apply(op, xs, params):
+    if not (is_op(op) and is_tuple(xs) and is_tuple(params)):
+        return 0
     if word(op + op_applied()) != the_true() or count_of(xs) + count_of(params) > 40:
         return 0
     mode = mode_here()
@@ -473,7 +478,7 @@ def joined(objects, count):  # noqa: C901, PLR0912
         return 0
     op, xs, dim = word(objects), word(objects + 8), word(objects + 16)
     mode, many = mode_here(), count_of(xs)
-    if mode == -1 or word(xs + TYPE) != tuple_type() or many > 60:
+    if not (is_op(op) and is_tuple(xs)) or mode == -1 or many > 60:
         return 0
     mask, description = 0, 0
     for k in range(many):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_export import DESCRIPTION, TUPLE_ITEMS, TUPLE_SIZE, TYPE
+from ferro.cpu.kernels.jit_export import DESCRIPTION, TUPLE_ITEMS, TYPE
 from ferro.cpu.kernels.jit_front import array_type, put, room, word
 from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     allocate,
@@ -16,7 +16,9 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     count_of,
     edge_of,
     found_plan,
+    is_op,
     is_tensor,
+    is_tuple,
     item_at,
     kept,
     mark_of,
@@ -149,8 +151,8 @@ def viewed(objects, count):
     if count != 3:
         return 0
     op, x, params = word(objects), word(objects + 8), word(objects + 16)
-    extra = word(params + TUPLE_SIZE)
-    if not is_tensor(x) or extra > 8:
+    extra = count_of(params)
+    if not (is_op(op) and is_tensor(x) and is_tuple(params)) or extra > 8:
         return 0
     a, viewing, mode = word(x + t_data()), word(op + op_viewing()), mode_here()
     inherited = _lost_mark(x)
@@ -206,7 +208,7 @@ def parted(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     if count != 3:
         return 0
     op, x, params = word(objects), word(objects + 8), word(objects + 16)
-    if not is_tensor(x) or count_of(params) > 8:
+    if not (is_op(op) and is_tensor(x) and is_tuple(params)) or count_of(params) > 8:
         return 0
     a, viewing, mode = word(x + t_data()), word(op + op_viewing()), mode_here()
     inherited = _lost_mark(x)

@@ -6,7 +6,19 @@ import numpy as np
 
 # Names of objects, and of slots as Class.slot.
 FIELDS = (
-    *("Tensor", "Parameter", "Node", "LEAF", "ACTIVE", "sequence", "OUTSIDE", "outermost", "constant", "_getframe"),
+    *(
+        "Tensor",
+        "Parameter",
+        "Op",
+        "Node",
+        "LEAF",
+        "ACTIVE",
+        "sequence",
+        "OUTSIDE",
+        "outermost",
+        "constant",
+        "_getframe",
+    ),
     *("MODE", "Mode.silent", "Mode.lost", "Lost", "guard", "Plan.saves_inputs"),
     *("0", "1", "'co_filename'", "'shape'"),
     *("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta", "Version.n"),
