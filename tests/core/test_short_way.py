@@ -221,3 +221,21 @@ def test_modes_are_seen() -> None:
     with ferro.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
         assert (x * x).grad_fn is not None
     assert (x * x).grad_fn is not None
+
+
+@pytest.mark.parametrize("call", ["exp", "add", "linear", "cat", "reshape", "unbind"])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_is_not_swallowed(call: str, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, (op, *rest) = arguments_of(call, leaf(2, 4))
+    calls = []
+
+    def broken(*_: Any) -> Any:
+        calls.append(1)
+        raise kind("stop")
+
+    for slot in ("direct", "viewing"):
+        if getattr(op, slot) is not None:
+            monkeypatch.setattr(op, slot, broken)
+    with pytest.raises(kind, match="stop"):
+        function(op, *rest)
+    assert len(calls) == 1

@@ -46,6 +46,8 @@ tuple_from = external("PySequence_Tuple", i64, i64)
 contains = external("PySet_Contains", types.int32, i64, i64)
 the_none, the_true = address_of("_Py_NoneStruct"), address_of("_Py_TrueStruct")
 tuple_type = address_of("type.tuple")
+_value_error, _runtime_warning = address_of("PyExc_ValueError"), address_of("PyExc_RuntimeWarning")
+_error_is = external("PyErr_ExceptionMatches", types.int32, i64)
 _table = address_of("ferro.tape")
 
 
@@ -363,12 +365,21 @@ def record(t, plan, edges, saved, out, same, place, x, y):
 
 
 @device
+def handed_on():
+    """After an error: 0 where Python has an answer to it, which computes again; else -1, it reaches the caller."""
+    if _error_is(word(_value_error())) == 0 and _error_is(word(_runtime_warning())) == 0:
+        return -1
+    clear_error()
+    return 0
+
+
+@device
 def computed(direct, arguments, count):
-    """The array that a function gives; 0 if it raises or gives anything else."""
+    """The array that a function gives; 0 if it gives anything else, and what `handed_on` says if it raises."""
     out = call(direct, arguments, count, 0)
     if out == 0:
-        clear_error()
-    elif word(out + TYPE) != array_type():
+        return handed_on()
+    if word(out + TYPE) != array_type():
         release(out)
         return 0
     return out

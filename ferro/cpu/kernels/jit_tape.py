@@ -27,6 +27,7 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     cpu_module,
     edge_of,
     found_plan,
+    handed_on,
     inexact_set,
     is_op,
     is_small,
@@ -119,8 +120,8 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     for k in range(extra):
         put(arguments + 8 + 8 * k, word(params + TUPLE_ITEMS + 8 * k))
     out = computed(direct, arguments, 1 + extra)
-    if out == 0:
-        return 0
+    if out <= 0:
+        return out
     t = tensor_of(out, mark)
     if t == 0:
         return -1
@@ -227,8 +228,8 @@ def _binary(op, x, y, mode):
     put(arguments, a)
     put(arguments + 8, b)
     out = computed(direct, arguments, 2)
-    if out == 0:
-        return 0
+    if out <= 0:
+        return out
     t = tensor_of(out, mark)
     if t == 0:
         return -1
@@ -374,8 +375,7 @@ def _apply(op, xs, params):
     mask &= as_long(word(op + op_mask()))
     result = call(function, arguments, place // 8, 0)
     if result == 0:
-        clear_error()
-        return 0
+        return handed_on()
     several, aux = word(op + op_multi()) == the_true(), as_long(word(op + op_aux()))
     if not several and aux == 0:
         result = tuple_of(_as_array(result), 0, 0)
@@ -502,8 +502,7 @@ def joined(objects, count):  # noqa: C901, PLR0912
     out = call(word(op + op_direct()), arguments, 2, 0)
     release(arrays)
     if out == 0:
-        clear_error()
-        return 0
+        return handed_on()
     t = tensor_of(out, the_none())
     if t == 0:
         return -1

@@ -11,11 +11,11 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     attribute,
     call,
     changes_of,
-    clear_error,
     computed,
     count_of,
     edge_of,
     found_plan,
+    handed_on,
     is_op,
     is_tensor,
     is_tuple,
@@ -171,8 +171,8 @@ def viewed(objects, count):
     for k in range(extra):
         put(arguments + 8 + 8 * k, word(params + TUPLE_ITEMS + 8 * k))
     out = computed(viewing, arguments, 1 + extra)
-    if out == 0:
-        return 0
+    if out <= 0:
+        return out
     if not _shares_memory(out, a):
         release(out)
         return 0
@@ -225,8 +225,7 @@ def parted(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     if arrays != 0:
         release(arrays)
     if outs == 0:
-        clear_error()
-        return 0
+        return handed_on()
     many = count_of(outs)
     counter, place, born = _counter_of(x), place_here(), next_of(the_sequence()) if mode != 0 else kept(the_none())
     tensors, outputs, node, mark = new_tuple(many), new_tuple(many), 0, the_none()
