@@ -1,8 +1,10 @@
 """Backward over many heavy independent branches: bitwise equal for any number of threads, and how long it takes.
 
 python bench/parallel.py                64 branches of 256x256: matmul, tanh, matmul, sin, all reading one shared input
+python bench/parallel.py --rows         the rows "parallel" of bench/run.py: all threads beside one, in one process
 """
 
+import argparse
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,9 +15,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import harness
-from bench.harness import Job, Row, Table
+from bench.cases import Case
+from bench.harness import UNITS, Job, Row, Table
+from bench.rows import GROUPS
 
 THREADS = (1, 2, 4, 8)
+SLOWER = 1.03  # of the time of one thread: what more threads may cost where they gain nothing
 
 
 class Branches:
@@ -76,22 +81,58 @@ def agrees_with_torch(problems: dict[str, Branches]) -> float:
     return max(float(np.abs(ours - theirs).max() / np.abs(theirs).max()) for ours, theirs in pairs)
 
 
+def with_threads(lib: ModuleType, job: Job, threads: int) -> Job:
+    """The job with so many threads for whatever can use them: branches and kernels."""
+
+    def prepare() -> Any:
+        made = job.prepare() if job.prepare is not None else None
+        lib.set_num_threads(threads)
+        return made
+
+    return Job(job.run, prepare)
+
+
 def measure(problems: dict[str, Branches], args: Any) -> Table:
-    """Backward alone, by number of threads, interleaved with torch, which uses all of --threads in its kernels."""
-    forward = problems["ferro"].loss
-    jobs = {f"{n} threads": Job(lambda loss, n=n: loss.backward(num_threads=n), prepare=forward) for n in THREADS}
-    jobs["default"] = Job(lambda loss: loss.backward(), prepare=forward)
+    """Backward alone, by number of threads, interleaved with torch, which uses all of --threads in its kernels.
+
+    "kernels alone": the branches one after the other, with all of --threads in each kernel.
+    """
+    ferro, forward = problems["ferro"].lib, problems["ferro"].loss
+    jobs = {}
+    for n in THREADS:
+        jobs[f"{n} threads"] = with_threads(ferro, Job(lambda loss, n=n: loss.backward(num_threads=n), forward), n)
+    serial = Job(lambda loss: loss.backward(num_threads=1), forward)
+    jobs["kernels alone"] = with_threads(ferro, serial, args.threads)
+    jobs["default"] = with_threads(ferro, Job(lambda loss: loss.backward(), forward), args.threads)
     if "torch" in problems:
         jobs["torch"] = Job(lambda loss: loss.backward(), prepare=problems["torch"].loss)
     timings = harness.interleave(jobs, args.seconds * 10, block_seconds=0.0)
     table = Table("Backward alone; torch's time is the same in every row", unit="us", width=34)
     reference = {"torch": timings["torch"]} if "torch" in timings else {}
-    serial = timings["1 threads"].best
+    one = timings["1 threads"].best
     for name in jobs:
         if name != "torch":
-            faster = f"{serial / timings[name].best:.2f} times the serial speed"
+            faster = f"{one / timings[name].best:.2f} times the serial speed"
             table.add(Row(f"ferro, {name}", {"ferro": timings[name], **reference}, note=faster))
     return table
+
+
+def compare_rows(lib: ModuleType, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """All threads beside one in every row "parallel" of bench/run.py: prints and returns the times and ratios."""
+    print(f"\nBackward alone, us{'1 thread':>43}{f'{args.threads} threads':>12}{'min/min':>9}{'med/med':>9}")
+    records = []
+    for case in [row for row in GROUPS["parallel"]() if isinstance(row, Case)]:
+        for kind, job in case.prepare(lib).jobs.items():
+            timed = job if isinstance(job, Job) else Job(lambda _, run=job: run(), lambda: None)
+            jobs = {str(n): with_threads(lib, timed, n) for n in (1, args.threads)}
+            one, all_threads = harness.interleave(jobs, args.seconds * 4, block_seconds=0.0).values()
+            ratios = all_threads.best / one.best, all_threads.median / one.median
+            name = f"{case.name}, {kind}"
+            times = one.best * UNITS["us"], all_threads.best * UNITS["us"]
+            note = "  slower than one thread" if min(ratios) > SLOWER else ""
+            print(f"{name:50}{times[0]:12.2f}{times[1]:12.2f}{ratios[0]:9.2f}{ratios[1]:9.2f}{note}", flush=True)
+            records.append({"name": name, "us": times, "ratio_of_minima": ratios[0], "ratio_of_medians": ratios[1]})
+    return records
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -99,8 +140,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--branches", type=int, default=64)
     parser.add_argument("--size", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=5, help="runs compared for each number of threads (default 5)")
+    parser.add_argument("--rows", action="store_true", help="one thread and all of them in every row of bench/run.py")
     args = parser.parse_args(argv)
     libraries = harness.begin(args)
+    if args.rows:
+        harness.save(args, libraries, {"rows": compare_rows(libraries["ferro"], args)})
+        return 0
     problems = {engine: Branches(lib, args.branches, args.size) for engine, lib in libraries.items()}
     print(f"{args.branches} branches of {args.size}x{args.size}")
     equal = check(problems["ferro"], args.repeats)

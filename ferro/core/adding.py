@@ -142,7 +142,7 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
                 )
             if 0 in total.strides:
                 _refuse_overlap(total)
-            if not owned or fusion.evaluate(_sum, total, gx, out=total) is None:
+            if not owned or gx.size < fusion.LARGE or fusion.evaluate(_sum, total, gx, out=total) is None:
                 np.add(total, gx, out=total, casting="unsafe")
             bump(grad, "backward", place)
 

@@ -26,7 +26,6 @@ from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, caller, outermost
 from ferro.core.views import mark_view, viewed
 from ferro.core.worlds import world
-from ferro.cpu import fusion
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.kernels.front import short_way
 
@@ -60,7 +59,7 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
             if direct is None and op.view:
                 return viewed(op, x, params) if op.diff else under_mode(op, (x,), params)
             if a.size >= LARGE:
-                out = fusion.run(op.forward, cpu, a, *params)
+                out = op.large(a, *params)  # type: ignore[misc]
             elif direct is not None:
                 out = direct(a, *params) if params else direct(a)
             else:
@@ -165,8 +164,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         return under_mode(op, (x, y), ())
     try:
         direct = op.direct
-        if a.size >= LARGE:
-            out = fusion.run(op.forward, cpu, a, b)
+        if a.size >= LARGE or b.size >= LARGE:
+            out = op.large(a, b)  # type: ignore[misc]
         else:
             out = direct(a, b) if direct is not None else op.forward(cpu, a, b)
     except ValueError as e:

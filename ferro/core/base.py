@@ -481,15 +481,16 @@ def check_version(node: Any, t: TensorBase) -> None:
     v = t._counter
     assert v is not None
     if v.n:
-        guards = node.meta.guards if node.meta is not None else None
-        if guards is None or all(g[0] is not v for g in guards):
-            modified(node, v, 0, t._data.shape)
+        for watched, _, _ in (node.meta.guards if node.meta is not None else None) or ():
+            if watched is v:
+                return
+        modified(node, v, 0, t._data.shape)
 
 
 def check_guards(node: Any) -> None:
     """Raises if a value that the node watches was changed in place."""
     if type(node.saved) is not Freed:
-        for v, n, what in node.meta.guards:
+        for v, n, what in node.meta.guards or ():
             if v.n != n:
                 modified(node, v, n, node.shape if what == "result" else None)
 

@@ -28,8 +28,9 @@ from ferro.cpu.fusion import LARGE
 from ferro.cpu.threads import get_num_threads
 
 ndarray = np.ndarray
-# Estimated nanoseconds of formulas that are worth another thread: of two nodes at hand; of one, with more to come behind others.
-HEAVY, VERY_HEAVY = 40_000, 1_000_000
+# Estimated nanoseconds (many times the true ones, where kernels run) of formulas that are worth another thread: of two
+# nodes at hand; the same, where the caller names a number of threads; of one, with more to come behind others.
+HEAVY, ASKED_FOR, VERY_HEAVY = 600_000, 40_000, 1_000_000
 
 
 def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dict | None = None,
@@ -179,8 +180,12 @@ def execute(run: Run, ready: list) -> None:
             plan = node.plan
             edges = node.edges
             same = plan.same
-            if general or plan.general or node.meta is not None or g is None:
-                u = None if general or plan.user or node.meta is not None else cotangent(plan.op, g)
+            meta = node.meta
+            if meta is not None and not (general or meta.hooked()):
+                check_guards(node)
+                meta = None
+            if general or plan.general or meta is not None or g is None:
+                u = None if general or plan.user or meta is not None else cotangent(plan.op, g)
                 if type(u) is ndarray or type(u) is tuple:
                     gs = together(plan, u, node)
                     u = None  # see Note [Ownership]
@@ -348,15 +353,18 @@ def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
 def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:
     """Whether several threads gain by running ready nodes at the same time: where there are `many`, and heavy ones.
 
-    Of a few branches the kernels are better shared by the team (cpu/team.py). Where the gradient of the other node is
+    Of a few branches, and of lighter ones, the kernels are better shared by the team (cpu/team.py). Where the gradient of the other node is
     a scalar yet (a branch that ends in a sum, one of many as a rule), what lies behind it counts.
     """
     if type(g) is ndarray and g.size < 2000:  # the common case costs no more than this
         return False
-    mine, (_, other, its) = weight(node, g), ready[0]
+    mine, heavy = weight(node, g), ASKED_FOR if many == 2 else HEAVY
+    if mine <= heavy:
+        return False
+    _, other, its = ready[0]
     if type(its) is ndarray and its.size == 1:
         return mine > VERY_HEAVY and _heavy_behind(other)
-    return mine > HEAVY and len(ready) + 1 >= many and weight(other, its) > HEAVY
+    return len(ready) + 1 >= many and weight(other, its) > heavy
 
 
 def _heavy_behind(node: Any) -> bool:

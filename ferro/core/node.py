@@ -54,6 +54,10 @@ class NodeMeta:
             None  # forward mode: output number -> tangents by level of that output, where it is saved
         )
 
+    def hooked(self) -> bool:
+        """Whether running the node takes more than its formulas and a look at the guards."""
+        return bool(self.pre or self.retained or self.prehooks or self.post or self.packed)
+
 
 class Node:
     """One recorded operation: plan (what to run), edges (where gradients go), saved (what the formulas read).

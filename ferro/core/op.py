@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
+from ferro import cpu
 from ferro.core import samples as _samples
 from ferro.core import straight
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
 from ferro.cpu import blocks, fusion
+from ferro.cpu.kernels.front import behind, front
 
 OPS: dict[str, Op] = {}
 ELEMENTWISE, LINEAR, MULTILINEAR, GENERAL = "elementwise", "linear", "multilinear", "general"
@@ -46,7 +48,7 @@ class Op:
     """
 
     # Slots: what the short way of the tape (cpu/kernels/jit_tape.py) asks for.
-    __slots__ = ("__dict__", "_forward", "applied", "aux_count", "diff_mask", "direct", "multi", "nondiff_indices", "plans",
+    __slots__ = ("__dict__", "_forward", "applied", "aux_count", "diff_mask", "direct", "large", "multi", "nondiff_indices", "plans",
                  "table", "taped", "viewing")  # fmt: skip
 
     def __init__(self, name: str, forward: Callable, *, vjp: Callable | None = None, diff: Sequence[str] = (),
@@ -107,6 +109,7 @@ class Op:
         direct = straight.direct(function, len(self.inputs), len(self.params))
         # what the short forms call; of a view, `viewed` in views.py
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
+        self.large = None if self.view else _for_large(function, direct)
 
     def _check(self) -> None:
         """Every formula names only what exists."""
@@ -276,9 +279,25 @@ def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...],
     return lambda xp, g, node: formula(xp, g, *saved_arrays(node, entries, needs))
 
 
+def _for_large(forward: Callable, direct: Any) -> Callable:
+    """`direct` for large arrays: the forward function runs as a program if it can be one."""
+    if direct is not None and fusion.is_call(forward):
+        return direct
+
+    def function(*args: Any) -> Any:
+        return fusion.run(forward, cpu, *args)
+
+    return function if behind(direct) is direct else front(function, direct.__name__)
+
+
 def _bind_large(op: Op, formula: Any, names: tuple[str, ...]) -> Callable:
     """`_bind` for large arrays: the formula runs as a program if it can be one."""
     entries = [(_kind(op, n), names.index(n)) for n in argument_names(formula)[2:]]
+    plain = [kind == "plain" for kind, _ in entries]
+    direct = straight.direct(formula, 1 + plain.count(False), plain.count(True)) if plain == sorted(plain) else None
+    if direct is not None:
+        compute = _for_large(formula, direct)
+        return lambda xp, g, node: compute(g, *saved_arrays(node, entries, ()))
     steps = op.kind == ELEMENTWISE and _of_steps(formula)
 
     def function(xp: Any, g: Any, node: Any) -> Any:

@@ -101,6 +101,14 @@ def _by_conjugate(function: Any) -> Any:
 _BY_CONJUGATE = {f: _by_conjugate(f) for f in (operator.mul, operator.truediv)}
 
 
+def _without_conjugate(step: Symbol) -> tuple[Any, tuple]:
+    """The function and the operands of a step, which takes the conjugate of the second one itself if it can."""
+    function, operands = step.function, step.operands
+    if function in _BY_CONJUGATE and isinstance(operands[1], Symbol) and operands[1].function is _conj:
+        return _BY_CONJUGATE[function], (operands[0], *operands[1].operands)
+    return function, operands
+
+
 def traced(formula: Callable, *arguments: Any) -> Any:
     """What a formula of the arguments gives, a symbol; None if it cannot be traced."""
     code = getattr(formula, "__code__", None)
@@ -113,16 +121,19 @@ def traced(formula: Callable, *arguments: Any) -> Any:
     return found if isinstance(found, Symbol) else None
 
 
-def direct(forward: Callable, count: int, parameters: int) -> Callable | None:
-    """What a forward function of a single step calls, ``xp.sum`` for ``lambda xp, x, /, dim: xp.sum(x, dim)``.
+def direct(formula: Callable, count: int, parameters: int) -> Callable | None:
+    """What a formula of a single step calls, ``xp.sum`` for ``lambda xp, x, /, dim: xp.sum(x, dim)``.
 
-    The short forms of `apply` call it with the same arguments.
+    It can be called with the formula's own arguments, so many arrays and behind them so many parameters.
     """
     symbols = [*[Symbol() for _ in range(count)], *[_Parameter() for _ in range(parameters)]]
-    found = traced(forward, *symbols)
-    if found is None or len(found.operands) != len(symbols) or not all(map(operator.is_, found.operands, symbols)):
+    found = traced(formula, *symbols)
+    if found is None:
         return None
-    return _FRONTS.get(found.function, found.function)
+    function, operands = _without_conjugate(found)
+    if len(operands) != len(symbols) or not all(map(operator.is_, operands, symbols)):
+        return None
+    return _FRONTS.get(function, function)
 
 
 def straight(formula: Callable, kinds: list[str], places: list[int]) -> Callable | None:
@@ -130,10 +141,10 @@ def straight(formula: Callable, kinds: list[str], places: list[int]) -> Callable
 
     `kinds` are those of `saved_arrays`. None for formulas that cannot be traced.
     """
-    if not {"tensor", "array", "plain"}.issuperset(kinds):
+    if not {"tensor", "array", "plain", "aux"}.issuperset(kinds):
         return None
     g = Symbol()
-    values: list[Symbol] = [_Parameter() if kind == "plain" else Symbol() for kind in kinds]
+    values: list[Symbol] = [_Parameter() if kind in ("plain", "aux") else Symbol() for kind in kinds]
     found = traced(formula, g, *values)
     if found is None:
         return None
@@ -175,9 +186,7 @@ class _Writer:
                 return repr(value)
             return self._held("c", value)
         if value not in self.names:
-            function, operands = value.function, value.operands
-            if function in _BY_CONJUGATE and isinstance(operands[1], Symbol) and operands[1].function is _conj:
-                function, operands = _BY_CONJUGATE[function], (operands[0], *operands[1].operands)
+            function, operands = _without_conjugate(value)
             given = ", ".join([self.name(operand) for operand in operands])
             line = f"{self._held('f', _FRONTS.get(function, function))}({given})"
             self.names[value] = name = f"t{len(self.lines)}"

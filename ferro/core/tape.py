@@ -45,6 +45,7 @@ _OBJECTS: dict[str, Any] = {
     "1": 1,
     "'co_filename'": sys.intern("co_filename"),
     "'shape'": sys.intern("shape"),
+    "'view'": sys.intern("view"),
 }
 
 

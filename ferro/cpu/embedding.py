@@ -10,6 +10,7 @@ import numpy as np
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import along
 from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import zeros
 
 __all__ = ["add_rows", "row_scale", "take_rows"]
@@ -19,14 +20,16 @@ _UNSIGNED = {np.dtype(np.int64): np.dtype(np.uint64), np.dtype(np.int32): np.dty
 _top: Any = np.maximum.reduce
 
 
+@front
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
-    if along.takes(table, 0, indices):
-        try:
-            rows = along.take(table, 0, indices if indices.ndim == 1 else indices.reshape(-1))
-            return rows if indices.ndim == 1 else rows.reshape(*indices.shape, table.shape[1])
-        except IndexError:
-            pass  # it is put into words below
+    line = indices if indices.ndim == 1 else indices.reshape(-1)
+    try:
+        rows = along.take(table, 0, line)
+        if rows is not None:
+            return rows if line is indices else rows.reshape(*indices.shape, table.shape[1])
+    except IndexError:
+        pass  # it is put into words below
     unsigned = _UNSIGNED.get(indices.dtype)
     bits = indices if unsigned is None else indices.view(unsigned)  # read so, negative numbers are large ones
     if indices.size and not _top(bits, None) < table.shape[0]:
@@ -53,6 +56,7 @@ def row_scale(indices: Any, padding: int | None, by_frequency: bool, dtype: Any)
     return scale
 
 
+@front
 def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency: bool) -> Any:
     """A table of `count` rows in which row i is the sum of the rows of g that have index i, each times its row_scale.
 

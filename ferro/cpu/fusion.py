@@ -400,12 +400,12 @@ def _first(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 def run(formula: Callable, xp: Any, *args: Any) -> Any:
     """formula(xp, *args), as a program if it can be one."""
-    out = None if _is_call(formula) else evaluate(formula, *args)
+    out = None if is_call(formula) else evaluate(formula, *args)
     return formula(xp, *args) if out is None else out
 
 
 @lru_cache(1024)
-def _is_call(formula: Callable) -> bool:
+def is_call(formula: Callable) -> bool:
     """Whether a formula is known to be no program without a trace: it does nothing but call a function of many steps."""
     code = getattr(formula, "__code__", None)
     if code is None or len(code.co_names) != 1 or code.co_names[0] == "power":

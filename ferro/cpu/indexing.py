@@ -89,12 +89,7 @@ def _places(shape: tuple, dim: int, index: Any) -> Any:
 
 
 def finds_wrong_places(x: Any, dim: int, index: Any) -> bool:
-    """Whether gather, scatter, scatter_add, and with an index of one dimension index_select, refuse an index out of bounds.
-
-    They do, with an IndexError, by their kernels.
-    """
-    if x.ndim > 1 and index.ndim == 1:
-        return along.takes(x, dim, index)
+    """Whether gather, scatter and scatter_add refuse, with an IndexError by their kernels, an index out of bounds."""
     return x.ndim > 1 and along.fits(x, dim, index)
 
 
@@ -108,7 +103,8 @@ def gather(x: Any, dim: int, index: Any) -> Any:
         return x[index, np.arange(index.shape[1])] if dim == 0 else x[np.arange(index.shape[0])[:, None], index]
     if along.fits(x, dim, index):
         line = along.line(x, dim, index)
-        return along.gather(x, dim, index) if line is None else along.take(x, dim, line)
+        found = None if line is None else along.take(x, dim, line)
+        return along.gather(x, dim, index) if found is None else found
     if x.flags.c_contiguous:
         return x.reshape(-1)[_places(x.shape, dim, index)]
     return x[_mesh(dim, index)]
@@ -194,8 +190,13 @@ def _neutral(reduce: str, dtype: Any) -> Any:
 
 
 def index_select(x: Any, dim: int, index: Any) -> Any:
-    """The slices of x along `dim` that `index` names."""
-    return along.take(x, dim, index) if along.takes(x, dim, index) else x.take(index, dim)
+    """The slices of x along `dim` that `index` names; IndexError where one is not in [0, x.shape[dim])."""
+    found = along.take(x, dim, index)
+    if found is None:
+        if not along.within(index, x.shape[dim]):  # NumPy takes negative numbers for places from the end
+            raise IndexError("index_select: the index is out of bounds")
+        found = x.take(index, dim)
+    return found
 
 
 def _spread(dim: int, index: Any, like: Any) -> Any:

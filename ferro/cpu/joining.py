@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import LARGE, assign, contiguous, triangle
 
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
@@ -15,6 +16,7 @@ __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index
 ALL = slice(None)
 
 
+@front
 def cat(xs: Any, dim: int) -> Any:
     """The arrays one behind the other along a dimension."""
     first = xs[0]
@@ -44,12 +46,16 @@ def _agree(xs: Any, dim: int) -> bool:
     return True
 
 
+@front
 def stack(xs: Any, dim: int) -> Any:
     """The arrays, of one shape and dtype, one behind the other along a new dimension."""
-    if not dim and xs[0].size * len(xs) < LARGE:
-        return np.array(xs)
-    key = (ALL,) * dim + (None, ...)
-    return cat([x[key] for x in xs], dim)
+    first = xs[0]
+    before = (ALL,) * dim
+    if first.size * len(xs) < LARGE or not first.ndim:
+        return np.concatenate([x[(*before, None)] for x in xs], dim) if dim else np.array(xs)
+    out = np.empty((*first.shape[:dim], len(xs), *first.shape[dim:]), first.dtype)
+    assign(*[(out[(*before, i, ...)], x) for i, x in enumerate(xs)])
+    return out
 
 
 def block_diag(xs: Any) -> Any:

@@ -5,6 +5,7 @@ Stacks of matrices go to NumPy's LAPACK in one call, and float32 stays float32.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -20,7 +21,7 @@ from ferro.cpu.products import matmul
 from ferro.cpu.threads import blas_single, scipy_blas_single
 
 _ALONE = SMALL * SMALL  # numbers of which LAPACK uses one thread anyway
-_QR_BLOCK = 32  # columns that LAPACK reflects together
+_QR_BLOCK = _TRIDIAGONAL_BLOCK = 32  # columns that LAPACK reflects together
 
 __all__ = ["count_above", "eig_factors", "eigh_factors", "eigvals", "eigvalsh", "eigvalsh_kept", "geqrf", "householder_product", "lstsq",
            "nuclear_norm", "ormqr", "polar_factor", "pseudo_inverse", "qr_factors", "svd_factors", "svdvals", "svdvals_kept"]  # fmt: skip
@@ -114,8 +115,29 @@ def polar_factor(x: Any) -> Any:
 
 def eigh_factors(x: Any, upper: bool) -> tuple:
     """(eigenvalues, eigenvectors) of the Hermitian matrices of which one triangle is read; ascending."""
+    if x.ndim == 2 and len(x) > SMALL and factor.ready(x):
+        found = _eigh_in_steps(x.T if upper else x)
+        if found is not None:
+            return found
     found = gufunc_of("eigh_up" if upper else "eigh_lo")
     return tuple(_native("linalg.eigh", found, "rx", 0, x, lambda a: np.linalg.eigh(a, "U" if upper else "L")))
+
+
+def _eigh_in_steps(x: Any) -> tuple | None:
+    """The steps of LAPACK's syevd for the lower triangle of a real matrix, the last one by our kernel, a fifth quicker.
+
+    None for what needs LAPACK's care: numbers so large or small that it scales them, inf, nan, and no convergence.
+    """
+    n, char, number = len(x), x.dtype.char, np.finfo(x.dtype)
+    with scipy_blas_single():
+        packed, diagonal, beside, tau, _ = routine("lapack", "sytrd", char)(
+            np.array(x, order="F"), lower=1, lwork=_TRIDIAGONAL_BLOCK * n, overwrite_a=1
+        )
+        largest = abs(diagonal).max() + abs(beside).max()  # (of nan `max` may choose the other)
+        if not math.sqrt(number.tiny / number.eps) < largest < math.sqrt(number.max * number.eps):
+            return None
+        values, vectors, failed = routine("lapack", "stevd", char)(diagonal, beside)
+    return None if failed else (values, factor.reflected(packed, tau, vectors))
 
 
 def eigvalsh(x: Any, upper: bool) -> Any:

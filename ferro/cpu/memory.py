@@ -4,6 +4,9 @@ By default glibc maps every large block afresh and returns it when it is freed. 
 fault for every 4 KiB, as much time as computing it. Kept in the heap, the block is reused as it is. The price: the
 process keeps the memory it has freed until `empty_cache` returns it. FERRO_MALLOC=0 in the environment turns this off.
 
+Every thread keeps the heap that glibc gives it: threads that share one put each other to sleep when both need a block
+for a few microseconds of work, which costs 100.
+
 Note [Arrays begin with a cache line]
     glibc's blocks begin at multiples of 16 bytes. A vector register of AVX-512 is as long as a cache line, so that
     every load and store of an array that begins elsewhere touches two of them, and NumPy's loops over numbers in the
@@ -27,8 +30,8 @@ import numpy as np
 
 # The names that <malloc.h> gives to what can be set.
 _M_TRIM_THRESHOLD = -1
+_M_TOP_PAD = -2
 _M_MMAP_THRESHOLD = -3
-_M_ARENA_MAX = -8
 
 _DISABLED = ("0", "off", "no", "false")
 
@@ -46,12 +49,13 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def _keep_freed_blocks(library: ctypes.CDLL) -> bool:
-    """Serve blocks of up to 1 GiB from one heap for all threads, never shrunk. Whether all of it was accepted."""
+    """Serve blocks of up to 1 GiB from heaps that never shrink. Whether all of it was accepted."""
     library.mallopt.argtypes, library.mallopt.restype = [ctypes.c_int, ctypes.c_int], ctypes.c_int
     mapped = library.mallopt(_M_MMAP_THRESHOLD, 1 << 30) or library.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
     kept = library.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    shared = library.mallopt(_M_ARENA_MAX, 1)  # a worker's block is then the caller's next one
-    return bool(mapped and kept and shared)
+    # What is free at the end of a thread's heap, which consists of pieces of 64 MiB, is returned beyond this much.
+    padded = library.mallopt(_M_TOP_PAD, 64 << 20)
+    return bool(mapped and kept and padded)
 
 
 def empty_cache() -> None:

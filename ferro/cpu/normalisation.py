@@ -68,10 +68,11 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; and the mean and 1 / sqrt(var + eps) of
     each row: vectors from a kernel, else a column or (of short rows) a value in every place of the row.
     """
-    rows, weight, bias = _rows(_wide(x), n), _flat(weight), _flat(bias)
-    if rows.size >= SMALL:
-        out, mean, rstd = _kernels.layer_norm(rows, rows.shape[1], weight, bias, eps)
+    wide, weight, bias = _wide(x), _flat(weight), _flat(bias)
+    if x.size >= SMALL:
+        out, mean, rstd = _kernels.layer_norm(wide, math.prod(x.shape[x.ndim - n :]), weight, bias, eps)
         return _like(out, x), mean, rstd
+    rows = _rows(wide, n)
     count = scalar(rows.shape[1], rows.dtype)
     mean = row_sums(rows)
     mean /= count
@@ -90,11 +91,11 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
 @front
 def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
-    gs, rows, weight = _rows(_wide(g), n), _rows(_wide(x), n), _flat(weight)
+    weight = _flat(weight)
     if mean.ndim == 1:
-        dx, dw, db = _kernels.layer_norm_vjp(gs, rows, mean, rstd, weight, needs)
+        dx, dw, db = _kernels.layer_norm_vjp(_wide(g), _wide(x), mean, rstd, weight, needs)
     else:
-        dx, dw, db = _by_products(gs, rows, mean, rstd, weight, needs)
+        dx, dw, db = _by_products(_rows(_wide(g), n), _rows(_wide(x), n), mean, rstd, weight, needs)
     if n > 1:
         shape = x.shape[x.ndim - n :]
         dw, db = [None if d is None else d.reshape(shape) for d in (dw, db)]
@@ -225,6 +226,7 @@ def _over(v: Any, a: Any) -> Any:
     return v if a.ndim == 2 else v[:, None]
 
 
+@front
 def batch_norm(
     x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float
 ) -> tuple:
@@ -232,8 +234,9 @@ def batch_norm(
     used.
     """
     if x.size >= SMALL:
-        wide = _channels(_wide(x))
-        mean, var = _kernels.moments(wide, (0, 2)) if training else (_wide(running_mean), _wide(running_var))
+        wide = _wide(x)
+        dims = (0, *range(2, x.ndim))
+        mean, var = _kernels.moments(wide, dims) if training else (_wide(running_mean), _wide(running_var))
         out = _kernels.batch_norm(wide, mean, _inverse_root(var, eps), _wide(weight), _wide(bias))
         return _like(out, x), mean, var
     a, weight, bias = _images(x), _flat(weight), _flat(bias)
@@ -263,10 +266,11 @@ def batch_norm(
     return _like(out, x), mean, var
 
 
+@front
 def batch_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, var: Any, training: bool, eps: float, needs: tuple) -> tuple:
     """The backward of batch_norm by x, weight and bias (None where `needs` says so)."""
     if x.size >= SMALL:
-        wide = _channels(_wide(g)), _channels(_wide(x)), mean, _inverse_root(var, eps), _wide(weight)
+        wide = _wide(g), _wide(x), mean, _inverse_root(var, eps), _wide(weight)
         dx, dw, db = _kernels.batch_norm_vjp(*wide, training, needs)
         return None if dx is None else _like(dx, x), dw, db
     a, gs, weight = _images(x), _images(g), _flat(weight)

@@ -156,7 +156,10 @@ def contract(x: Any, y: Any, x_labels: tuple, y_labels: tuple, out_labels: tuple
     stack, rows, inner = counts
     x, y = x.transpose(orders[0]), y.transpose(orders[1])
     if rows == inner == 1 and x.ndim == y.ndim == stack + 2:
-        return matmul(x, y).transpose(orders[2])
+        out = matmul(x, y)
+        return (
+            out if orders[2] == tuple(range(out.ndim)) else out.transpose(orders[2])
+        )  # (a view would be copied later)
     s, t, row_end = x.shape, y.shape, stack + rows
     a = x.reshape(*s[:stack], math.prod(s[stack:row_end]), math.prod(s[row_end:]))
     b = y.reshape(*t[:stack], math.prod(t[stack : stack + inner]), math.prod(t[stack + inner :]))

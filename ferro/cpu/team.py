@@ -19,11 +19,12 @@ import numpy as np
 
 from ferro.cpu import kernels
 from ferro.cpu.kernels import background
-from ferro.cpu.kernels.board import ASLEEP, HALT, SIZE, THREADS
+from ferro.cpu.kernels.board import ASLEEP, BOARD, CORES, GATHER, HALT, MEMBERS, SHARED, SIZE, THREADS
 from ferro.cpu.threads import _current_core, _pool, _restrict, _usable_cores
 
-_CORES = _usable_cores()
-_HERMITS = os.name != "posix"  # where there are no POSIX threads, there is no team
+# Threads that work at once; where there are no POSIX threads, there is no team.
+_MOST = min(_usable_cores(), THREADS) if os.name == "posix" else 1
+SHARED[CORES] = _MOST
 PATIENCE = 50_000  # looks at the board before a thread goes to sleep: about a millisecond
 LONG = 12  # chunks from which sleeping threads are woken before the work begins
 
@@ -43,6 +44,7 @@ class _Team:
         kernels.get("set_up")(self.board)
         self.cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self.members: list[threading.Thread] = []
+        SHARED[BOARD] = self.board
 
     def gather(self, count: int) -> None:
         """Make that many members, and wake those that sleep."""
@@ -58,6 +60,7 @@ class _Team:
                     except RuntimeError:  # the system refuses another thread
                         break
                     self.members.append(member)
+                    SHARED[MEMBERS] = number
         if self.numbers[self.asleep]:
             if _current_core is not None:  # see Note [Off the caller's core] in threads.py
                 others = self.cores - {_current_core()}
@@ -75,7 +78,7 @@ class _Team:
 
 _made: _Team | None = None
 _lock = allocate_lock()
-_twins: dict[Any, Any] = {}  # by kernel and types: those that have machine code
+_twins: dict[str, Any] = {}  # those of `fixed_twin` that have machine code
 
 
 def _team() -> _Team:
@@ -90,20 +93,30 @@ def _team() -> _Team:
 
 def helpers() -> int:
     """How many threads may help the calling one now: more than there are cores would only wait for each other."""
-    return 0 if _pool.runs or _HERMITS else min(_pool.budget, _CORES, THREADS) - 1
+    return 0 if _pool.runs else min(_pool.budget, _MOST) - 1
 
 
-def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2) -> bool:
+def call_together() -> None:
+    """Have as many members as may help, and wake them."""
+    (_made or _team()).gather(helpers())
+
+
+SHARED[GATHER] = id(call_together)
+
+
+def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2, parts: int = 0) -> bool:
     """Call the kernel of that name with `args`, shared by the team in so many chunks of the rows of its arrays.
+
+    Where a chunk's own cost is high there are only `parts` of them, and the number of chunks says how long they take.
 
     All arrays have `length` rows, but for those whose bit (1 for the first argument, 2 for the second, ...) in `whole`
     is set: these are not cut. The arguments number `span` and `span` + 1, 0 and `length`, become the rows of the chunk.
     What a row becomes must not depend on the others. False if the kernel has returned False anywhere.
     """
     if chunks > 1 and _pool.budget > 1 and (count := helpers()):
-        twin = _find((name, *[(a.dtype, a.ndim) for a in args if type(a) is np.ndarray]), name, args)
-        if twin is not None:
-            return share(twin, count, chunks, length, args, whole, span)
+        done = _by_twin(name, count, chunks, length, args, whole, span, parts)
+        if done is not NotImplemented:
+            return done
     return kernels.get(name)(*args) is not False
 
 
@@ -112,10 +125,7 @@ def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
 
     Each array is cut into so many parts of its own length.
     """
-    count = helpers()
-    twin = _find((name, *[(a.dtype, a.ndim) for a in args if type(a) is np.ndarray]), name, args) if count else None
-    if twin is not None and parts > 1:
-        share(twin, count, parts, 0, args, whole, -2)
+    if parts > 1 and (count := helpers()) and _by_twin(name, count, parts, 0, args, whole, -2) is not NotImplemented:
         return
     for part in range(parts):
         kernels.get(name)(*[
@@ -125,12 +135,24 @@ def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
         ])  # fmt: skip
 
 
-def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> bool:
-    """`run_rows` with a kernel's twin and so many helpers."""
+def _by_twin(name: str, count: int, *args: Any) -> Any:
+    """`share` with the twin of that kernel; NotImplemented while it is being made for these arguments."""
+    twin = kernels.get(name + ".rows")
+    done = share(twin.known, count, *args)
+    if done is NotImplemented and background.ready_for(twin, (*[0] * 6, *args[2])):
+        done = share(twin, count, *args)
+    return done
+
+
+def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int, parts: int = 0) -> Any:
+    """`run_rows` with a kernel's twin and so many helpers; NotImplemented if that is what the twin says."""
     team = _made or _team()
     if chunks >= LONG and (team.numbers[team.asleep] or len(team.members) < count):
         team.gather(count)
-    asleep = twin(team.board, min(count, chunks - 1), chunks, length, whole, span, *args)
+    parts = parts or chunks
+    asleep = twin(team.board, count if count < parts else parts - 1, parts, length, whole, span, *args)
+    if asleep is NotImplemented:
+        return asleep
     if asleep > 0 or len(team.members) < count:
         team.gather(count)
     return asleep >= 0
@@ -139,17 +161,10 @@ def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: i
 def fixed_twin(name: str, example: Callable[[], tuple]) -> Any:
     """The twin of a kernel that is only called with arguments of the types of those; None while it is being made."""
     twin = _twins.get(name)
-    return twin or _find(name, name, example)
-
-
-def _find(key: Any, name: str, args: Any) -> Any:
-    """A twin that has machine code, or None; what there is not is ordered."""
-    twin = _twins.get(key)
     if twin is None:
-        kernel = kernels.get(f"{name}.rows")
-        given: Any = args() if callable(args) else args
-        if background.ready_for(kernel, (*[0] * 6, *given)):
-            twin = _twins[key] = kernel
+        kernel = kernels.get(name + ".rows")
+        if background.ready_for(kernel, (*[0] * 6, *example())):
+            twin = _twins[name] = kernel
     return twin
 
 
@@ -160,6 +175,7 @@ def _after_fork() -> None:
     if _made is not None:
         atexit.unregister(_made.halt)
         _made = None
+        SHARED[BOARD] = SHARED[MEMBERS] = 0
 
 
 if hasattr(os, "register_at_fork"):

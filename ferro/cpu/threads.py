@@ -28,6 +28,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.board import BUDGET, RUNS, SHARED
+
 _acquire = methodcaller("acquire")
 _release = methodcaller("release")
 
@@ -62,7 +64,7 @@ def set_num_threads(n: int) -> None:
         raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
     if n < 1:
         raise RuntimeError(f"set_num_threads expects a positive integer, but got {n}")
-    _pool.budget = int(n)
+    _pool.budget = SHARED[BUDGET] = int(n)
     _blas.set_limit(min(_pool.budget, _usable_cores()))  # more spinning BLAS threads than cores are slower than one
 
 
@@ -147,7 +149,7 @@ class _Pool:
     __slots__ = ("budget", "created", "idle", "lock", "runs")
 
     def __init__(self) -> None:
-        self.budget = _usable_cores()
+        self.budget = SHARED[BUDGET] = _usable_cores()
         self.forget()
 
     def forget(self) -> None:
@@ -156,6 +158,19 @@ class _Pool:
         self.idle: list[_Worker] = []
         self.created = 0
         self.runs: set[_Run] = set()
+        SHARED[RUNS] = 0
+
+    def enter(self, run: _Run) -> None:
+        """A run begins."""
+        with self.lock:
+            self.runs.add(run)
+            SHARED[RUNS] = len(self.runs)
+
+    def leave(self, run: _Run) -> None:
+        """A run is over."""
+        with self.lock:
+            self.runs.discard(run)
+            SHARED[RUNS] = len(self.runs)
 
     def borrow(self, n: int, workers: list[_Worker]) -> None:
         """Fill `workers` up to n, making those that do not exist; to fewer if the system refuses another thread."""
@@ -203,7 +218,7 @@ class _Run:
     def work(self, n: int) -> None:
         """Start n - 1 workers and do the caller's part."""
         try:
-            _pool.runs.add(self)
+            _pool.enter(self)
             _pool.borrow(n - 1, self.workers)
             others, cores = _cores()
             for index, worker in enumerate(self.workers, 1):
@@ -224,7 +239,7 @@ class _Run:
                 self.done.extend(map(_acquire, locks[len(self.done) :]))
             except BaseException as error:  # noqa: BLE001 (likewise)
                 self.fail(error)
-        _pool.runs.discard(self)
+        _pool.leave(self)
         _pool.give_back(self.workers)
 
     def first_error(self) -> BaseException | None:

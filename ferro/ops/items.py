@@ -40,9 +40,13 @@ ALL = slice(None)
 
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]: a view for integers, slices, None and Ellipsis; a copy where tensors, lists or masks take part."""
-    if type(key) is not tuple:
-        key = _unpacked(key) if type(key) is list else (key,)
-    quick = (*key, ...) if len(key) == 1 and type(key[0]) is int else _at_a_glance(key)
+    kind = type(key)
+    if kind is int:
+        key, quick = (key,), (key, ...)
+    else:
+        if kind is not tuple:
+            key = _unpacked(key) if kind is list else (key,)
+        quick = _at_a_glance(key)
     if quick is not None:
         try:
             return viewed(SLICE, self, (quick,))

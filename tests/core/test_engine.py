@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ferro
-from ferro.core import worlds
+from ferro.core import engine, worlds
 from ferro.core.run import queue_callback
 
 
@@ -348,3 +348,38 @@ def test_heavy_branches_that_end_in_means_are_offered_to_several_threads(
         total = total + (x @ x).tanh().mean()
     total.backward()
     assert bool(asked) == shared
+
+
+@pytest.mark.parametrize(("size", "threads", "shared"), [(192, None, True), (128, None, False), (128, 2, True)])
+def test_branches_at_hand_are_offered_to_several_threads_where_they_are_worth_it(
+    size: int, threads: int | None, shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def decline(run: Any, ready: list) -> bool:
+        asked.append(len(ready))
+        return False
+
+    monkeypatch.setattr(worlds, "parallel", decline)
+    monkeypatch.setattr(engine, "get_num_threads", lambda: 2)
+    x = ferro.ones(size, size, requires_grad=True)
+    ferro.cat([x @ x for _ in range(6)]).sum().backward(num_threads=threads)
+    assert bool(asked) == shared
+
+
+def test_hooks_and_guards_of_one_node_are_both_seen() -> None:
+    seen: list[list] = []
+    w, x = leaf(2.0), leaf(3.0)
+    with ferro.no_grad():
+        w.mul_(2.0)  # (the node below guards a version that is not 0)
+    y = w * x
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.backward()
+    assert (seen, float(w.grad), float(x.grad)) == ([[1.0]], 3.0, 4.0)
+    y = w * x
+    assert y.grad_fn is not None
+    y.grad_fn.metadata["mine"] = 1
+    with ferro.no_grad():
+        w.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()

@@ -18,7 +18,7 @@ FUNCTIONS = {
 @pytest.fixture(autouse=True)
 def _ready(monkeypatch):
     before = threads.get_num_threads()
-    monkeypatch.setattr(team, "_CORES", 4)
+    monkeypatch.setattr(team, "_MOST", 4)
     for name in FUNCTIONS:
         background.ready((name,), np.dtype(np.float32))
     background.finish()

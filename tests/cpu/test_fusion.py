@@ -16,7 +16,7 @@ def _ready(monkeypatch):
     """Two threads, and machine code for programs."""
     before = threads.get_num_threads()
     threads.set_num_threads(2)
-    monkeypatch.setattr(team, "_CORES", 4)
+    monkeypatch.setattr(team, "_MOST", 4)
     team.fixed_twin("run_program", fusion._example)
     background.finish()
     yield

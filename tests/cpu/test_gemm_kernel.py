@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from ferro.cpu import threads
 from ferro.cpu.kernels import background, gemm, get
 
 pytestmark = pytest.mark.skipif(not gemm.DTYPES, reason="the kernel is for processors with AVX-512")
@@ -117,15 +118,36 @@ def test_how_the_result_is_cut_does_not_matter(dtype):
         a, b = numbers(rng, *stack, m, k, dtype=dtype), numbers(rng, *stack, k, n, dtype=dtype)
         whole = np.empty(shape, dtype)
         gemm.multiply(a, b, whole)
-        tiles = max(stack[0] * stack[1] * -(-m // gemm._ROWS), -(-n // gemm._COLUMNS[whole.itemsize]))
-        for parts in (2, 3, tiles):
-            found = np.full(shape, np.nan, dtype)
-            for part in range(parts):
-                arrays = found, a, b, found
-                steps = [step for some in zip(*[x.strides for x in arrays], strict=True) for step in some]
-                span = part * tiles // parts, (part + 1) * tiles // parts
-                run(*span, *[x[0, 0, :1, :1] for x in arrays], (*stack, m, k, n, 0, *steps))
-            assert (found == whole).all()
+        columns = -(-n // gemm._COLUMNS[whole.itemsize])
+        for high, length in ((2, 2 * stack[0] * stack[1]), (m, m * stack[0] * stack[1]), (0, columns)):
+            for parts in {min(number, length) for number in (1, 2, 3, length)}:
+                found = np.full(shape, np.nan, dtype)
+                for part in range(parts):
+                    arrays = found, a, b, found
+                    steps = [step for some in zip(*[x.strides for x in arrays], strict=True) for step in some]
+                    span = part * length // parts, (part + 1) * length // parts
+                    run(*span, *[x[0, 0, :1, :1] for x in arrays], (*stack, m, k, n, 0, *steps, high))
+                assert (found == whole).all()
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(130, 130, 130), (400, 64, 300), (64, 400, 512)])
+def test_numbers_are_the_same_for_two_threads(m, k, n):
+    """Cut between rows, between columns because b is large, and because the tiles are few."""
+    rng = np.random.default_rng(9)
+    before = threads.get_num_threads()
+    for layout_a, layout_b in itertools.product(("rows", "columns"), repeat=2):
+        a = laid_out(numbers(rng, m, k, dtype=np.float32), layout_a)
+        b = laid_out(numbers(rng, k, n, dtype=np.float32), layout_b)
+        found = []
+        for number in (1, 2):
+            threads.set_num_threads(number)
+            found.append(multiply(a, b))
+            background.finish()
+        found.append(multiply(a, b))
+        threads.set_num_threads(before)
+        check(found[0], a, b)
+        assert (found[0] == found[1]).all()
+        assert (found[0] == found[2]).all()
 
 
 def test_nan_and_infinity_stay_where_they_belong():

@@ -8,8 +8,9 @@ import threading
 import numpy as np
 import pytest
 
-from ferro.cpu import team, threads
+from ferro.cpu import kernels, team, threads
 from ferro.cpu.kernels import background
+from ferro.cpu.kernels.board import SHARED
 
 numba = pytest.importorskip("numba")
 from ferro.cpu.kernels import jit_team  # noqa: E402 - it needs Numba
@@ -19,10 +20,11 @@ _load = jit_team._load
 
 @pytest.fixture(autouse=True)
 def _two_threads(monkeypatch):
-    before = threads.get_num_threads()
+    before, told = threads.get_num_threads(), SHARED.copy()
     threads.set_num_threads(2)
-    monkeypatch.setattr(team, "_CORES", 2)
+    monkeypatch.setattr(team, "_MOST", 2)
     yield
+    SHARED[:] = told  # the teams made here are no longer there
     threads.set_num_threads(before)
 
 
@@ -93,6 +95,32 @@ def test_arrays_are_cut_along_their_first_axis_and_whole_ones_are_not(own_team):
     assert (out == x * w * 2 + 3).all()  # a chunk is one row of three numbers
 
 
+def test_a_long_kernel_may_be_cut_in_few_parts(own_team):
+    def note(start, stop, out):
+        out[start] += stop - start
+
+    out = np.zeros(10, np.int64)
+    run = twin(note, 0, 0, out)
+    team.share(run, 1, 100, 10, (0, 10, out), whole=-1, span=0, parts=2)
+    assert out.tolist() == [5, 0, 0, 0, 0, 5, 0, 0, 0, 0]
+    assert len(own_team.members) == 1  # called before the work began
+
+
+def test_the_kernel_answers_while_there_is_no_machine_code_of_its_twin(monkeypatch):
+    """And what the twin has not been compiled for is ordered, not computed by it."""
+    x, out = np.linspace(-5, 5, 8).astype(np.float32), np.empty(8, np.float32)
+    ordered = []
+    monkeypatch.setattr(background, "ready_for", lambda kernel, args: ordered.append(kernel.name))
+    monkeypatch.setattr(kernels.get("gelu.rows"), "runs", ())
+    threads.set_num_threads(2)
+    team.run_rows("gelu", 8, len(x), (x, out))
+    threads.set_num_threads(1)
+    assert ordered == ["gelu.rows"]
+    expected = np.empty_like(out)
+    team.run_rows("gelu", 8, len(x), (x, expected))
+    assert (out == expected).all()
+
+
 def test_a_chunk_that_fails_is_told(own_team):
     def fail(start, stop, out):
         if start > 0:
@@ -148,7 +176,7 @@ def test_kernels_give_the_same_numbers_whoever_computes_them(name, args):
     background.finish()
     assert (args[-1] == expected).all()
     args[-1][:] = 0
-    assert any(twin is not None and key[0] == name for key, twin in team._twins.items())
+    assert kernels.get(f"{name}.rows").runs
     team.run_rows(name, 8, len(args[0]), args)
     assert (args[-1] == expected).all()
 

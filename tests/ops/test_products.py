@@ -9,6 +9,7 @@ import pytest
 
 import ferro
 import ferro.nn.functional as F
+from ferro.cpu import products
 from ferro.cpu.threads import get_num_threads, set_num_threads
 
 HALVES = [ferro.float16, ferro.bfloat16]
@@ -214,6 +215,14 @@ def test_einsum_broadcasts_sizes_of_1_and_orders_capitals_first(rng: np.random.G
     x, y = normal(rng, 2, 1), normal(rng, 4, 2)
     np.testing.assert_allclose(ferro.einsum("ij,jk->ik", x, y).numpy(), x.numpy() * y.numpy().sum(0), rtol=1e-6)
     assert ferro.einsum("aB", normal(rng, 2, 3)).shape == (3, 2)
+
+
+def test_a_contraction_like_bmm_gives_memory_of_its_own() -> None:
+    """A view, even of all of it, would be copied when it becomes a gradient."""
+    x = np.ones((2, 3, 4), np.float32)
+    found = products.contract(x, x.swapaxes(1, 2), (0, 1, 2), (0, 2, 3), (0, 1, 3))
+    assert found.base is None
+    assert (found == 4).all()
 
 
 def test_a_contraction_of_two_tensors_is_one_node(rng: np.random.Generator) -> None:

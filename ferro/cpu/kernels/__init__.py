@@ -43,7 +43,7 @@ _MODULES = {
     "jit_gemm": "product_part",
     "jit_grids": "linear_places linear_weights sample_taps spread_taps weigh_taps",
     "jit_interpolation": "resample_lines resample_planes",
-    "jit_factor": "eliminate_blocks log_determinants reflect_blocks root",
+    "jit_factor": "eliminate_blocks log_determinants reflect_back reflect_blocks root",
     "jit_linalg": "eliminate exchange outer substitute times_vector vector_times",
     "jit_lstm": "lstm",
     "jit_broadcast": "combine",

@@ -10,13 +10,15 @@ import numpy as np
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
 from ferro.cpu.team import helpers, run_parts, run_rows
 
-_SOME = 1 << 13  # elements of a chunk
+_PLACES = np.dtype(np.int64)
+_SOME, _MANY = 1 << 13, 1 << 14  # elements of a chunk: to be added to, to be copied
 LARGE = 1 << 15  # elements of slices from which two threads are worth while
-NARROW = 8  # elements up to which a kernel on one thread copies slices faster than NumPy does
-WIDE, FEW = (
+NARROW = 20  # elements of a slice below which NumPy is the faster one on one thread
+WIDE, PARTS = (
     32,
     8,
-)  # elements of a slice from which parts of one dimension are added to by themselves, and how many parts
+)  # elements of a slice from which parts of a dimension are added to by themselves, and how many parts
+FEW = 32  # places that are looked at fastest as a list
 
 
 def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
@@ -25,12 +27,12 @@ def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
             and index.shape == (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :]))  # fmt: skip
 
 
-def takes(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
-    """Whether the slices of x along `dim` that an index names are to be copied by `take`."""
-    width = math.prod(x.shape[dim + 1 :])
-    if index.size * width < (SMALL if width < NARROW else LARGE):
-        return False
-    return x.flags.c_contiguous and index.dtype == np.int64 and has_kernel(x, "take", "take_rows")
+def within(index: np.ndarray, size: int) -> bool:
+    """Whether all of an index of one dimension, of int64, are in [0, size)."""
+    if index.size < FEW:
+        places = index.tolist()
+        return not places or (min(places) >= 0 and max(places) < size)
+    return np.maximum.reduce(index.view(np.uint64)) < size  # a negative number is huge without its sign
 
 
 def line(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
@@ -53,7 +55,7 @@ def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, o
         fine = _by_rows(f"{name}_rows", a[:, :, 0], where if line else where[:, :, 0], b[:, :, 0])
     elif name == "add_slices":
         wide = len(b) >= MOST_CHUNKS or b.shape[2] >= WIDE  # every part looks at all of the index
-        parts = max(1, min(a.size // _SOME, MOST_CHUNKS if len(b) >= MOST_CHUNKS else FEW)) if wide else 1
+        parts = max(1, min(a.size // _SOME, MOST_CHUNKS if len(b) >= MOST_CHUNKS else PARTS)) if wide else 1
         fine = run_rows(name, parts, parts, (0, parts, parts, a, where, b), -1, 0)
     else:
         fine = _by_rows(name, a, where, b)
@@ -81,21 +83,23 @@ def write(name: str, out: np.ndarray, dim: int, index: np.ndarray, source: np.nd
     _run(name, dim, out.shape[dim], contiguous(source, out.dtype), index, out)
 
 
-def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
-    """The slices of x along `dim` that an index of one dimension names."""
-    shape = x.shape
-    size, width = shape[dim], math.prod(shape[dim + 1 :])
-    if width >= NARROW and not helpers():  # NumPy takes negative numbers for places from the end
-        fine = np.maximum.reduce(index.view(np.uint64), None) < size
-        return x.take(index, dim) if fine else _refuse("take", dim, size, index)
-    out = np.empty((*shape[:dim], index.size, *shape[dim + 1 :]), x.dtype)
+def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
+    """The slices of x along `dim` that an index of one dimension names; None if they are few, or no kernel can do it."""
+    shape, count, kind = x.shape, index.size, x.dtype
+    table = x.ndim == 2 and dim == 0
+    size, width = shape if table else (shape[dim], math.prod(shape[dim + 1 :]))
+    if count * width < (SMALL if width == 1 else LARGE) or (1 < width < NARROW and not helpers()):
+        return None
+    if not (x.flags.c_contiguous and index.dtype == _PLACES and has_kernel(x, "take", "take_rows")):
+        return None
+    out = np.empty((count, width) if table else (*shape[:dim], count, *shape[dim + 1 :]), kind)
     if width == 1:
         return _run("take", dim, size, x, index, out)
-    a, b = (x, out) if x.ndim == 2 else (x.reshape(-1, width), out.reshape(-1, width))
+    a, b = (x, out) if table else (x.reshape(-1, width), out.reshape(-1, width))
     rows = len(b)
-    args = (0, rows, size, a, contiguous(index), b)
-    fine = run_rows("take", min(out.size // _SOME, rows, MOST_CHUNKS), rows, args, -1, 0)
-    return out if fine else _refuse("take", dim, size, index)
+    chunks = min(out.size // _MANY, rows, MOST_CHUNKS)
+    args = (0, rows, size, a, index if index.flags.carray else contiguous(index), b)
+    return out if run_rows("take", chunks, rows, args, -1, 0) else _refuse("take", dim, size, index)
 
 
 def add_slices(out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> None:

@@ -1,4 +1,6 @@
-"""The places on the board that the team meets at: see Note [The board] in jit_team.py."""
+"""The places on the board that the team meets at, see Note [The board] in jit_team.py, and what fronts know of the team."""
+
+import numpy as np
 
 # What several threads write stands on a cache line (8 numbers) of its own.
 TICKET, INSIDE, BUSY = 0, 8, 16
@@ -8,3 +10,9 @@ MUTEX, CONDITION = 40, 56
 NEXT = 72  # how many chunks of each thread's share have been taken
 THREADS = 128
 SIZE = NEXT + 8 * THREADS
+
+# Machine code that Python calls without a board (jit_front.py) reads here where the board is (0: nowhere yet), how many
+# members the team has, how many threads may work at once, how many cores there are, how many runs of the pool are going
+# on, and at which address there is a function that makes the members and wakes them.
+BOARD, MEMBERS, BUDGET, CORES, RUNS, GATHER = range(6)
+SHARED = np.zeros(6, np.int64)

@@ -11,7 +11,7 @@ from ferro.cpu.kernels import background, get
 from ferro.cpu.kernels.gemm import DTYPES
 from ferro.cpu.team import run_rows
 
-_KERNELS = ("eliminate_blocks", "log_determinants", "reflect_blocks", "root")
+_KERNELS = ("eliminate_blocks", "log_determinants", "reflect_back", "reflect_blocks", "root")
 _MOST = 1 << 20  # numbers of a matrix up to which LAPACK is slower
 ORDER = 16  # up to which numbers one by one are quick enough for `cholesky`
 _CHUNK = 1 << 18  # multiplications, some 20 us
@@ -78,6 +78,13 @@ def qr(x: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
     if not _run("reflect_blocks", 2 * x.size * columns, count, m, x.reshape(-1, n), q, r):
         return None
     return q.reshape(*stack, m, columns), r.reshape(*stack, columns, n)
+
+
+def reflected(packed: np.ndarray, tau: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Q z, where LAPACK's sytrd has packed Q below the diagonals of a matrix of order 2 or more; both lie by columns."""
+    out = np.empty(z.shape, z.dtype)
+    get("reflect_back")(packed.T, tau, z.T, out)
+    return out
 
 
 def cholesky(x: np.ndarray) -> np.ndarray | None:

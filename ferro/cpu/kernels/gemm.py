@@ -15,6 +15,7 @@ _ROWS, _COLUMNS = 12, {4: 32, 8: 16}  # of a tile, see jit_gemm.py; columns by t
 _LEAST, _LEAST_STACK, _LEAST_EACH = (1 << 18) + 1, 1 << 19, 1 << 14
 _FEW_ROWS, _FEW_COLUMNS = 6, 16
 _CHUNK = 1 << 20  # multiplications, some 12 us
+_FEW, _BROAD = 320, 8  # rows (`FEW` of jit_gemm.py) up to which b is not copied; columns of tiles that can be shared
 
 
 def _suitable() -> bool:
@@ -47,6 +48,10 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
         if b.ndim > 2:
             work = max(work, a.shape[-2] * b.size)
         if work >= _LEAST and _is_suitable(a, b, work):
+            if start is None and a.ndim == 2 and b.ndim == 2:
+                out = np.empty((a.shape[0], b.shape[1]), a.dtype)
+                _multiply_plain(a, b, out)
+                return out
             return _by_kernel(a, b, start)
     out = blas_gemm(a, b)
     if start is not None:
@@ -102,7 +107,7 @@ def multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray, start: np.ndarray | 
     strides = above + out.strides, above + a.strides, above + b.strides, above + first.strides
     matrices = (1, 1, *out.shape)[-4:-2]
     plan = (*matrices, m, k, n, int(start is not None), *[step for steps in zip(*strides) for step in steps])
-    _share(matrices[0] * matrices[1], m, k, n, (begin(out), begin(a), begin(b), begin(first), plan))
+    _share((begin(out), begin(a), begin(b), begin(first)), plan)
 
 
 def _multiply_plain(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
@@ -119,19 +124,30 @@ def _multiply_plain(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         here = (sc, sa, sb, sc)
     first = begin(out)
     plan = (1, count, m, k, n, 0, 0, 0, 0, 0, *here, rc, ra, rb, rc, size, ca, cb, size)
-    _share(count, m, k, n, (first, begin(a), begin(b), first, plan))
+    _share((first, begin(a), begin(b), first), plan)
 
 
-def _share(count: int, m: int, k: int, n: int, args: tuple) -> None:
-    """The product of so many matrices, in one part for each thread.
+def _share(arrays: tuple, plan: tuple) -> None:
+    """The products of a plan, in one part for each thread.
 
-    Every part lays out for itself what it needs of b. No number depends on the parts.
+    Every part lays out for itself what it needs of b: large matrices are cut between columns. No number depends on the
+    parts.
     """
-    tiles, chunks = max(count * -(-m // _ROWS), -(-n // _COLUMNS[args[0].itemsize])), count * m * n * k // _CHUNK
+    outer, inner, m, k, n, *_ = plan
+    high, count = -(-m // _ROWS), outer * inner
+    chunks = count * m * k * n // _CHUNK
     if chunks < 2:
-        get("product_part")(0, tiles, *args)
+        get("product_part")(0, count * high, *arrays, (*plan, high))
+        return
+    wide, threads = -(-n // _COLUMNS[arrays[0].itemsize]), helpers() + 1
+    if count * high < wide or (count == 1 and m > _FEW and wide >= _BROAD):
+        length, high = wide, 0
     else:
-        run_rows("product_part", min(chunks, tiles, helpers() + 1), tiles, (0, tiles, *args), -1, 0)
+        if count == 1:  # in equal parts
+            high += -high % threads
+        length = count * high
+    parts = min(chunks, length, threads)
+    run_rows("product_part", chunks, length, (0, length, *arrays, (*plan, high)), -1, 0, parts)
 
 
 def _readable(x: np.ndarray, size: int) -> np.ndarray:

@@ -5,11 +5,36 @@ Additions are made in the order of the index.  A kernel stops, and returns False
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
+from numba import extending, types
+from numba.core import cgutils
 
 from ferro.cpu.kernels.jit import kernel
+from ferro.cpu.kernels.jit_moves import copy_bytes
 
 u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it
+LINE = 64  # bytes of a cache line
+AHEAD = 2048  # bytes: how far ahead lines of a result are fetched
+
+intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
+
+
+@intrinsic
+def _fetch_to_write(_typing, address):
+    """Have a line in the nearest cache, to be written soon: to fetch it takes longer than to copy into it."""
+
+    def generate(context, builder, _signature, args):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, *[number] * 3])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        # to be written (1), near (3), data (1)
+        builder.call(fetch, [builder.inttoptr(args[0], byte), *[ir.Constant(number, k) for k in (1, 3, 1)]])
+        return context.get_dummy_value()
+
+    return types.none(types.int64), generate
 
 
 @kernel
@@ -62,16 +87,23 @@ def take(start, stop, size, x, index, out):
     """
     i = start // index.size
     j = start - i * index.size
-    for row in range(start, stop):
+    width = x.shape[1] * x.itemsize
+    source = x.ctypes.data + i * size * width
+    target, end = out.ctypes.data + start * width, out.ctypes.data + stop * width
+    line = target
+    while target < end:
         place = u64(index[j])
         if place >= u64(size):
             return False
-        source, target = x[u64(i * size) + place], out[row]
-        for k in range(target.size):
-            target[k] = source[k]
+        while line < min(target + AHEAD, end):
+            _fetch_to_write(line)
+            line += LINE
+        copy_bytes(target, source + np.int64(place) * width, width)
+        target += width
         j += 1
         if j == index.size:
-            i, j = i + 1, 0
+            source += size * width
+            j = 0
     return True
 
 

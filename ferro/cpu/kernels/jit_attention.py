@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel, whole_registers
+from ferro.cpu.kernels.jit_exponentials import exp_into
 from ferro.cpu.kernels.jit_gemm import (
     REGISTER,
     ROWS,
@@ -26,8 +27,7 @@ from ferro.cpu.kernels.jit_gemm import (
     tile,
     turn_rows,
 )
-from ferro.cpu.kernels.jit_math import largest
-from ferro.cpu.kernels.jit_rows import dot, exp_in_place
+from ferro.cpu.kernels.jit_rows import dot, largest
 
 
 @device
@@ -58,7 +58,7 @@ def _weigh(scores, scale, first, causal):
         row = scores[i, : min(first + i + 1, scores.shape[1])] if causal else scores[i]
         for j in range(row.size):
             row[j] *= T(scale)
-        factor = T(1) / exp_in_place(row, largest(row))
+        factor = T(1) / exp_into(row, largest(row), row)
         for j in range(row.size):
             row[j] *= factor
         scores[i, row.size :] = T(0)

@@ -423,11 +423,11 @@ def multiply_images(w, x, bias, first, last, parts, out):
                     o = min(block * ROWS, rows - ROWS)
                     wat = (g * w.shape[1] + block * ROWS) * columns
                     to, row = ((n * groups + g) * rows + o) * places + q, g * rows + o
-                    for k in range(q + step, q + 2 * step if far else 0, 64 // x.itemsize):  # of the next block
+                    for k in range(step, 2 * step, 64 // x.itemsize):  # of the next block
                         for c in range(block * columns // blocks, (block + 1) * columns // blocks):
-                            prefetch(source, at - q + c * places + k)
-                        for m in range(ROWS):
-                            prefetch(target, to - q + m * places + k)
+                            prefetch(source, at + c * places + k)
+                        for m in range(ROWS if far else 0):
+                            prefetch(target, to + m * places + k)
                     if copied:
                         _three(panel, 0, near, 0, columns, packed, wat, 0, shift, row, target, to, places, True)
                     else:

@@ -249,6 +249,31 @@ def reflect_blocks(start, stop, m, a, q, r):
     return True
 
 
+@kernel
+def reflect_back(packed, tau, z, out):
+    """out = Q zᵀ, where Q = H₁ H₂ ... of those reflectors that LAPACK's sytrd packs below its diagonals; here they are rows.
+
+    So z has the eigenvectors of the tridiagonal matrix as rows, and out those of the symmetric one as columns.
+    """
+    whole_registers()
+    n = len(z)
+    number = z.dtype.type(0)
+    size = size_of(number)
+    of_left = np.empty(room_left(size, n), np.uint8)
+    of_right = np.empty(room_right(size, n, PANEL if n <= FEW and n * n * size <= NEAR else n), np.uint8)
+    v, blocks = np.zeros((n - 1, n), z.dtype), np.empty((n - 1, PANEL), z.dtype)
+    w, u = np.empty((PANEL, n), z.dtype), np.empty((PANEL, n), z.dtype)
+    for i in range(n - 1):
+        v[i, i + 1] = 1
+        v[i, i + 2 :] = packed[i, i + 2 :]
+    turned(number, size, address(z), n * size, address(out), n * size, n, n)
+    for k in range((n - 2) // PANEL * PANEL, -1, -PANEL):
+        left, right = aligned(of_left), aligned(of_right)
+        width = min(PANEL, n - 1 - k)
+        _join(number, v, tau, blocks, k, width, right)
+        _reflect(number, v, blocks, out, k, width, 0, False, w, u, left, right)
+
+
 @device
 def _join(number, v, tau, blocks, k, width, right):
     """T with H₁ H₂ ... = I - V T Vᵀ for so many reflectors from number k on, the rows of v; `blocks` has its transpose."""

@@ -1,9 +1,11 @@
-"""Functions that Python calls for small arrays: they read the arguments, make the result, and call a kernel.
+"""Functions that Python calls for arrays: they read the arguments, make the result, and call a kernel.
 
 A call of a NumPy function costs a quarter of a microsecond whatever it computes, and functions of several steps a
 multiple of it. A front is a kernel with all that stands around it in Python: it looks whether the arguments are those
-it is made for (small C-contiguous arrays of one dtype, Python's numbers), makes the array of the result, computes, and
-returns it. Anything else goes to the function that it stands in front of.
+it is made for (C-contiguous arrays of one dtype, Python's numbers), makes the array of the result, computes, and returns
+it. Anything else goes to the function that it stands in front of. Most fronts are for small arrays alone. For large ones
+a front shares the kernel among the team, see jit_team.py: after an array has gone through the caches, Python's functions
+take a microsecond each, and a kernel in front of a dozen of them 30.
 
 Note [Layouts]
     A layout says what a front is called with: words for the arguments, then for the results.
@@ -17,13 +19,23 @@ Note [Layouts]
     last      the last dimension, an int;  trailing   how many of the last ones make up a row
     weight    an array of the shape of a row, or None (of which the kernel gets an empty one)
     rows      a vector with a number for each row;  any   what the kernel need not know
+    none true false mean   that constant, and nothing else ("mean" is a string)
+    one       an array of no dimensions;  norms   a vector with a float64 for each row
+    labels    a vector with an int64 for each row, of a matrix x
+    table     in place of x a matrix of any size, of which rows are taken;  index   an array of int64
+    count     an int: how many rows the result has
+    channels  a vector with a number for each channel, dimension 1 of x;  channel   the same, or None
+    changed   an x that is written to;  buffer   an array of its shape that is, or None;  flag   a bool
 
-    Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; rows and
-    weight as above.
+    Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; taken, a
+    row for each number of the index; counted, a matrix; rows, weight, one, norms and channels as above; none, of functions
+    that change their arguments.
 
     Kernels get flat arrays and numbers in the order of the layout, with dims three lengths (of what lies before the
-    dimensions, in them, and behind them), and the flat results. With last or trailing, arrays have rows. A "?" at the
-    end: the kernel says whether it could compute the result.
+    dimensions, in them, and behind them), and the flat results. With last, trailing, labels or index, arrays have rows;
+    with channel or channels, three dimensions. At the end may stand "?", the kernel says whether it could compute the
+    result, and "+", large arrays too: shared by their elements or rows, or with dims by another kernel, which is also
+    told where the board is and how many threads may help.
 """
 
 from __future__ import annotations
@@ -38,6 +50,7 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import make_array, populate_array
 
+from ferro.cpu.kernels.board import ASLEEP, BOARD, BUDGET, CORES, GATHER, MEMBERS, RUNS
 from ferro.cpu.kernels.jit import device
 from ferro.cpu.kernels.jit_export import (
     BYTE_ORDER,
@@ -55,14 +68,19 @@ from ferro.cpu.kernels.jit_export import (
     assembled,
     entry_type,
 )
+from ferro.cpu.kernels.jit_team import rows_of
 from ferro.cpu.kernels.machine import SUPPORTED, address
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64 = types.int64
 _word, _half, _byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
-MOST = 1 << 15  # elements; larger arrays are for programs and threads
+MOST = 1 << 15  # elements of small arrays
+FULL = 1 << 22  # elements of arrays that are not too large: beyond, results may go past the caches (jit_stream.py)
 LEAST = 1 << 12  # elements of an array that is not too small
+WRITABLE = 0x400  # of an array's flags
 ALONE = 1 << 11  # elements from which other threads of Python may run meanwhile
+GRAIN = 1 << 14  # elements of a chunk
+CHUNKS = 32  # at most
 
 
 SYMBOLS = (
@@ -70,9 +88,18 @@ SYMBOLS = (
     "numpy.45",
     *[f"type.{name}" for name in ("array", "tuple", "float", "int", "bool")],
     "ferro.tape",
+    "ferro.team",
 )
 
 # --- objects and their fields ----------------------------------------------------------------------------------------
+
+
+def _by_numbers(builder: Any) -> None:
+    """Tell LLVM that the function reads or writes at an address that it has as a number.
+
+    LLVM makes of it a distance from the null pointer, and would else conclude that nothing can lie there.
+    """
+    set.add(builder.function.attributes, "null_pointer_is_valid")  # (see `whole_registers` in jit.py)
 
 
 def _field(kind: Any) -> Any:
@@ -80,6 +107,7 @@ def _field(kind: Any) -> Any:
 
     def read(_typing, _address):
         def generate(_context, builder, _signature, args):
+            _by_numbers(builder)
             value = builder.load(builder.inttoptr(args[0], kind.as_pointer()))
             return value if kind is _word else builder.sext(value, _word)
 
@@ -96,6 +124,7 @@ def put(_typing, address, value):
     """Write a word."""
 
     def generate(context, builder, _signature, args):
+        _by_numbers(builder)
         builder.store(args[1], builder.inttoptr(args[0], _word.as_pointer()))
         return context.get_dummy_value()
 
@@ -117,10 +146,11 @@ def address_of(name: str) -> Any:
     return intrinsic(address)
 
 
-array_type, _tuple_type, _float_type, _int_type, _bool_type = [
+array_type, tuple_type, _float_type, int_type, _bool_type = [
     address_of(f"type.{name}") for name in ("array", "tuple", "float", "int", "bool")
 ]
-_none, _true = address_of("_Py_NoneStruct"), address_of("_Py_TrueStruct")
+the_none, _true, _false = [address_of(f"_Py_{name}Struct") for name in ("None", "True", "False")]
+_text_type, _team = address_of("PyUnicode_Type"), address_of("ferro.team")
 
 
 @intrinsic
@@ -166,6 +196,16 @@ def _matrix_at(_typing, dtype, address, rows, columns):
     return kind(dtype, _i64, _i64, _i64), generate
 
 
+@intrinsic
+def _cube_at(_typing, dtype, address, first, second, third):
+    kind = types.Array(dtype.dtype, 3, "C")
+
+    def generate(context, builder, _signature, args):
+        return _made(context, builder, kind, args[1], list(args[2:]))
+
+    return kind(dtype, _i64, _i64, _i64, _i64), generate
+
+
 @device
 def flat(dtype, array, size):
     """The elements of an array object as an array of one dimension."""
@@ -176,6 +216,12 @@ def flat(dtype, array, size):
 def matrix(dtype, array, rows, columns):
     """The elements of an array object as a matrix."""
     return _matrix_at(dtype, word(array + DATA), rows, columns)
+
+
+@device
+def cube(dtype, array, first, second, third):
+    """The elements of an array object as an array of three dimensions."""
+    return _cube_at(dtype, word(array + DATA), first, second, third)
 
 
 def _made(context: Any, builder: Any, kind: Any, data: Any, shape: list) -> Any:
@@ -203,11 +249,40 @@ def external(name: str, result: Any, *arguments: Any) -> Any:
 _new = external("numpy.94", _i64, _i64, _i64, types.int32, _i64, _i64, _i64, types.int32, _i64)  # PyArray_NewFromDescr
 _description = external("numpy.45", _i64, types.int32)  # PyArray_DescrFromType
 _retain, _release = [external(name, types.void, _i64) for name in ("Py_IncRef", "Py_DecRef")]
-_as_long = external("PyLong_AsLongLong", _i64, _i64)
+as_long = external("PyLong_AsLongLong", _i64, _i64)
 _as_double = external("PyFloat_AsDouble", types.float64, _i64)
 _failed = external("PyErr_Occurred", _i64)
+_call = external("PyObject_Vectorcall", _i64, _i64, _i64, _i64, _i64)
 _new_tuple = external("PyTuple_New", _i64, _i64)
-_let_go, _take_back = external("PyEval_SaveThread", _i64), external("PyEval_RestoreThread", types.void, _i64)
+_compared = external("PyUnicode_CompareWithASCIIString", types.int32, _i64, _i64)
+
+
+@intrinsic
+def freely(typing, function, free, values):
+    """function(*values), meanwhile without the interpreter's lock if `free`."""
+    signature = function.get_call_type(typing, values.types, {})
+
+    def generate(context, builder, _signature, args):
+        compiled = function.dispatcher.get_compile_result(signature)
+        context.add_linking_libs([compiled.library])
+        module, pointer = builder.module, _byte.as_pointer()
+
+        def call(name: str, kind: Any, *given: Any) -> Any:
+            declared = ir.FunctionType(kind, [a.type for a in given])
+            return builder.call(cgutils.get_or_insert_function(module, declared, name), given)
+
+        state = cgutils.alloca_once_value(builder, pointer(None))
+        with builder.if_then(args[1]):
+            builder.store(call("PyEval_SaveThread", pointer), state)
+        items = [builder.extract_value(args[2], k) for k in range(len(values.types))]
+        status, result = context.call_internal_no_propagate(builder, compiled.fndesc, signature, items)
+        with builder.if_then(args[1]):
+            call("PyEval_RestoreThread", ir.VoidType(), builder.load(state))
+        with builder.if_then(status.is_error, likely=False):
+            context.call_conv.return_status_propagate(builder, status)
+        return result
+
+    return signature.return_type(function, types.boolean, values), generate
 
 
 # --- what fronts are made of -----------------------------------------------------------------------------------------
@@ -257,22 +332,38 @@ def is_like(a, b):
 
 @device
 def is_number(a):
-    return word(a + TYPE) == _float_type() or word(a + TYPE) == _int_type()
+    return word(a + TYPE) == _float_type() or word(a + TYPE) == int_type()
+
+
+@device
+def is_vector(a, number, n):
+    """Whether an object is such an array of one dimension with n elements."""
+    return is_plain(a, number) and half(a + NDIM) == 1 and word(word(a + SHAPE)) == n
+
+
+@device
+def is_mean(a):
+    """Whether an object is the string "mean"."""
+    if word(a + TYPE) != _text_type():
+        return False
+    characters = room()
+    put(characters, 0x6E61656D)  # in memory these are the letters, and zeros
+    return _compared(a, characters) == 0
 
 
 @device
 def first_dim(dims):
     """The first of consecutive dimensions, a tuple, or the dimension that an int names; -1 for anything else."""
-    if word(dims + TYPE) == _int_type():
-        return _as_long(dims)
-    if word(dims + TYPE) != _tuple_type() or word(dims + TUPLE_SIZE) < 1:
+    if word(dims + TYPE) == int_type():
+        return as_long(dims)
+    if word(dims + TYPE) != tuple_type() or word(dims + TUPLE_SIZE) < 1:
         return -1
     first = -1
     for k in range(word(dims + TUPLE_SIZE)):
         item = word(dims + TUPLE_ITEMS + 8 * k)
-        if word(item + TYPE) != _int_type():
+        if word(item + TYPE) != int_type():
             return -1
-        d = _as_long(item)
+        d = as_long(item)
         if k == 0:
             first = d
         elif d != first + k:
@@ -282,7 +373,7 @@ def first_dim(dims):
 
 @device
 def count_dims(dims):
-    return 1 if word(dims + TYPE) == _int_type() else word(dims + TUPLE_SIZE)
+    return 1 if word(dims + TYPE) == int_type() else word(dims + TUPLE_SIZE)
 
 
 @device
@@ -292,14 +383,6 @@ def length(a, first, stop):
     for k in range(first, stop):
         found *= word(shape + 8 * k)
     return found
-
-
-@device
-def like(a):
-    """A new array of the shape and dtype of a; 0 if there is no memory."""
-    description = word(a + DESCRIPTION)
-    _retain(description)
-    return _new(array_type(), description, half(a + NDIM), word(a + SHAPE), 0, 0, 0, 0)
 
 
 @device
@@ -320,13 +403,52 @@ def reduced(a, first, stop, keep, integers):
 
 
 @device
+def shaped(a, ndim, shape):
+    """A new array of the dtype of a, its lengths standing at an address; 0 if there is no memory."""
+    description = word(a + DESCRIPTION)
+    _retain(description)
+    return _new(array_type(), description, ndim, shape, 0, 0, 0, 0)
+
+
+@device
+def like(a):
+    """A new array of the shape and dtype of a."""
+    return shaped(a, half(a + NDIM), word(a + SHAPE))
+
+
+@device
 def vector(a, n):
     """A new array of n elements of the dtype of a."""
     shape = room()
     put(shape, n)
-    description = word(a + DESCRIPTION)
-    _retain(description)
-    return _new(array_type(), description, 1, shape, 0, 0, 0, 0)
+    return shaped(a, 1, shape)
+
+
+@device
+def counted(a, rows, columns):
+    """A new matrix of the dtype of a."""
+    shape = room()
+    put(shape, rows)
+    put(shape + 8, columns)
+    return shaped(a, 2, shape)
+
+
+@device
+def doubles(n):
+    """A new vector of float64."""
+    shape = room()
+    put(shape, n)
+    return _new(array_type(), _description(12), 1, shape, 0, 0, 0, 0)  # NPY_DOUBLE
+
+
+@device
+def taken(a, index, columns):
+    """A new array of the dtype of a, with a row for each element of an array."""
+    shape, ndim = room(), half(index + NDIM)
+    for k in range(ndim):
+        put(shape + 8 * k, word(word(index + SHAPE) + 8 * k))
+    put(shape + 8 * ndim, columns)
+    return shaped(a, ndim + 1, shape)
 
 
 @device
@@ -341,15 +463,37 @@ def bundle(a, b, c):
     return found
 
 
+@device
+def board():
+    return word(word(_team() + DATA) + 8 * BOARD)
+
+
+@device
+def helpers():
+    """How many threads may help with a kernel now, as team.py counts them. They are called together; -1 if that fails."""
+    shared = word(_team() + DATA)
+    count = min(word(shared + 8 * BUDGET), word(shared + 8 * CORES)) - 1
+    if count < 1 or word(shared + 8 * RUNS) != 0:
+        return 0
+    if word(shared + 8 * MEMBERS) < count or word(board() + 8 * ASLEEP) != 0:
+        done = _call(word(shared + 8 * GATHER), 0, 0, 0)
+        if done == 0:
+            return -1
+        _release(done)
+    return count if board() != 0 else 0
+
+
 # --- from a layout to a function -------------------------------------------------------------------------------------
 
 
-def make(kernel: Any, layout: str, dtype: Any) -> Any:
+def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Any:
     """The front of a kernel, a function of the address and the number of arguments (Python's own way of calling).
 
-    It returns the address of the result, 0 for arguments that it is not made for, and -1 if there is no memory.
+    It returns the address of the result, 0 for arguments that it is not made for, and -1 if there is no memory. `large`
+    is the kernel for large arrays where the layout has dims.
     """
-    scope = dict(globals(), kernel=kernel, T=dtype, number=np.dtype(dtype).num)
+    large = rows_of(kernel) if large is None and "+" in layout else large
+    scope = dict(globals(), kernel=kernel, large=large, T=dtype, number=np.dtype(dtype).num)
     exec(compile(source(layout), f"<front {kernel.__name__}>", "exec"), scope)
     return scope["front"]
 
@@ -359,30 +503,30 @@ _ARGUMENTS = {
     "x": """
 if not is_plain({a}, number): return 0
 size = size_of({a})
-if size < 1 or size > MOST: return 0
+if size < 1 or size > {most}: return 0
 | {view}(T, {a}, {size})""",
     "many": """
 if not is_plain({a}, number): return 0
 size = size_of({a})
-if size < LEAST or size > MOST: return 0
+if size < LEAST or size > {most}: return 0
 | {view}(T, {a}, {size})""",
     "=": """
-if not is_plain({a}, number) or not is_like(a0, {a}): return 0
+if not is_plain({a}, number) or not is_like({x}, {a}): return 0
 | {view}(T, {a}, {size})""",
     "~": """
 n_{a} = 1
 if is_number({a}):
     put_number(T, numbers, _as_double({a}))
     if _failed() != 0: return -1
-elif not is_plain({a}, number) or not ends_like(a0, {a}): return 0
+elif not is_plain({a}, number) or not ends_like({x}, {a}): return 0
 else: n_{a} = size_of({a})
 | flat_at(T, numbers if is_number({a}) else word({a} + DATA), n_{a})""",
     "weight": """
 n_{a} = 0
-if {a} != _none():
-    if not is_plain({a}, number) or not ends_like(a0, {a}): return 0
+if {a} != the_none():
+    if not is_plain({a}, number) or not ends_like({x}, {a}): return 0
     n_{a} = size_of({a})
-| flat(T, a0 if n_{a} == 0 else {a}, n_{a})""",
+| flat(T, {x} if n_{a} == 0 else {a}, n_{a})""",
     "rows": """
 if not is_plain({a}, number) or half({a} + NDIM) != 1: return 0
 | flat(T, {a}, word(word({a} + SHAPE)))""",
@@ -391,22 +535,68 @@ if not is_number({a}): return 0
 f_{a} = _as_double({a})
 if f_{a} == -1 and _failed() != 0: return -1
 | f_{a}""",
+    "norms": """
+if not is_vector({a}, 12, length({x}, 0, 1)): return 0
+| flat(np.float64, {a}, size // columns)""",
+    "one": """
+if not is_plain({a}, number) or half({a} + NDIM) != 0: return 0
+| flat(T, {a}, 1)""",
+    "labels": """
+if half({x} + NDIM) != 2 or not is_vector({a}, 7, length({x}, 0, 1)): return 0
+columns = length({x}, 1, 2)
+| flat(np.int64, {a}, size // columns)""",
+    "table": """
+if not is_plain({a}, number) or half({a} + NDIM) != 2: return 0
+size, columns = size_of({a}), length({a}, 1, 2)
+if size < 1: return 0
+| {view}(T, {a}, {size})""",
+    "index": """
+if not is_plain({a}, 7) or half({x} + NDIM) < 1 or half({a} + NDIM) > 30: return 0
+columns, places = length({x}, half({x} + NDIM) - 1, half({x} + NDIM)), size_of({a})
+if places * columns < 1 or places * columns > MOST: return 0
+| flat(np.int64, {a}, places)""",
+    "count": """
+if word({a} + TYPE) != int_type(): return 0
+total = as_long({a})
+if half({x} + NDIM) != half({index} + NDIM) + 1 or size != places * columns or total < 1 or total > MOST // columns: return 0
+|""",
+    "channels": """
+if not is_vector({a}, number, channels): return 0
+| flat(T, {a}, channels)""",
+    "channel": """
+if {a} != the_none() and not is_vector({a}, number, channels): return 0
+| flat(T, {x} if {a} == the_none() else {a}, 0 if {a} == the_none() else channels)""",
+    "changed": """
+if not is_plain({a}, number) or half({a} + FLAGS) & WRITABLE == 0: return 0
+size = size_of({a})
+if size < 1 or size > MOST: return 0
+| flat(T, {a}, size)""",
+    "buffer": """
+if {a} != the_none() and not (is_plain({a}, number) and is_like({x}, {a}) and half({a} + FLAGS) & WRITABLE): return 0
+| flat(T, {x} if {a} == the_none() else {a}, 0 if {a} == the_none() else size)""",
+    "flag": """
+if word({a} + TYPE) != _bool_type(): return 0
+| {a} == _true()""",
+    "none": "if {a} != the_none(): return 0 |",
+    "true": "if {a} != _true(): return 0 |",
+    "false": "if {a} != _false(): return 0 |",
+    "mean": "if not is_mean({a}): return 0 |",
     "any": "|",
     "last": """
-if word({a} + TYPE) != _int_type() or half(a0 + NDIM) < 1 or _as_long({a}) != half(a0 + NDIM) - 1: return 0
-first = half(a0 + NDIM) - 1
-columns = length(a0, first, first + 1)
+if word({a} + TYPE) != int_type() or half({x} + NDIM) < 1 or as_long({a}) != half({x} + NDIM) - 1: return 0
+first = half({x} + NDIM) - 1
+columns = length({x}, first, first + 1)
 |""",
     "trailing": """
-if word({a} + TYPE) != _int_type() or _as_long({a}) < 1 or _as_long({a}) > half(a0 + NDIM): return 0
-first = half(a0 + NDIM) - _as_long({a})
-columns = length(a0, first, half(a0 + NDIM))
+if word({a} + TYPE) != int_type() or as_long({a}) < 1 or as_long({a}) > half({x} + NDIM): return 0
+first = half({x} + NDIM) - as_long({a})
+columns = length({x}, first, half({x} + NDIM))
 |""",
     "dims": """
 first = first_dim({a})
 stop = first + count_dims({a})
-if first < 0 or stop > half(a0 + NDIM): return 0
-before, inside, behind = length(a0, 0, first), length(a0, first, stop), length(a0, stop, half(a0 + NDIM))
+if first < 0 or stop > half({x} + NDIM): return 0
+before, inside, behind = length({x}, 0, first), length({x}, first, stop), length({x}, stop, half({x} + NDIM))
 |""",
     "keep": """
 if word({a} + TYPE) != _bool_type(): return 0
@@ -415,45 +605,75 @@ keep = {a} == _true()
 }
 # How an array of the result is made, and what the kernel gets of it.
 _RESULTS = {
-    "x": "like(a0) | {view}(T, {r}, {size})",
-    "r": "reduced(a0, first, stop, keep, False) | flat(T, {r}, before * behind)",
-    "i": "reduced(a0, first, stop, keep, True) | flat(np.int64, {r}, before * behind)",
-    "rows": "vector(a0, size // columns) | flat(T, {r}, size // columns)",
-    "weight": "reduced(a0, 0, first, False, False) | flat(T, {r}, columns)",
+    "x": "like({x}) | {view}(T, {r}, {size})",
+    "one": "shaped({x}, 0, 0) | flat(T, {r}, 1)",
+    "norms": "doubles(size // columns) | flat(np.float64, {r}, size // columns)",
+    "taken": "taken({x}, {index}, columns) | matrix(T, {r}, places, columns)",
+    "counted": "counted({x}, total, columns) | matrix(T, {r}, total, columns)",
+    "channels": "vector({x}, channels) | flat(T, {r}, channels)",
+    "r": "reduced({x}, first, stop, keep, False) | flat(T, {r}, before * behind)",
+    "i": "reduced({x}, first, stop, keep, True) | flat(np.int64, {r}, before * behind)",
+    "rows": "vector({x}, size // columns) | flat(T, {r}, size // columns)",
+    "weight": "reduced({x}, 0, first, False, False) | flat(T, {r}, columns)",
 }
 
 
 def source(layout: str) -> str:
     """The text of a front."""
-    may_fail = layout.endswith("?")
-    arguments, results = [part.split() for part in layout.removesuffix("?").split("->")]
-    in_rows = "last" in arguments or "trailing" in arguments
-    names = {"view": "matrix" if in_rows else "flat", "size": "size // columns, columns" if in_rows else "size"}
+    *words, flags = layout.split() if layout[-1] in "?+" else (*layout.split(), "")
+    arguments, results = words[: words.index("->")], words[words.index("->") + 1 :]
+    results = [] if results == ["none"] else results
+    names = {"view": "flat", "size": "size"}
+    in_rows = not {"last", "trailing", "labels", "index"}.isdisjoint(arguments)
+    if in_rows:
+        names = {"view": "matrix", "size": "size // columns, columns"}
+    channels = not {"channel", "channels"}.isdisjoint(arguments)
+    if channels:
+        names = {"view": "cube", "size": "size // (channels * places), channels, places"}
+    names["most"] = "FULL" if "+" in flags else "MOST"
+    for k, kind in enumerate(arguments):
+        if kind in ("x", "many", "table", "changed"):
+            names["x"] = f"a{k}"
+        elif kind == "index":
+            names["index"] = f"a{k}"
     lines = [f"if count != {len(arguments)}: return 0", "numbers = room()"]
     lines += [f"a{k} = word(objects + {8 * k})" for k in range(len(arguments))]
     given: list[str] = []
+    whole = []
     for k, kind in enumerate(arguments):
         text, _, passed = _ARGUMENTS[kind].format(a=f"a{k}", **names).partition("|")
         lines += text.strip("\n").splitlines()
+        whole += [f"({kind == 'weight'} or n_a{k} == 1) << {len(given)}"] if kind in ("weight", "~") else []
         given += [passed.strip()] if passed.strip() else []
+        if kind == "x" and channels:
+            lines.append(f"if half(a{k} + NDIM) < 2: return 0")
+            lines.append(f"channels, places = length(a{k}, 1, 2), length(a{k}, 2, half(a{k} + NDIM))")
     if "weight" in arguments:
         lines += [f"if n_a{k} != 0 and n_a{k} != columns: return 0" for k, a in enumerate(arguments) if a == "weight"]
     if "rows" in arguments:
         lines += [f"if length(a{k}, 0, 1) != size // columns: return 0" for k, a in enumerate(arguments) if a == "rows"]
+    if "+" in flags:
+        lines += [f"if size > MOST and 1 < n_a{k} < size: return 0" for k, a in enumerate(arguments) if a == "~"]
+        lines += ["count = helpers() if size > MOST else 0", "if count < 0: return -1"]
     given += ["before", "inside", "behind"] if "dims" in arguments else []
     for k, kind in enumerate(results):
         text, _, passed = _RESULTS[kind].format(r=f"r{k}", **names).partition("|")
         lines += [f"r{k} = {text}", f"if r{k} == 0: return -1"]
         given.append(passed.strip())
-    lines += [
-        "state = _let_go() if size >= ALONE else 0",
-        f"fine = kernel({', '.join(given)})",
-        "if state != 0: _take_back(state)",
-    ]
+    lines.append(f"given = ({', '.join(given)},)")
+    if "+" in flags:
+        length = "size // columns" if in_rows else "size"
+        shared = f"board(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(whole) or 0}, -2, *given"
+        more = "*given, board(), count" if "dims" in arguments else shared
+        lines += [f"if size > MOST: {'fine' if '?' in flags else 'found'} = freely(large, True, ({more}))", "else:"]
+    lines.append(("    " if "+" in flags else "") + "fine = freely(kernel, size >= ALONE, given)")
     made = [f"r{k}" for k in range(len(results))]
-    if may_fail:
+    if "?" in flags:
         lines += ["if not fine:", *[f"    _release({r})" for r in made], "    return 0"]
-    lines.append("return r0" if len(made) == 1 else f"return bundle({', '.join((*made, '0')[:3])})")
+    if not made:
+        lines += ["_retain(the_none())", "return the_none()"]
+    else:
+        lines.append("return r0" if len(made) == 1 else f"return bundle({', '.join((*made, '0')[:3])})")
     return "def front(objects, count):\n" + "".join(f"    {line}\n" for line in lines)
 
 

@@ -462,24 +462,24 @@ def _multiply_turned(number, a, ra, b, cb, c, rc, start, rs, m, k, n):
 def product_part(first, last, c, a, b, start, plan):
     """c = a b (+ start) for two dimensions of matrices, so far as it lies in some of their rows of tiles.
 
-    The rows of tiles of all matrices are counted through; where there are more columns of tiles, these are counted, and
-    taken from every matrix. Of an array that is large, or not contiguous, any part that begins where it does will do.
+    The parts of the rows of all matrices are counted through; if there are none, the columns of tiles, and taken from
+    every matrix. Of an array that is large, or not contiguous, any part that begins where it does will do.
     The rows or the columns of the matrices of a and b are contiguous, and the rows of c and start.
 
     The plan says how many matrices there are in each dimension, rows, steps of the inner dimension, columns, and whether
     there is a start; then how many bytes lie between the matrices of the first dimension in c, a, b and start, likewise of
-    the second, between rows, and between columns.
+    the second, between rows, and between columns; at last, in how many parts the rows of a matrix are cut, or 0.
     """
     inner, m, k, n, started = plan[1], plan[2], plan[3], plan[4], plan[5]
     rc, ra, rb, rs, ca, cb = plan[14], plan[15], plan[16], plan[17], plan[19], plan[20]
     number = c.dtype.type(0)
     size = size_of(number)
     wide = VECTORS * (REGISTER // size)
-    high, stack = -(-m // ROWS), plan[0] * inner
+    high = plan[22]
     left_column, right_column = 0, n
-    if stack * high < -(-n // wide):
+    if high == 0:
         left_column, right_column = first * wide, min(last * wide, n)
-        first, last = 0, stack * high
+        first, last, high = 0, plan[0] * inner, 1
     of_left = np.empty(room_left(size, k if ca != size else 0), np.uint8)
     of_right = np.empty(room_right(size, k, right_column - left_column), np.uint8)
     while first < last:

@@ -24,22 +24,26 @@ def _add_product(number, a, rows, steps, panels, columns, c):
 
 
 @kernel
-def lstm(starts, counts, gates, w, h, c, cells, out):
+def lstm(first, last, starts, counts, gates, w, h, c, cells, out):
     """Step after step, on so many rows from each start: the gates from the input's part of them, the cells and outputs.
 
-    h and c are the states before the steps, and in the end those after them.
+    h and c are the states before the steps, and in the end those after them. Sequences know nothing of each other: only
+    those from `first` to before `last` are computed.
     """
     number = gates.dtype.type(0)
     wide = VECTORS * (REGISTER // size_of(number))
     room = np.empty(-(-w.shape[0] // wide) * wide * w.shape[1] * size_of(number) + REGISTER, np.uint8)
     turn_rows(number, address(w), w.shape[1] * size_of(number), w.shape[0], w.shape[1], aligned(room))
     for s in range(len(starts)):
-        start, count = starts[s], counts[s]
+        start, count = starts[s] + first, min(last, counts[s]) - first
+        if count <= 0:
+            continue
         # (The address is taken here since Numba frees an array once nobody mentions it any more.)
-        _add_product(number, address(h), count, h.shape[1], aligned(room), w.shape[0], address(gates[start:]))
-        lstm_rows(start, count, gates, c, cells, out)
+        own_h, own_c = h[first:last], c[first:last]
+        _add_product(number, address(own_h), count, h.shape[1], aligned(room), w.shape[0], address(gates[start:]))
+        lstm_rows(start, count, gates, own_c, cells, out)
         for row in range(u64(count)):
             for j in range(u64(c.shape[1])):
-                c[row, j] = cells[row + u64(start), j]
+                own_c[row, j] = cells[row + u64(start), j]
             for j in range(u64(h.shape[1])):
-                h[row, j] = out[row + u64(start), j]
+                own_h[row, j] = out[row + u64(start), j]

@@ -88,15 +88,6 @@ rank = by_precision(_rank32, _rank64)  # integers in the order of the floats, Na
 unrank = by_precision(_unrank32, _unrank64)
 
 
-@device
-def largest(x):
-    """The maximum of a row. LLVM vectorises the maximum of integers, but not of floats."""
-    best = rank(x[0])
-    for j in range(1, x.size):
-        best = max(best, rank(x[j]))
-    return unrank(best)
-
-
 # --- functions of one number -----------------------------------------------------------------------------------------
 
 
@@ -140,7 +131,9 @@ def _exp32(x):
     y, t = _split_exp(c)
     tiny = c < f32(-86)  # results below 2^-126 are computed 2^64 times too large, and so round once
     y = float32_of(i32(bits32(y) + i32(i32(bits32(t) << i32(23)) + (i32(64 << 23) if tiny else i32(0)))))
-    y = y * (f32(2.0**-64) if tiny else f32(1))
+    # (Where e^x is 0, as in masked places, it is multiplied by 0: a product that underflows takes 100 cycles.)
+    small = f32(2.0**-64) if c > f32(-104) else f32(0)
+    y = y * (small if tiny else f32(1))
     return y if x <= f32(88.72284) else x + f32(np.inf)
 
 
@@ -163,7 +156,8 @@ def _exp64(x):
     y = p * (r * r) + r + f64(1)
     k = i64(n)
     half = k >> i64(1)
-    y = y * float64_of((half + i64(1023)) << i64(52)) * float64_of((k - half + i64(1023)) << i64(52))
+    rest = float64_of((k - half + i64(1023)) << i64(52)) if c > f64(-746) else f64(0)  # (0 as in _exp32)
+    y = y * float64_of((half + i64(1023)) << i64(52)) * rest
     return x if math.isnan(x) else y
 
 

@@ -64,7 +64,7 @@ _EVEN = 64  # elements at whose multiples a copy is cut
 _MANY = (1 << 40,)
 
 u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it
-_copy_bytes, _set_bytes = [
+copy_bytes, _set_bytes = [
     types.ExternalFunction(name, types.int64(*[types.int64] * 3)) for name in ("memcpy", "memset")
 ]
 
@@ -89,13 +89,16 @@ def _is_zero(address, size):
 def move(start, stop, parts, words):
     """The parts from `start` to `stop` of some copies, each of which is cut into so many.
 
-    `words` are, for each copy: what the bits of an element are moved as (4 or 8 bytes, or 1 where what is copied in a
-    row lies without gaps), the addresses of source and target, four lengths, and the bytes from one element to the
-    next along these dimensions, in the source and in the target.
+    `words` are the addresses of source and target of each copy, and for each copy what the bits of an element are moved
+    as (4 or 8 bytes, or 1 where what is copied in a row lies without gaps), four lengths, and the bytes from one element
+    to the next along these dimensions, in the source and in the target.
     """
-    for first in range(0, words.size, _WORDS):
-        size, source, target = words[first], words[first + 1], words[first + 2]
-        n, s, t = words[first + 3 : first + 7], words[first + 7 : first + 11], words[first + 11 : first + 15]
+    copies = words.size // _WORDS
+    for copy in range(copies):
+        source, target = words[2 * copy], words[2 * copy + 1]
+        first = 2 * copies + (_WORDS - 2) * copy
+        size = words[first]
+        n, s, t = words[first + 1 : first + 5], words[first + 5 : first + 9], words[first + 9 : first + 13]
         total = n[0] * n[1] * n[2] * n[3]
         at = min((total * start // parts + _EVEN - 1) // _EVEN * _EVEN, total)
         end = min((total * stop // parts + _EVEN - 1) // _EVEN * _EVEN, total)
@@ -109,7 +112,7 @@ def move(start, stop, parts, words):
             here = source + i0 * s[0] + i1 * s[1] + i2 * s[2] + j * s[3]
             there = target + i0 * t[0] + i1 * t[1] + i2 * t[2] + j * t[3]
             if size == 1:
-                _copy_bytes(there, here, count)
+                copy_bytes(there, here, count)
             elif s[3] == 0 and t[3] == size and _is_zero(here, size):
                 _set_bytes(there, 0, count * size)
             else:

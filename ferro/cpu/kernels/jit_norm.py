@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit import kernel, reduction
-from ferro.cpu.kernels.jit_rows import squares_from, total_of
+from ferro.cpu.kernels.jit_rows import read_ahead, squares_from, total_of
 
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data
@@ -52,6 +52,7 @@ def layer_norm(x, weight, bias, eps, out, mean, rstd):
         r = T(1) / T(math.sqrt(squares_from(x[i], m) / T(n) + T(eps)))
         mean[i] = m
         rstd[i] = r
+        read_ahead(x, i + 1)
         if weight.size and bias.size:
             for j in range(n):
                 out[i, j] = (x[i, j] - m) * r * weight[j] + bias[j]

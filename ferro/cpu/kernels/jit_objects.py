@@ -83,12 +83,12 @@ cpu_module, _find_plan, mark_function, asarray_function, inexact_set = map(
 )
 multi_node_class, pick_class, n_outputs = map(_entry, ("MultiNode", "Pick", "MultiNode.outputs"))
 p_node, p_index, p_shape, p_dtype = map(_entry, ("Pick.node", "Pick.index", "Pick.shape", "Pick.dtype"))
-file_word, shape_word = map(_entry, ("'co_filename'", "'shape'"))
+file_word, shape_word, view_word = map(_entry, ("'co_filename'", "'shape'", "'view'"))
 t_data, t_node, t_counter, t_meta = map(
     _entry, ("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta")
 )
 version_n = _entry("Version.n")
-op_direct, _op_table, op_taped = map(_entry, ("Op.direct", "Op.table", "Op.taped"))
+op_direct, _op_large, _op_table, op_taped = map(_entry, ("Op.direct", "Op.large", "Op.table", "Op.taped"))
 plan_pick, plan_short, plan_keeps, plan_same = map(_entry, ("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same"))
 plan_shapes, plan_saves_inputs = map(_entry, ("Plan.shapes", "Plan.saves_inputs"))
 n_plan, n_edges, n_saved, n_shape, n_dtype = map(
@@ -121,9 +121,18 @@ def is_tuple(items):
 
 
 @device
-def is_small(a):
-    """Whether an object is a small array of floats."""
-    return (is_array(a, FLOAT32) or is_array(a, FLOAT64)) and size_of(a) < MOST
+def is_float(a):
+    """Whether an object is an array of float32 or float64."""
+    return is_array(a, FLOAT32) or is_array(a, FLOAT64)
+
+
+@device
+def function_for(op, a, b):
+    """What computes an operation of two arrays of floats, or of one given twice; 0 if Python has to choose."""
+    if not is_float(a) or not is_float(b):
+        return 0
+    found = word(op + (op_direct() if size_of(a) < MOST and size_of(b) < MOST else _op_large()))
+    return 0 if found == the_none() else found
 
 
 @device

@@ -1,9 +1,31 @@
-"""Sums over the numbers of a row, which several kernels take."""
+"""What kernels of rows share: sums and maxima of a row, the beginnings of the next row, notes about neighbouring rows.
+
+Note [Rows side by side]
+    What a row's numbers wait for (their maximum, then the sum of their exponentials) costs more than the arithmetic. So
+    each step is done for some short rows before the next step is, with a note for each of them in the frame of the kernel.
+
+Note [The next row]
+    A kernel that goes through a row several times leaves the memory idle meanwhile, unless it asks for the next row.
+    Shorter rows the processor fetches by itself; longer ones do not stay in the first cache.
+"""
 
 from __future__ import annotations
 
-from ferro.cpu.kernels.jit import reduction
-from ferro.cpu.kernels.jit_math import exp
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+from ferro.cpu.kernels.jit import device, reduction
+from ferro.cpu.kernels.jit_blocks import prefetch
+from ferro.cpu.kernels.jit_math import rank, unrank
+
+SIDE = 4  # rows side by side
+SHORT = 512  # numbers in each of them, at most
+_LINE, _AHEAD = 64, (2048, 8192)  # bytes of a cache line, and of a row that is worth asking for
 
 
 @reduction
@@ -32,12 +54,45 @@ def squares_from(x, mean):
     return total
 
 
-@reduction
-def exp_in_place(x, top):
-    """x = exp(x - top), and its sum."""
-    total = x.dtype.type(0)
+@device
+def largest(x):
+    """The maximum of a row. LLVM vectorises the maximum of integers, but not of floats."""
+    best = rank(x.dtype.type(-np.inf))
     for j in range(x.size):
-        e = exp(x[j] - top)
-        x[j] = e
-        total += e
-    return total
+        best = max(best, rank(x[j]))
+    return unrank(best)
+
+
+@device
+def read_ahead(x, i):
+    """Ask for row i of a matrix: see Note [The next row]."""
+    n = x.shape[1]
+    if _AHEAD[0] <= n * x.itemsize <= _AHEAD[1]:
+        numbers = x.reshape(-1)
+        for at in range(i * n, (i + 1) * n, _LINE // x.itemsize):
+            prefetch(numbers, at)  # memory that is not there is not asked for
+
+
+@device
+def side_by_side(x):
+    """How many rows of a matrix go side by side: see Note [Rows side by side]."""
+    return SIDE if x.shape[1] <= SHORT else 1
+
+
+@intrinsic
+def _notes(_typing, x):
+    kind = types.Array(x.dtype, 1, "C")
+
+    def generate(context, builder, _signature, _args):
+        number = context.get_data_type(x.dtype)
+        size = context.get_constant(types.intp, context.get_abi_sizeof(number))
+        place = cgutils.alloca_once(builder, ir.ArrayType(number, SIDE))
+        made = make_array(kind)(context, builder)
+        data = builder.bitcast(place, made.data.type)
+        populate_array(made, data, [context.get_constant(types.intp, SIDE)], [size], size, None)
+        return made._getvalue()
+
+    return kind(x), generate
+
+
+notes: Any = _notes  # an array of SIDE numbers like those of x, in the frame of the kernel

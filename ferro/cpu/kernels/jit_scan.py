@@ -16,23 +16,32 @@ f64, i64 = np.float64, np.int64
 _CHECKED = 64  # elements that are first compared with the extreme one before them
 
 
+@device
+def _four_rows(x, k, reverse, out):
+    """The sums of four rows: the additions of a row wait for each other. At the end the last row may be done again."""
+    n, last = x.shape[1], x.shape[0] - 1
+    a, b, c, d = x[k], x[min(k + 1, last)], x[min(k + 2, last)], x[min(k + 3, last)]
+    to_a, to_b, to_c, to_d = out[k], out[min(k + 1, last)], out[min(k + 2, last)], out[min(k + 3, last)]
+    s0 = s1 = s2 = s3 = f64(0)
+    for i in range(n):
+        p = n - 1 - i if reverse else i
+        s0 += f64(a[p, 0])
+        s1 += f64(b[p, 0])
+        s2 += f64(c[p, 0])
+        s3 += f64(d[p, 0])
+        to_a[p, 0], to_b[p, 0], to_c[p, 0], to_d[p, 0] = s0, s1, s2, s3
+
+
 @kernel
 def cumsum(x, reverse, out):
     """The sums up to each place, or from each place on."""
     rows, n, m = x.shape
+    if m == 1:
+        for k in range(0, rows, 4):
+            _four_rows(x, k, reverse, out)
+        return
     total = np.zeros(m)
-    k = 0
-    while m == 1 and k + 4 <= rows:  # the additions of a row wait for each other, those of four rows do not
-        s0 = s1 = s2 = s3 = f64(0)
-        for i in range(n):
-            p = n - 1 - i if reverse else i
-            s0 += f64(x[k, p, 0])
-            s1 += f64(x[k + 1, p, 0])
-            s2 += f64(x[k + 2, p, 0])
-            s3 += f64(x[k + 3, p, 0])
-            out[k, p, 0], out[k + 1, p, 0], out[k + 2, p, 0], out[k + 3, p, 0] = s0, s1, s2, s3
-        k += 4
-    while k < rows:
+    for k in range(rows):
         total[:] = 0
         for i in range(n):
             p = n - 1 - i if reverse else i
@@ -41,7 +50,6 @@ def cumsum(x, reverse, out):
                 t = total[j] + f64(source[j])
                 total[j] = t
                 target[j] = t
-        k += 1
 
 
 @kernel

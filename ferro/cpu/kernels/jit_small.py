@@ -1,4 +1,4 @@
-"""Compiled kernels that only fronts call (jit_front.py): arithmetic and reductions of small arrays.
+"""Compiled kernels that only fronts call (jit_front.py): what is done with small arrays.
 
 Reductions get the numbers before, in and behind the reduced dimensions. Those behind are few: what is added one after
 the other must not be many, or digits are lost.
@@ -10,9 +10,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ferro.cpu.kernels.jit import device, kernel
-from ferro.cpu.kernels.jit_rows import dot, squares_from, total_of
+from ferro.cpu.kernels import jit_norm, jit_optim, jit_pointwise
+from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
+from ferro.cpu.kernels.jit_math import exp
+from ferro.cpu.kernels.jit_rows import dot, largest, squares_from, total_of
 
+MOST = 4096  # numbers that have channels: more are for kernels that go along the rows
 RUN = 256  # so many numbers may be added one after the other,
 LONG = 8192  # and so many that lie side by side, of which dozens of sums are taken at once
 
@@ -36,7 +39,6 @@ def _of_two(function: Callable[[Any, Any], Any]) -> Any:
                 for j in range(y.size):
                     out[start + j] = f(x[start + j], y[j])
 
-    run.__name__ = function.__name__
     return kernel(run)
 
 
@@ -190,4 +192,149 @@ def layer_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
         for j in range(n):
             v = g[i, j] * weight[j] if weight.size else g[i, j]
             out[i, j] = r * (v - plain - (x[i, j] - m) * r * product)
+    return True
+
+
+_batch_norm = jit_norm.batch_norm
+
+
+@kernel
+def batch_norm(x, weight, bias, eps, out, mean, var):
+    if x.size >= MOST:
+        return False
+    _batch_norm(x, weight, bias, eps, out, mean, var)
+    return True
+
+
+@kernel
+def batch_norm_vjp(g, x, weight, mean, var, eps, out, g_weight, g_bias):
+    """All three gradients."""
+    T = x.dtype.type
+    if x.size >= MOST:
+        return False
+    count = T(x.shape[0] * x.shape[2])
+    for k in range(x.shape[1]):
+        m = mean[k]
+        r = T(1) / T(math.sqrt(var[k] + T(eps)))
+        plain, product = 0.0, 0.0
+        for a in range(x.shape[0]):
+            for j in range(x.shape[2]):
+                plain += g[a, k, j]
+                product += g[a, k, j] * (x[a, k, j] - m)
+        g_weight[k], g_bias[k] = T(product * r), T(plain)
+        scale = r * weight[k] if weight.size else r
+        level, along = T(plain / count), T(product * r * r / count)
+        for a in range(x.shape[0]):
+            for j in range(x.shape[2]):
+                out[a, k, j] = (g[a, k, j] - level - (x[a, k, j] - m) * along) * scale
+    return True
+
+
+# --- losses ----------------------------------------------------------------------------------------------------------
+
+
+@reduction
+def _sum_of_exp(x, top):
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += exp(x[j] - top)
+    return total
+
+
+@kernel
+def cross_entropy(x, target, ignored, smoothing, loss, norms):
+    """The mean over the rows that are not ignored, and the logsumexp of each row."""
+    whole_registers()
+    T = x.dtype.type
+    if smoothing != 0:
+        return False
+    total, count = 0.0, 0
+    for i in range(x.shape[0]):
+        top = largest(x[i])
+        shift = T(math.log(_sum_of_exp(x[i], top)))
+        norms[i] = float(top) + float(shift)
+        t = target[i]
+        if t != ignored:
+            if t < 0 or t >= x.shape[1]:
+                return False
+            total += shift - (x[i, t] - top)
+            count += 1
+    loss[0] = total / count
+    return True
+
+
+@kernel
+def cross_entropy_vjp(g, x, target, ignored, smoothing, norms, out):
+    whole_registers()
+    T = x.dtype.type
+    if smoothing != 0:
+        return False
+    count = 0
+    for i in range(x.shape[0]):
+        t = target[i]
+        if t != ignored:
+            if t < 0 or t >= x.shape[1]:
+                return False
+            count += 1
+    scale = T(g[0] / T(count))
+    for i in range(x.shape[0]):
+        t = target[i]
+        if t == ignored:
+            out[i, :] = 0
+            continue
+        high = T(norms[i])  # x - norm in two steps, the first of which is exact where it matters
+        low = T(norms[i] - float(high))
+        for j in range(x.shape[1]):
+            out[i, j] = scale * exp((x[i, j] - high) - low)
+        out[i, t] -= scale
+    return True
+
+
+_loss_sum, _loss_vjp = jit_pointwise.loss_sum, jit_pointwise.loss_vjp
+
+
+@kernel
+def difference_loss(kind, x, y, parameter, factor, loss):
+    loss[0] = _loss_sum(int(kind), x, y, parameter) * factor / x.size
+
+
+@kernel
+def difference_slope(kind, g, x, y, parameter, factor, out):
+    _loss_vjp(x, y, int(kind), parameter, factor * float(g[0]), out)
+
+
+# --- optimisers ------------------------------------------------------------------------------------------------------
+
+_sgd_step = jit_optim.sgd_step
+
+
+@kernel
+def sgd_step(p, buffer, g, lr, momentum, dampening, weight_decay, nesterov, first):
+    _sgd_step(p, buffer, g, lr, momentum, 1.0 - dampening, weight_decay, nesterov, first)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def take_rows(table, index, out):
+    for i in range(index.size):
+        k = index[i]
+        if k < 0 or k >= table.shape[0]:
+            return False
+        for j in range(table.shape[1]):
+            out[i, j] = table[k, j]
+    return True
+
+
+@kernel
+def add_rows(g, index, out):
+    """Rows of g added up in their order, in the places that the index names."""
+    out[:] = 0
+    for i in range(index.size):
+        k = index[i]
+        if k < 0 or k >= out.shape[0]:
+            return False
+        for j in range(out.shape[1]):
+            out[k, j] += g[i, j]
     return True

@@ -7,42 +7,29 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
-from ferro.cpu.kernels.jit_math import exp, largest
-from ferro.cpu.kernels.jit_rows import dot, exp_in_place, total_of
+from ferro.cpu.kernels.jit_exponentials import exp_into, sum_of_exp
+from ferro.cpu.kernels.jit_math import exp
+from ferro.cpu.kernels.jit_rows import dot, largest, notes, side_by_side, total_of
 
 f64 = np.float64
 
 # --- softmax of rows -------------------------------------------------------------------------------------------------
 
 
-@reduction
-def _sum_of_exp(x, top):
-    """The sum of exp(x - top)."""
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += exp(x[j] - top)
-    return total
-
-
-@reduction
-def _exp_into(x, top, out):
-    """out = exp(x - top), and its sum."""
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        e = exp(x[j] - top)
-        out[j] = e
-        total += e
-    return total
-
-
 @kernel
 def softmax(x, out):
     whole_registers()
-    for i in range(x.shape[0]):
-        total = _exp_into(x[i], largest(x[i]), out[i])
-        scale = x.dtype.type(1) / total
-        for j in range(x.shape[1]):
-            out[i, j] *= scale
+    side, noted = side_by_side(x), notes(x)
+    for first in range(0, x.shape[0], side):
+        last = min(first + side, x.shape[0])
+        for i in range(first, last):
+            noted[i - first] = largest(x[i])
+        for i in range(first, last):
+            noted[i - first] = exp_into(x[i], noted[i - first], out[i])
+        for i in range(first, last):
+            scale = x.dtype.type(1) / noted[i - first]
+            for j in range(x.shape[1]):
+                out[i, j] *= scale
 
 
 @kernel
@@ -54,7 +41,7 @@ def scaled_softmax(x, scale, first, causal):
         row = x[i, : min(first + i + 1, x.shape[1])] if causal else x[i]
         for j in range(row.size):
             row[j] *= T(scale)
-        total = exp_in_place(row, largest(row))
+        total = exp_into(row, largest(row), row)
         factor = T(1) / total
         for j in range(row.size):
             row[j] *= factor
@@ -81,11 +68,17 @@ def scaled_softmax_vjp(g, y, scale):
 @kernel
 def log_softmax(x, out):
     whole_registers()
-    for i in range(x.shape[0]):
-        top = largest(x[i])
-        shift = x.dtype.type(math.log(_sum_of_exp(x[i], top)))
-        for j in range(x.shape[1]):
-            out[i, j] = (x[i, j] - top) - shift
+    side, tops, sums = side_by_side(x), notes(x), notes(x)
+    for first in range(0, x.shape[0], side):
+        last = min(first + side, x.shape[0])
+        for i in range(first, last):
+            tops[i - first] = largest(x[i])
+        for i in range(first, last):
+            sums[i - first] = sum_of_exp(x[i], tops[i - first])
+        for i in range(first, last):
+            top, shift = tops[i - first], x.dtype.type(math.log(sums[i - first]))
+            for j in range(x.shape[1]):
+                out[i, j] = (x[i, j] - top) - shift
 
 
 @kernel
@@ -105,7 +98,7 @@ def logsumexp(x, out):
         top = largest(x[i])
         if abs(top) == T(np.inf):  # infinity - infinity must not arise
             top = T(0)
-        out[i] = top + T(math.log(_sum_of_exp(x[i], top)))
+        out[i] = top + T(math.log(sum_of_exp(x[i], top)))
 
 
 # --- softmax along a dimension that is not the last ------------------------------------------------------------------
@@ -249,20 +242,27 @@ def _sum_of_losses(x, top, shift, weight):
 def cross_entropy(x, target, weight, ignored, smoothing, losses, norms):
     whole_registers()
     T = x.dtype.type
-    for i in range(x.shape[0]):
-        top = largest(x[i])
-        shift = T(math.log(_sum_of_exp(x[i], top)))
-        norms[i] = f64(top) + f64(shift)
-        t = target[i]
-        if t == ignored:
-            losses[i] = T(0)
-            continue
-        loss = shift - (x[i, t] - top)
-        if weight.size:
-            loss *= weight[t]
-        if smoothing != 0:
-            loss = T(1 - smoothing) * loss + T(smoothing / x.shape[1]) * _sum_of_losses(x[i], top, shift, weight)
-        losses[i] = loss
+    side, tops, sums = side_by_side(x), notes(x), notes(x)
+    for first in range(0, x.shape[0], side):
+        last = min(first + side, x.shape[0])
+        for i in range(first, last):
+            tops[i - first] = largest(x[i])
+        for i in range(first, last):
+            sums[i - first] = sum_of_exp(x[i], tops[i - first])
+        for i in range(first, last):
+            top, shift = tops[i - first], T(math.log(sums[i - first]))
+            norms[i] = f64(top) + f64(shift)
+            t = target[i]
+            if t == ignored:
+                losses[i] = T(0)
+                continue
+            loss = shift - (x[i, t] - top)
+            if weight.size:
+                loss *= weight[t]
+            if smoothing != 0:
+                all_of_them = _sum_of_losses(x[i], top, shift, weight)
+                loss = T(1 - smoothing) * loss + T(smoothing / x.shape[1]) * all_of_them
+            losses[i] = loss
 
 
 @kernel

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from ferro.cpu.kernels.jit import device
 from ferro.cpu.kernels.jit_export import DESCRIPTION, TUPLE_ITEMS, TYPE
-from ferro.cpu.kernels.jit_front import array_type, is_array, is_number, put, room, word
+from ferro.cpu.kernels.jit_front import array_type, is_number, put, room, word
 from ferro.cpu.kernels.jit_objects import (  # fmt: skip
-    FLOAT32,
-    FLOAT64,
     allocate,
     as_long,
     asarray_function,
@@ -27,15 +25,17 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     cpu_module,
     edge_of,
     found_plan,
+    function_for,
     handed_on,
     inexact_set,
+    is_float,
     is_op,
-    is_small,
     is_tensor,
     is_tuple,
     is_up_to_date,
     item_at,
     kept,
+    lost_class,
     mark_function,
     mark_of,
     mode_here,
@@ -83,6 +83,8 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     the_none,
     the_true,
     tuple_of,
+    v_lost,
+    view_class,
     watch_inputs,
 )
 
@@ -94,8 +96,9 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     op, x = word(objects), word(objects + 8)
     if not is_op(op) or word(op + op_taped()) != the_true() or not is_tensor(x):
         return 0
-    a, direct, mode = word(x + t_data()), word(op + op_direct()), mode_here()
-    if mode == -1 or direct == the_none() or not is_small(a) or not is_up_to_date(x):
+    a, mode = word(x + t_data()), mode_here()
+    function = function_for(op, a, a)
+    if mode == -1 or function == 0 or not is_up_to_date(x):
         return 0
     params, extra = 0, 0
     if count == 3:
@@ -119,7 +122,7 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     put(arguments, a)
     for k in range(extra):
         put(arguments + 8 + 8 * k, word(params + TUPLE_ITEMS + 8 * k))
-    out = computed(direct, arguments, 1 + extra)
+    out = computed(function, arguments, 1 + extra)
     if out <= 0:
         return out
     t = tensor_of(out, mark)
@@ -180,14 +183,14 @@ def binary(objects, count):
         return 0
     number = 0
     if is_tensor(x):
-        if not is_small(word(x + t_data())):
+        if not is_float(word(x + t_data())):
             return 0
         if not is_tensor(y):
             if not is_number(y):
                 return 0
             y = number = _constant_like(y, x)
     elif is_tensor(y):
-        if not is_number(x) or not is_small(word(y + t_data())):
+        if not is_number(x) or not is_float(word(y + t_data())):
             return 0
         x = number = _constant_like(x, y)
     else:
@@ -202,10 +205,9 @@ def binary(objects, count):
 
 @device
 def _binary(op, x, y, mode):
-    a, b, direct = word(x + t_data()), word(y + t_data()), word(op + op_direct())
-    if direct == the_none() or word(b + TYPE) != array_type() or word(a + DESCRIPTION) != word(b + DESCRIPTION):
-        return 0
-    if not (is_small(a) and is_small(b) and is_up_to_date(x) and is_up_to_date(y)):
+    a, b = word(x + t_data()), word(y + t_data())
+    function = function_for(op, a, b)
+    if function == 0 or word(a + DESCRIPTION) != word(b + DESCRIPTION) or not (is_up_to_date(x) and is_up_to_date(y)):
         return 0
     mask = (word(x + t_node()) != the_none()) + 2 * (word(y + t_node()) != the_none())
     plan, short, mark = 0, 0, the_none()
@@ -227,7 +229,7 @@ def _binary(op, x, y, mode):
     arguments = room()
     put(arguments, a)
     put(arguments + 8, b)
-    out = computed(direct, arguments, 2)
+    out = computed(function, arguments, 2)
     if out <= 0:
         return out
     t = tensor_of(out, mark)
@@ -269,24 +271,11 @@ def _as_array(value):
 @device
 def _is_inexact(a):
     """Whether an array has a dtype with derivatives; -1 if that cannot be found out."""
-    return 1 if is_array(a, FLOAT32) or is_array(a, FLOAT64) else contains(inexact_set(), word(a + DESCRIPTION))
+    return 1 if is_float(a) else contains(inexact_set(), word(a + DESCRIPTION))
 
 
 @device
-def _have_history(xs):
-    """Whether one of these tensors has a history, or something that is left of one."""
-    for k in range(count_of(xs)):
-        x = item_at(xs, k)
-        if x != the_none() and (word(x + t_node()) != the_none() or word(x + t_meta()) != the_none()):
-            return True
-    return False
-
-
-@device
-def _mark(t, mode, op, xs, place):
-    """Mark a result without history, as Python does. False if it raises."""
-    if not _have_history(xs):
-        return True
+def _mark_by_python(t, mode, op, xs, place):
     arguments = room()
     put(arguments, t)
     put(arguments + 8, mode if mode != 0 else the_none())
@@ -297,6 +286,29 @@ def _mark(t, mode, op, xs, place):
     if done == 0:
         return False
     release(done)
+    return True
+
+
+@device
+def _mark(t, mode, op, xs, place):
+    """Mark a result without history, as `_mark_lost` does. False if that raises."""
+    for k in range(count_of(xs)):
+        x = item_at(xs, k)
+        if x == the_none() or (word(x + t_node()) == the_none() and word(x + t_meta()) == the_none()):
+            continue
+        mark, meta = 0, word(x + t_meta())
+        if word(meta + TYPE) == lost_class() and (k == 0 or word(x + t_node()) == the_none()):
+            mark = meta
+        elif word(x + t_node()) != the_none():
+            mark = mode
+        elif word(meta + TYPE) == view_class():
+            mark = word(meta + v_lost())
+        if mark == 0 or word(t + t_meta()) != the_none():
+            return _mark_by_python(t, mode, op, xs, place)
+        if mark != the_none():
+            release(the_none())
+            put(t + t_meta(), kept(mark))
+            return True
     return True
 
 

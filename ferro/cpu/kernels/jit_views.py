@@ -11,6 +11,7 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     attribute,
     call,
     changes_of,
+    clear_error,
     computed,
     count_of,
     edge_of,
@@ -68,6 +69,7 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     version_function,
     version_n,
     view_class,
+    view_word,
     zero_object,
 )
 
@@ -139,11 +141,20 @@ def _shares_memory(out, a):
 
 @device
 def _lost_mark(x):
-    """The mark that a tensor with None, a mark or a View as `_meta` hands on; 0 for other ones."""
+    """The mark that a tensor hands on (of no account where it has a history); 0 where only Python knows."""
     meta = word(x + t_meta())
     if word(meta + TYPE) == view_class():
         return word(meta + v_lost())
-    return mark_of(x)
+    mark = mark_of(x)
+    if mark == 0 and word(x + t_node()) != the_none():  # a leaf with a gradient, say
+        view = attribute(meta, view_word())
+        if view == the_none():
+            mark = view
+        if view == 0:
+            clear_error()
+        else:
+            release(view)
+    return mark
 
 
 def viewed(objects, count):

@@ -34,16 +34,23 @@ class Kernel:
                 return result
         return self._other(args)
 
+    def known(self, *args: Any) -> Any:
+        """The call with machine code that is in use by now; NotImplemented where there is none for the arguments."""
+        for run in self.runs:
+            result = run(*args)
+            if result is not NotImplemented:
+                return result
+        return NotImplemented
+
     def _other(self, args: tuple[Any, ...]) -> Any:
         """The call with machine code that has to be found first."""
         signature = describe(args)
         if signature:
             if not self.load(tag_of(signature)):
                 self.make(self, signature)
-            for run in self.runs:
-                result = run(*args)
-                if result is not NotImplemented:
-                    return result
+            result = self.known(*args)
+            if result is not NotImplemented:
+                return result
         return self.compiler()(*args)
 
     def load(self, tag: str) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.extensions import extension
+from ferro.cpu.kernels.board import SHARED
 from ferro.cpu.kernels.tape_table import TABLE
 
 _METH_FASTCALL = 0x80  # function(self, arguments, count), as Python's headers call it
@@ -101,7 +102,7 @@ def _maker(kind: Any) -> Any:
 
 _make_bare, _make = _maker(ctypes.c_void_p), _maker(ctypes.py_object)
 
-# Objects that the code knows by their addresses: the types of its arguments, and the table of core/tape.py.
+# Objects that the code knows by their addresses: the types of its arguments, the table of core/tape.py, the team's numbers.
 OBJECTS: dict[str, Any] = {
     "type.array": np.ndarray,
     "type.tuple": tuple,
@@ -112,6 +113,7 @@ OBJECTS: dict[str, Any] = {
     "type.float32": np.float32,
     "type.float64": np.float64,
     "ferro.tape": TABLE,
+    "ferro.team": SHARED,
 }
 
 # Which of Numba's libraries the functions come from that kernels call to allocate and to reshape.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,13 @@ _TRANSPOSED = ("transposed",)
 NUMBERS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}  # what elements of so many bytes are moved as
 LARGE = 1 << 15  # elements from which views are copied by the kernel: what comes before it takes some microseconds
 _SOME = 1 << 13  # elements of a chunk
+_FEW = 64  # copies up to which a plan is kept
 
 
 def contiguous(x: np.ndarray) -> np.ndarray:
     """A C-ordered copy."""
-    parts = _exchanged(x) if x.size >= SMALL and not x.flags.c_contiguous else None
+    some = x.size >= SMALL and not x.flags.c_contiguous and x.itemsize in x.strides
+    parts = _exchanged(x) if some else None
     if parts is not None and x.flags.aligned and not x.dtype.hasobject:
         number = NUMBERS.get(x.itemsize)
         if number is not None and background.ready(_TRANSPOSED, number):
@@ -64,23 +68,27 @@ def assign(*pairs: tuple[np.ndarray, Any]) -> None:
 
     No target may overlap with another one or with a source.
     """
-    total = sum([target.size for target, _ in pairs])
-    twin = team.fixed_twin("move", _example) if total >= LARGE else None
-    words: list[int] = []
-    sources = []  # live until they have been read
+    kind = pairs[0][0].dtype
+    plain, layouts, arrays = True, [], []
     for target, source in pairs:
-        if twin is not None and target.size:
-            if type(source) is not np.ndarray or source.shape != target.shape:
-                source = np.broadcast_to(np.asarray(source, target.dtype), target.shape)
-            found = _words(target, source)
-            if found is not None:
-                words += found
-                sources.append(source)
-                continue
+        if type(source) is not np.ndarray:
+            source = np.asarray(source, kind)
+        plain = plain and target.dtype is kind is source.dtype and target.flags.aligned and source.flags.aligned
+        layouts.append((target.shape, target.strides, source.shape, source.strides))
+        arrays += (source, target)  # (these live until they have been read)
+    planned = _plan if len(pairs) <= _FEW else _plan.__wrapped__  # (plans of many copies are large, and would be kept)
+    plan = planned(kind, tuple(layouts)) if plain else None
+    twin = None if plan is None else team.fixed_twin("move", _example)
+    if plan is not None and twin is not None:
+        words, fill, parts = plan
+        words = words.copy()
+        fill(words, 0, *map(address, arrays))
+        team.share(twin, team.helpers(), parts, parts, (0, parts, parts, words), -1, 0)
+    elif len(pairs) == 1:
         target[...] = source
-    if twin is not None and words:
-        parts = min(total // _SOME, MOST_CHUNKS)
-        team.share(twin, team.helpers(), parts, parts, (0, parts, parts, np.array(words, np.int64)), -1, 0)
+    else:
+        for pair in pairs:
+            assign(pair)
 
 
 def copied(x: np.ndarray) -> np.ndarray:
@@ -116,19 +124,33 @@ def triangle(x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray | None:
     return out
 
 
-def _words(target: np.ndarray, source: np.ndarray) -> list[int] | None:
-    """A copy as the kernel reads it; None if it cannot make it."""
-    size = target.itemsize
-    if (
-        source.dtype is not target.dtype
-        or target.dtype.hasobject
-        or not (target.flags.aligned and source.flags.aligned)
-    ):
+@lru_cache(maxsize=1024)
+def _plan(kind: np.dtype, layouts: tuple) -> tuple[np.ndarray, Any, int] | None:
+    """Copies between arrays of a dtype with these shapes and strides: what the kernel reads, what writes the addresses to
+    its beginning, and the number of parts. None if the arrays are small, or the kernel cannot do it.
+    """
+    total = sum([math.prod(layout[0]) for layout in layouts])
+    if total < LARGE or kind.hasobject:
         return None
+    words = [0] * (2 * len(layouts))
+    for layout in layouts:
+        found = _words(kind.itemsize, *layout)
+        if found is None:
+            return None
+        words += found
+    return np.array(words, np.int64), struct.Struct(f"{2 * len(layouts)}q").pack_into, min(total // _SOME, MOST_CHUNKS)
+
+
+def _words(size: int, shape: tuple, target: tuple, given: tuple, source: tuple) -> list[int] | None:
+    """A copy as the kernel reads it, from shapes and strides; None if it cannot make it."""
+    lead = len(shape) - len(given)
+    if lead < 0 or any(n not in (m, 1) for n, m in zip(given, shape[lead:], strict=True)):
+        return None
+    source = (0,) * lead + tuple([0 if n == 1 else step for n, step in zip(given, source, strict=True)])
     lengths: list[int] = []
     s: list[int] = []
     t: list[int] = []
-    for b, a, n in sorted(zip(target.strides, source.strides, target.shape), reverse=True):  # as the target lies
+    for b, a, n in sorted(zip(target, source, shape, strict=True), reverse=True):  # as the target lies
         if n == 1:
             continue
         if lengths and s[-1] == a * n and t[-1] == b * n:  # one dimension with the one before
@@ -138,6 +160,7 @@ def _words(target: np.ndarray, source: np.ndarray) -> list[int] | None:
             lengths.append(n)
             s.append(a)
             t.append(b)
+    whole = size
     if not lengths or (s[-1] == t[-1] == size):
         if lengths:
             lengths[-1] *= size
@@ -150,11 +173,11 @@ def _words(target: np.ndarray, source: np.ndarray) -> list[int] | None:
         s.append(8)
         t.append(8)
         size = 8
-    if len(lengths) > 4 or size not in (1, 4, 8) or (size == 1 and target.itemsize == 1 and (s[-1] != 1 or t[-1] != 1)):
+    if len(lengths) > 4 or size not in (1, 4, 8) or (size == whole == 1 and (s[-1] != 1 or t[-1] != 1)):
         return None
     pad = [0] * (4 - len(lengths))
     ones = [1] * len(pad)
-    return [size, address(source), address(target), *ones, *lengths, *pad, *s, *pad, *t]
+    return [size, *ones, *lengths, *pad, *s, *pad, *t]
 
 
 def _example() -> tuple:

@@ -1,4 +1,7 @@
-"""Layer and batch normalisation of NumPy arrays, mean and variance together, and their derivatives."""
+"""Layer and batch normalisation of NumPy arrays, mean and variance together, and their derivatives.
+
+Results are made in their final shape: the engine copies a gradient that is a view of another array.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +69,11 @@ def layer_norm(
         if bias is not None:
             out = out + bias.reshape(-1)
         return out.reshape(x.shape), mean, rstd
-    out, mean, rstd = np.empty_like(rows), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
+    out, mean, rstd = np.empty(x.shape, x.dtype), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
     w, b = _or_none(weight, x.dtype), _or_none(bias, x.dtype)
-    share_rows("layer_norm", len(rows), 4 * GRAIN // n, (rows, w, b, float(eps), out, mean, rstd), 0b110)
-    return out.reshape(x.shape), mean, rstd
+    args = (rows, w, b, float(eps), out.reshape(rows.shape), mean, rstd)
+    share_rows("layer_norm", len(rows), 4 * GRAIN // n, args, 0b110)
+    return out, mean, rstd
 
 
 def layer_norm_vjp(
@@ -84,13 +88,13 @@ def layer_norm_vjp(
     if not has_kernel(x, "layer_norm_vjp"):
         return _layer_norm_vjp(gs, rows, mean, rstd, weight, needs, x.shape)
     n = rows.shape[1]
-    out = np.empty(rows.shape if needs[0] else (0, n), x.dtype)
+    out = np.empty(x.shape if needs[0] else 0, x.dtype)
     w = _or_none(weight, x.dtype)
     parts = max(1, min(len(rows) // ROWS, x.size // SHARED, MOST_CHUNKS))
     totals = np.zeros((2 * parts, n if needs[1] or needs[2] else 0))
-    run_parts("layer_norm_vjp", parts, (gs, rows, mean, rstd, w, out, totals), 1 << 4)
+    run_parts("layer_norm_vjp", parts, (gs, rows, mean, rstd, w, out.reshape(-1, n), totals), 1 << 4)
     g_weight, g_bias = totals.reshape(parts, 2, -1).sum(0).astype(x.dtype) if totals.size else totals[:2]
-    return out.reshape(x.shape) if needs[0] else None, g_weight if needs[1] else None, g_bias if needs[2] else None
+    return out if needs[0] else None, g_weight if needs[1] else None, g_bias if needs[2] else None
 
 
 def _layer_norm_vjp(
@@ -204,10 +208,11 @@ def batch_norm(
         mean, scale, shift = [_along_channels(part, x.ndim) for part in (mean, scale, shift)]
         return ((x - mean) * scale + shift).astype(x.dtype, copy=False)
     word, parts = _as_channels(x, (0, *range(2, x.ndim)))
-    out = np.empty_like(parts)
+    out = np.empty(x.shape, x.dtype)
     m, s, b = [contiguous(part, x.dtype) for part in (mean, scale, shift)]
-    share_rows(f"{word}_affine", len(parts), 4 * GRAIN // parts[0].size, (parts, m, s, b, out), 0b1110)
-    return out.reshape(x.shape)
+    args = (parts, m, s, b, out.reshape(parts.shape))
+    share_rows(f"{word}_affine", len(parts), 4 * GRAIN // parts[0].size, args, 0b1110)
+    return out
 
 
 def batch_norm_vjp(
@@ -263,22 +268,25 @@ def _batch_norm_vjp_x(
         return ((g - plain - (x - mean) * product) * scale).astype(x.dtype, copy=False)
     word, parts = _as_channels(x, (0, *range(2, x.ndim)))
     gs = contiguous(g, x.dtype).reshape(parts.shape)
-    out = np.empty_like(parts)
-    args = (gs, parts, mean, scale, plain, product, out)
+    out = np.empty(x.shape, x.dtype)
+    args = (gs, parts, mean, scale, plain, product, out.reshape(parts.shape))
     share_rows(f"{word}_norm_vjp", len(parts), 2 * GRAIN // parts[0].size, args, 0b111100)
-    return out.reshape(x.shape)
+    return out
 
 
-def _by_channel(name: str, arrays: list[np.ndarray], parameters: list[np.ndarray]) -> np.ndarray:
+def _by_channel(
+    name: str, shape: tuple[int, ...], arrays: list[np.ndarray], parameters: list[np.ndarray]
+) -> np.ndarray:
     """A kernel of arrays (1, channel, place) and of parameters with a value per channel, the channels cut."""
-    out = np.empty_like(arrays[0])
+    result = np.empty(shape, arrays[0].dtype)
+    out: np.ndarray = result.reshape(arrays[0].shape)
     run = get(name)
 
     def part(i: int, j: int) -> None:
         run(*[a[:, i:j] for a in arrays], *[p[i:j] for p in parameters], out[:, i:j])
 
     split(out.shape[1], 2 * GRAIN // out.shape[2], part)
-    return out
+    return result
 
 
 def group_norm(
@@ -293,8 +301,7 @@ def group_norm(
     if weight is not None:
         scale *= np.tile(weight, n)
     shift = np.zeros_like(scale) if bias is None else np.tile(bias, n).astype(x.dtype)
-    out = _by_channel("channel_affine", [x.reshape(1, n * c, -1)], [m, scale, shift])
-    return out.reshape(x.shape), mean, rstd
+    return _by_channel("channel_affine", x.shape, [x.reshape(1, n * c, -1)], [m, scale, shift]), mean, rstd
 
 
 def group_norm_vjp(
@@ -319,6 +326,6 @@ def group_norm_vjp(
         one, two = [(total * w).reshape(n * groups, each).sum(1) / count for total in (plain, product)]
         per_group = -two * r * r * r, -one * r
         values = [np.repeat(r, each) * np.tile(w, n), *[np.repeat(v, each) for v in per_group]]
-        g_x = _by_channel("channel_mix", [gs, xs], [m, *[v.astype(x.dtype) for v in values]]).reshape(x.shape)
+        g_x = _by_channel("channel_mix", x.shape, [gs, xs], [m, *[v.astype(x.dtype) for v in values]])
     g_weight = (product * rstd.reshape(n, groups).repeat(each, 1)).sum(0).astype(x.dtype) if needs[1] else None
     return g_x, g_weight, plain.sum(0).astype(x.dtype) if needs[2] else None

@@ -12,8 +12,10 @@ import numpy as np
 from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, share_rows
 from ferro.cpu.kernels.gemm import DTYPES
+from ferro.cpu.team import run_rows
 
 LARGE = 1 << 22  # multiplications of a step from which they are worth several threads
+SEQUENCES, CHUNK = 16, 1 << 21  # that a thread takes through all steps, and their multiplications, some 40 us
 _ONE = {np.dtype(c): np.ones((), c) for c in "fd"}
 
 
@@ -33,7 +35,8 @@ def lstm(slices: list[slice], gates: np.ndarray, w: np.ndarray, h: np.ndarray, c
     if len(h) * w.size >= LARGE or gates.dtype not in DTYPES or not has_kernel(gates, "lstm"):
         return False
     starts, ends = np.array([rows.start for rows in slices]), np.array([rows.stop for rows in slices])
-    get("lstm")(starts, ends - starts, gates, contiguous(w), h, c, cells, out)
+    args = (0, len(h), starts, ends - starts, gates, contiguous(w), h, c, cells, out)
+    run_rows("lstm", min(len(h) // SEQUENCES, len(gates) * w.size // CHUNK), len(h), args, -1, 0)
     return True
 
 
@@ -48,7 +51,8 @@ def call_all(dtype: type) -> None:
     share_rows("gru_gates", 1, 1, (narrow, narrow, one, one, one))
     share_rows("gru_gates_vjp", 1, 1, (one, narrow, one, one, narrow, narrow))
     if dtype in DTYPES:
-        get("lstm")(np.zeros(1, np.int64), np.ones(1, np.int64), wide, wide.reshape(4, 1), one, one, one, one)
+        steps = np.zeros(1, np.int64), np.ones(1, np.int64)
+        run_rows("lstm", 1, 1, (0, 1, *steps, wide, wide.reshape(4, 1), one, one, one, one), -1, 0)
 
 
 # -- NumPy's -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from ferro.cpu.team import run_rows
 
 LARGE = 1 << 17  # elements below which NumPy takes less than 50 us, and nothing is compiled
 GRAIN = 1 << 19  # elements that one thread takes in some 50 us
-PIECE = 1 << 17  # numbers, of a few long rows or columns, that are taken together
+PIECE = 1 << 16  # numbers, of a few long rows or columns, that are taken together
+FEW = 8  # tiles of columns, too few to share: the rows are cut as well
 TILE = 1024  # columns that are taken together: their sums stay in the first-level cache
 
 
@@ -79,9 +80,11 @@ def _cut(before: int, n: int, m: int) -> tuple[int, int, int, int, int, int]:
     columns for the threads to share, how many tiles there are in all, and how many chunks of these.
     """  # fmt: skip
     tiles = before * -(-m // TILE)
-    parts = max(1, min(n * m // PIECE, n // 8)) if tiles <= 8 else 1  # parts of 8 rows are large beside their results
+    parts = (
+        max(1, min(-(-n * m // PIECE), n // 8)) if tiles <= FEW else 1
+    )  # parts of 8 rows are large beside their results
     tiles *= parts
-    return before, n, m, parts, tiles, min(8 * before * n * m // GRAIN, tiles, MOST_CHUNKS)
+    return before, n, m, parts, tiles, min(-(-8 * before * n * m // GRAIN), tiles, MOST_CHUNKS)
 
 
 # What takes the results for the parts of rows together.

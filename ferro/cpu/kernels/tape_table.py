@@ -20,10 +20,11 @@ FIELDS = (
         "_getframe",
     ),
     *("MODE", "Mode.silent", "Mode.lost", "Lost", "guard", "Plan.saves_inputs"),
-    *("0", "1", "'co_filename'", "'shape'"),
+    *("0", "1", "'co_filename'", "'shape'", "'view'"),
     *("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta", "Version.n"),
     *(
         "Op.direct",
+        "Op.large",
         "Op.table",
         "Op.taped",
         "Op.viewing",

@@ -31,6 +31,7 @@ from ferro.cpu.kernels import (
 )
 from ferro.cpu.kernels.board import HALT, SIZE
 from ferro.cpu.kernels.common import pointwise, share_rows
+from ferro.cpu.kernels.front import behind
 from ferro.cpu.team import run_parts, run_rows
 
 ALL = (True, True, True)
@@ -84,6 +85,7 @@ def _call_products(x: np.ndarray) -> None:
         gemm.multiply(many, many, many.copy())
         factor.log_determinants(*factor.lu(many)[:2])
         factor.qr(many, 64)
+        factor.reflected(x[:8, :8].copy().T, x[0, :7].copy(), x[:8, :8].copy().T)
         factor.cholesky(x[:8, :8])
         head = x[None]
         attention.attend_vjp(head, head, head, head, attention.attend(head, head, head, 1.0, True)[1], 1.0, True)
@@ -228,7 +230,7 @@ def _call_sequences(dtype: type) -> None:
 
 def _call_optim_and_along(x: np.ndarray) -> None:
     p, m, v = x.copy(), x.copy(), x.copy()
-    optim.sgd_step(p, m, x, 0.1, 0.9, 0.0, 0.0, False, False)
+    behind(optim.sgd_step)(p, m, x, 0.1, 0.9, 0.0, 0.0, False, False)
     optim.adam_step(p, m, v, None, x, 1.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
     along.gather(x, 0, np.zeros(x.shape, np.int64))
     along.gather(x, 1, np.zeros(x.shape, np.int64))
@@ -237,5 +239,5 @@ def _call_optim_and_along(x: np.ndarray) -> None:
             along.write(name, x.copy(), dim, np.zeros(x.shape, np.int64), x)
         along.add_slices(x.copy(), dim, np.arange(64), x)
     run_rows("take", 1, 64, (0, 64, 64, x, np.arange(64), x.copy()), -1, 0)
-    along.take(x.reshape(64, 64, 1), 1, np.arange(64))
+    run_rows("take_rows", 1, 64, (x, np.arange(64), x.copy()), 0b010)
     along.count_bins(x.reshape(-1), x[0, 0], x[0, 1], 2)

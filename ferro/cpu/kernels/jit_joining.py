@@ -1,0 +1,99 @@
+"""Fronts of cat and stack (see jit_front.py): small arrays of one dtype, one behind the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.kernels.jit import device
+from ferro.cpu.kernels.jit_export import DATA, FLAGS, NDIM, SHAPE, STRIDES, TUPLE_ITEMS, TUPLE_SIZE, TYPE
+from ferro.cpu.kernels.jit_front import (
+    MOST,
+    as_long,
+    flat_at,
+    half,
+    int_type,
+    is_array,
+    is_plain,
+    length,
+    put,
+    room,
+    shaped,
+    size_of,
+    tuple_type,
+    word,
+)
+
+_ALIGNED = 0x100
+_SCATTERED = 512  # elements of an array that is not contiguous: each is looked for by itself
+
+
+def fronts(dtype: Any) -> list[Any]:
+    """The fronts of cat(xs, dim) and stack(xs, dim), xs being a tuple."""
+    return [_front(dtype, 0), _front(dtype, 1)]
+
+
+def _front(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of cases)
+    """`more`: how many dimensions the result has that the arrays do not have."""
+    number, itemsize = np.dtype(dtype).num, np.dtype(dtype).itemsize
+
+    @device
+    def copy(a, before, to, gap):
+        """The elements of a in as many parts as there are `before` the dimension, `gap` bytes from one to the next."""
+        size, ndim = size_of(a), half(a + NDIM)
+        many = size // before
+        if is_plain(a, number):
+            for part in range(before):
+                target = flat_at(dtype, to + part * gap, many)
+                source = flat_at(dtype, word(a + DATA) + part * many * itemsize, many)
+                for i in range(many):
+                    target[i] = source[i]
+            return
+        for i in range(size):
+            place, rest = word(a + DATA), i
+            for d in range(ndim - 1, -1, -1):
+                n = word(word(a + SHAPE) + 8 * d)
+                place += rest % n * word(word(a + STRIDES) + 8 * d)
+                rest //= n
+            flat_at(dtype, to + i // many * gap + i % many * itemsize, 1)[0] = flat_at(dtype, place, 1)[0]
+
+    def front(objects, count):
+        if count != 2:
+            return 0
+        xs, dim = word(objects), word(objects + 8)
+        if word(xs + TYPE) != tuple_type() or word(dim + TYPE) != int_type() or word(xs + TUPLE_SIZE) < 1:
+            return 0
+        first, d, total, along = word(xs + TUPLE_ITEMS), as_long(dim), 0, 0
+        if not is_array(first, number) or d < 0 or d >= half(first + NDIM) + more or half(first + NDIM) > 30:
+            return 0
+        ndim = half(first + NDIM)
+        for k in range(word(xs + TUPLE_SIZE)):
+            a = word(xs + TUPLE_ITEMS + 8 * k)
+            if not is_array(a, number) or half(a + NDIM) != ndim or half(a + FLAGS) & _ALIGNED == 0:
+                return 0
+            for j in range(ndim):
+                if (more or j != d) and length(a, j, j + 1) != length(first, j, j + 1):
+                    return 0
+            size = size_of(a)
+            if size > _SCATTERED and not is_plain(a, number):
+                return 0
+            total += size
+            along += 1 if more else length(a, d, d + 1)
+        if total < 1 or total > MOST:
+            return 0
+        shape = room()
+        for j in range(ndim + more):
+            put(shape + 8 * j, along if j == d else length(first, j - more * (j > d), j - more * (j > d) + 1))
+        out = shaped(first, ndim + more, shape)
+        if out == 0:
+            return -1
+        before, to = length(first, 0, d), word(out + DATA)
+        gap = total // before * itemsize
+        for k in range(word(xs + TUPLE_SIZE)):
+            a = word(xs + TUPLE_ITEMS + 8 * k)
+            copy(a, before, to, gap)
+            to += size_of(a) // before * itemsize
+        return out
+
+    return front

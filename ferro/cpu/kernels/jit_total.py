@@ -1,0 +1,108 @@
+"""Compiled reductions of large arrays, as fronts call them: cut for the kernels of jit_reduce.py, shared by the team."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.kernels.jit import device, kernel
+from ferro.cpu.kernels.jit_reduce import (
+    max_columns,
+    max_rows,
+    min_columns,
+    min_rows,
+    square_columns,
+    square_rows,
+    sum_columns,
+    sum_rows,
+)
+from ferro.cpu.kernels.jit_team import over_rows
+from ferro.cpu.kernels.reduce import FEW, GRAIN, PIECE, TILE
+
+_FIRST = np.int64(0)
+
+_doubles = device(lambda rows, columns, x: np.empty((rows, columns)))
+_alike = device(lambda rows, columns, x: np.empty((rows, columns), x.dtype))
+
+
+@device
+def _cut(before, n, behind):
+    """As `_cut` in reduce.py: into how many parts to cut n, how many tiles there are then, and how many chunks of them."""
+    tiles = before * -(-behind // TILE)
+    parts = max(1, min(-(-n * behind // PIECE), n // 8)) if tiles <= FEW else 1
+    tiles *= parts
+    return parts, tiles, max(1, min(-(-8 * before * n * behind // GRAIN), tiles, 32))
+
+
+def _parts_by(rows: Any, columns: Any, room: Any) -> Any:
+    """A function that gives the results of all parts, by kernels of rows and of columns: a row for each part."""
+
+    def parts_of(x, before, n, behind, board, count):
+        parts, tiles, chunks = _cut(before, n, behind)
+        found = room(before * parts, behind, x)
+        if behind == 1:
+            over_rows(
+                rows, board, count, chunks, tiles, -1, 2, (x.reshape(before, n), found.reshape(-1), _FIRST, tiles)
+            )
+        else:
+            over_rows(columns, board, count, chunks, tiles, -1, 2, (x.reshape(before, n, behind), found, _FIRST, tiles))
+        return found
+
+    return device(parts_of)
+
+
+def _together(combine: Any, finish: Any) -> Any:
+    """A function that combines the results of the parts, and finishes what that gives, knowing the number of elements."""
+    both, last = device(combine), device(finish)
+
+    def together(found, before, n, out):
+        parts, behind = found.shape[0] // before, found.shape[1]
+        for i in range(before):
+            result = found[i * parts]
+            for k in range(i * parts + 1, (i + 1) * parts):
+                for j in range(behind):
+                    result[j] = both(result[j], found[k, j])
+            for j in range(behind):
+                out[i * behind + j] = last(result[j], n)
+
+    return device(together)
+
+
+def _reduction(parts_of: Any, together: Any) -> Any:
+    def run(x, before, n, behind, out, board, count):
+        together(parts_of(x, before, n, behind, board, count), before, n, out)
+        return True
+
+    return kernel(run)
+
+
+_sums = _parts_by(sum_rows, sum_columns, _doubles)
+sum = _reduction(_sums, _together(lambda a, b: a + b, lambda total, n: total))
+mean = _reduction(_sums, _together(lambda a, b: a + b, lambda total, n: total / n))
+amax = _reduction(
+    _parts_by(max_rows, max_columns, _alike),
+    _together(lambda a, b: a if (a >= b) | (a != a) else b, lambda best, n: best),  # noqa: PLR0124 (nan)
+)
+amin = _reduction(
+    _parts_by(min_rows, min_columns, _alike),
+    _together(lambda a, b: a if (a <= b) | (a != a) else b, lambda best, n: best),  # noqa: PLR0124
+)
+_norm_of = _together(lambda a, b: a + b, lambda total, n: math.sqrt(total))
+
+
+@kernel
+def vector_norm(x, order, before, n, behind, out, board, count):
+    if order != 2:
+        return False
+    parts, tiles, chunks = _cut(before, n, behind)
+    found, zero = np.empty((before * parts, behind)), np.zeros((before, behind), x.dtype)
+    if behind == 1:
+        rows = (x.reshape(before, n), zero.reshape(-1), found.reshape(-1), _FIRST, tiles)
+        over_rows(square_rows, board, count, chunks, tiles, -1, 3, rows)
+    else:
+        columns = (x.reshape(before, n, behind), zero, found, _FIRST, tiles)
+        over_rows(square_columns, board, count, chunks, tiles, -1, 3, columns)
+    _norm_of(found, before, n, out)
+    return True

@@ -1,0 +1,69 @@
+"""Slices named by an index, and copies between views of every kind: what the kernels move, and what they leave to NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro import cpu
+from ferro.cpu.kernels import along, moves
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(300, 24), (200, 33), (100, 257), (7, 50, 31), (5, 60, 2, 40)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slices_of_every_width(threads: int, shape: tuple, dtype: type, rng: np.random.Generator) -> None:
+    before = ferro.get_num_threads()
+    ferro.set_num_threads(threads)
+    try:
+        x = rng.uniform(-1, 1, shape).astype(dtype)
+        for dim in range(len(shape)):
+            for index in (rng.integers(0, shape[dim], 2000), rng.integers(0, shape[dim], 4000)[::2]):
+                np.testing.assert_array_equal(cpu.index_select(x, dim, index), np.take(x, index, dim))
+    finally:
+        ferro.set_num_threads(before)
+
+
+@pytest.mark.parametrize("count", [1, 5, 40, 3000])
+@pytest.mark.parametrize("wrong", [-1, 300, -(2**62)])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_places_out_of_bounds_are_refused(count: int, wrong: int, dtype: type) -> None:
+    x, index = np.ones((300, 48), dtype), np.zeros(count, np.int64)
+    index[-1] = wrong
+    for step in (1, -1):
+        with pytest.raises(IndexError):
+            cpu.index_select(x, 0, index[::step])
+        with pytest.raises(IndexError, match=r"out of (bounds|range)"):
+            ferro.tensor(x).index_select(0, ferro.tensor(index[::step].copy()))
+        assert not along.within(index[::step], 300)
+    assert along.within(np.zeros(0, np.int64), 0)
+
+
+def test_several_copies_at_once(rng: np.random.Generator) -> None:
+    out = np.zeros((4, 300, 200), np.float32)
+    matrix, row = rng.uniform(-1, 1, (300, 200)).astype(np.float32), np.arange(200, dtype=np.float32)
+    moves.assign((out[0], matrix), (out[1], row), (out[2], 2.5), (out[3], matrix[:, :1]))
+    for got, want in zip(out, (matrix, row, 2.5, matrix[:, :1]), strict=True):
+        np.testing.assert_array_equal(got, np.broadcast_to(np.float32(want), got.shape))
+    moves.assign((out[0], matrix.astype(np.float64)), (out[1], matrix[::-1]))  # of two dtypes
+    np.testing.assert_array_equal(out[0], matrix)
+    np.testing.assert_array_equal(out[1], matrix[::-1])
+    half = np.zeros((2, 300, 200), np.float16)
+    moves.assign((half[0], half[1] + np.float16(1)), (half[1], np.full((300, 200), 3, np.float16)[:, ::-1]))
+    assert (half[0] == 1).all()
+    assert (half[1] == 3).all()
+    with pytest.raises(ValueError, match="broadcast"):
+        moves.assign((out[0], matrix[:, :7]))
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_stacked_views(dim: int, rng: np.random.Generator) -> None:
+    x = rng.uniform(-1, 1, (200, 150, 3)).astype(np.float32)
+    parts = [x[..., 0], x[::-1, :, 1], x[:, ::-1, 2]]
+    np.testing.assert_array_equal(cpu.stack(parts, dim), np.stack(parts, dim))
+
+
+def test_many_numbers_stacked() -> None:
+    numbers = [np.asarray(k, np.float32) for k in range(moves.LARGE)]
+    np.testing.assert_array_equal(cpu.stack(numbers, 0), np.arange(moves.LARGE))
