@@ -65,12 +65,13 @@ class Job:
 
 
 def interleave(
-    jobs: Mapping[str, Job | Callable[[], Any]], seconds: float, block_seconds: float = 0.01
+    jobs: Mapping[str, Job | Callable[[], Any]], seconds: float, block_seconds: float = 0.01, pause: float = 0.0
 ) -> dict[str, Timing]:
     """Time several jobs in alternating blocks, first one order and then the other, for about `seconds` in all.
 
     A noisy machine then disturbs all of them alike, and the minima compare what each can do. The garbage collector
-    stays on, since programs run with it, but a block does not begin with another's litter.
+    stays on, since programs run with it, but a block does not begin with another's litter, nor beside its threads:
+    there is a `pause` before each.
     """
     jobs = {name: job if isinstance(job, Job) else Job(job) for name, job in jobs.items()}
     calls = {}
@@ -85,6 +86,7 @@ def interleave(
     while len(samples[order[0]]) < 4 or time.perf_counter() < deadline:
         for name in order:
             gc.collect(0)
+            time.sleep(pause)
             samples[name].append(jobs[name].block(calls[name]))
         order.reverse()
     return {name: Timing(min(times), statistics.median(times), len(times)) for name, times in samples.items()}
