@@ -2,7 +2,7 @@
 
 To wake a sleeping thread takes 5 to 100 us, and to pass the interpreter's lock as long again. A thread that watches the
 board (see kernels/jit_team.py) takes part within a microsecond, so kernels of 20 us are worth sharing. Whoever sleeps is
-not waited for: it is woken for the kernels to come, and for this one only if that is long.
+woken, and not waited for: it may come in time for this kernel, if that is long, and is there for those to come.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from ferro.cpu.threads import _current_core, _pool, _restrict, _usable_cores
 _MOST = min(_usable_cores(), THREADS) if os.name == "posix" else 1
 SHARED[CORES] = _MOST
 PATIENCE = 50_000  # looks at the board before a thread goes to sleep: about a millisecond
-LONG = 12  # chunks from which sleeping threads are woken before the work begins
 
 
 class _Team:
@@ -104,17 +103,15 @@ def call_together() -> None:
 SHARED[GATHER] = id(call_together)
 
 
-def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2, parts: int = 0) -> bool:
+def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2) -> bool:
     """Call the kernel of that name with `args`, shared by the team in so many chunks of the rows of its arrays.
-
-    Where a chunk's own cost is high there are only `parts` of them, and the number of chunks says how long they take.
 
     All arrays have `length` rows, but for those whose bit (1 for the first argument, 2 for the second, ...) in `whole`
     is set: these are not cut. The arguments number `span` and `span` + 1, 0 and `length`, become the rows of the chunk.
     What a row becomes must not depend on the others. False if the kernel has returned False anywhere.
     """
     if chunks > 1 and _pool.budget > 1 and (count := helpers()):
-        done = _by_twin(name, count, chunks, length, args, whole, span, parts)
+        done = _by_twin(name, count, chunks, length, args, whole, span)
         if done is not NotImplemented:
             return done
     return kernels.get(name)(*args) is not False
@@ -144,18 +141,13 @@ def _by_twin(name: str, count: int, *args: Any) -> Any:
     return done
 
 
-def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int, parts: int = 0) -> Any:
+def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> Any:
     """`run_rows` with a kernel's twin and so many helpers; NotImplemented if that is what the twin says."""
     team = _made or _team()
-    if chunks >= LONG and (team.numbers[team.asleep] or len(team.members) < count):
+    if team.numbers[team.asleep] or len(team.members) < count:
         team.gather(count)
-    parts = parts or chunks
-    asleep = twin(team.board, count if count < parts else parts - 1, parts, length, whole, span, *args)
-    if asleep is NotImplemented:
-        return asleep
-    if asleep > 0 or len(team.members) < count:
-        team.gather(count)
-    return asleep >= 0
+    asleep = twin(team.board, count if count < chunks else chunks - 1, chunks, length, whole, span, *args)
+    return asleep if asleep is NotImplemented else asleep >= 0
 
 
 def fixed_twin(name: str, example: Callable[[], tuple]) -> Any:

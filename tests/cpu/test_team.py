@@ -95,15 +95,14 @@ def test_arrays_are_cut_along_their_first_axis_and_whole_ones_are_not(own_team):
     assert (out == x * w * 2 + 3).all()  # a chunk is one row of three numbers
 
 
-def test_a_long_kernel_may_be_cut_in_few_parts(own_team):
-    def note(start, stop, out):
-        out[start] += stop - start
+def test_members_are_called_before_the_work_begins(own_team):
+    def run(*_):
+        counts.append(len(own_team.members))
+        return 0
 
-    out = np.zeros(10, np.int64)
-    run = twin(note, 0, 0, out)
-    team.share(run, 1, 100, 10, (0, 10, out), whole=-1, span=0, parts=2)
-    assert out.tolist() == [5, 0, 0, 0, 0, 5, 0, 0, 0, 0]
-    assert len(own_team.members) == 1  # called before the work began
+    counts: list = []
+    assert team.share(run, 1, 2, 10, (), whole=-1, span=0)
+    assert counts == [1]
 
 
 def test_the_kernel_answers_while_there_is_no_machine_code_of_its_twin(monkeypatch):

@@ -146,8 +146,7 @@ def _share(arrays: tuple, plan: tuple) -> None:
         if count == 1:  # in equal parts
             high += -high % threads
         length = count * high
-    parts = min(chunks, length, threads)
-    run_rows("product_part", chunks, length, (0, length, *arrays, (*plan, high)), -1, 0, parts)
+    run_rows("product_part", min(chunks, length, threads), length, (0, length, *arrays, (*plan, high)), -1, 0)
 
 
 def _readable(x: np.ndarray, size: int) -> np.ndarray:
