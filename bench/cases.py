@@ -208,7 +208,8 @@ class Child:
         command = [sys.executable, str(script), self.what, engine, str(threads), self.workload]
         for _ in range(self.runs):
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:  # kernels may still come
-                environment = {**os.environ, "FERRO_KERNELS": ""}
+                # (Installed packages have their bytecode on disk; the first of the processes writes ferro's.)
+                environment = {**os.environ, "FERRO_KERNELS": "", "PYTHONDONTWRITEBYTECODE": ""}
                 if self.cold:
                     environment["FERRO_CACHE_DIR"] = empty
                 done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
