@@ -331,17 +331,23 @@ def test_queued_callbacks_run_once_the_backward_has_ended() -> None:
         queue_callback(seen.clear)
 
 
-@pytest.mark.parametrize(("size", "shared"), [(256, True), (16, False)])
-def test_heavy_branches_that_end_in_means_are_offered_to_several_threads(
-    size: int, shared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many nodes were ready whenever a backward was offered to several threads, which decline."""
+    found: list[int] = []
 
     def decline(run: Any, ready: list) -> bool:
-        asked.append(len(ready))
+        found.append(len(ready))
         return False
 
     monkeypatch.setattr(worlds, "parallel", decline)
+    return found
+
+
+@pytest.mark.parametrize(("size", "shared"), [(256, True), (16, False)])
+def test_heavy_branches_that_end_in_means_are_offered_to_several_threads(
+    size: int, shared: bool, asked: list[int]
+) -> None:
     x = ferro.ones(size, size, requires_grad=True)
     total: Any = 0.0
     for _ in range(4):
@@ -352,15 +358,8 @@ def test_heavy_branches_that_end_in_means_are_offered_to_several_threads(
 
 @pytest.mark.parametrize(("size", "threads", "shared"), [(192, None, True), (128, None, False), (128, 2, True)])
 def test_branches_at_hand_are_offered_to_several_threads_where_they_are_worth_it(
-    size: int, threads: int | None, shared: bool, monkeypatch: pytest.MonkeyPatch
+    size: int, threads: int | None, shared: bool, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-
-    def decline(run: Any, ready: list) -> bool:
-        asked.append(len(ready))
-        return False
-
-    monkeypatch.setattr(worlds, "parallel", decline)
     monkeypatch.setattr(engine, "get_num_threads", lambda: 2)
     x = ferro.ones(size, size, requires_grad=True)
     ferro.cat([x @ x for _ in range(6)]).sum().backward(num_threads=threads)

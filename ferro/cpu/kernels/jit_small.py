@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.cpu.kernels import jit_norm, jit_optim, jit_pointwise
-from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
+from ferro.cpu.kernels.jit import device, kernel, whole_registers
+from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import dot, largest, squares_from, total_of
 
@@ -233,14 +234,6 @@ def batch_norm_vjp(g, x, weight, mean, var, eps, out, g_weight, g_bias):
 # --- losses ----------------------------------------------------------------------------------------------------------
 
 
-@reduction
-def _sum_of_exp(x, top):
-    total = x.dtype.type(0)
-    for j in range(x.size):
-        total += exp(x[j] - top)
-    return total
-
-
 @kernel
 def cross_entropy(x, target, ignored, smoothing, loss, norms):
     """The mean over the rows that are not ignored, and the logsumexp of each row."""
@@ -251,7 +244,7 @@ def cross_entropy(x, target, ignored, smoothing, loss, norms):
     total, count = 0.0, 0
     for i in range(x.shape[0]):
         top = largest(x[i])
-        shift = T(math.log(_sum_of_exp(x[i], top)))
+        shift = T(math.log(sum_of_exp(x[i], top)))
         norms[i] = float(top) + float(shift)
         t = target[i]
         if t != ignored:
