@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import cache
+from types import MemberDescriptorType
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from ferro.core.mode import ACTIVE, MODE, Mode
 from ferro.core.node import MultiNode, Node, Pick
 from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, outermost
+from ferro.cpu.kernels.layout import LayoutError, only_place
 from ferro.cpu.kernels.machine import SUPPORTED
 from ferro.cpu.kernels.tape_table import FIELDS, TABLE
+from ferro.cpu.notices import note
 
 _CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node, MultiNode, Pick)}
 _OBJECTS: dict[str, Any] = {
@@ -34,6 +37,7 @@ _OBJECTS: dict[str, Any] = {
     "MODE": MODE,
     "Lost": Lost,
     "View": View,
+    "Version": Version,
     "version_of": version_of,
     "'no_grad'": sys.intern("no_grad"),
     "'multi'": sys.intern("multi"),
@@ -50,20 +54,40 @@ _OBJECTS: dict[str, Any] = {
 
 
 def fill(**objects: Any) -> None:
-    """Enter these objects, and all that is known here."""
-    if SUPPORTED:
-        _OBJECTS.update(objects)
+    """Enter these objects, and all that is known here.
+
+    Where a slot cannot be found, all entries stay 0: machine code meets no object that it takes for one of the tape's.
+    """
+    if not SUPPORTED:
+        return
+    _OBJECTS.update(objects)
+    found = np.zeros_like(TABLE)
+    try:
         for k, field in enumerate(FIELDS):
             owner, dot, slot = field.partition(".")
             if dot:
-                TABLE[k] = _offset(_CLASSES[owner], slot)
+                found[k] = _offset(_CLASSES[owner], slot)
             elif field in _OBJECTS:
-                TABLE[k] = id(_OBJECTS[field])
+                found[k] = id(_OBJECTS[field])
+    except (LayoutError, AttributeError, TypeError) as e:
+        note("machine code of the tape", str(e))
+        found[:] = 0
+    TABLE[:] = found
 
 
 @cache
 def _offset(owner: Any, slot: str) -> int:
-    """Where the objects of a class keep what stands in a slot: PyMemberDescrObject and PyMemberDef, in Python's headers."""
-    member = ctypes.c_void_p.from_address(id(owner.__dict__[slot]) + 40).value
-    assert member is not None
-    return ctypes.c_ssize_t.from_address(member + 16).value
+    """Where the objects of a class keep what stands in a slot."""
+    return only_place(f"{owner.__name__}.{slot}", _places(owner)[slot])
+
+
+@cache
+def _places(owner: Any) -> dict[str, list[int]]:
+    """The places where the objects of a class may keep what stands in each slot: that of one are filled with known objects."""
+    some = object.__new__(owner)
+    slots = {name: value for name, value in owner.__dict__.items() if type(value) is MemberDescriptorType}
+    known = {name: object() for name in slots}
+    for name, slot in slots.items():
+        slot.__set__(some, known[name])
+    held = memoryview(ctypes.string_at(id(some), owner.__basicsize__)).cast("P").tolist()
+    return {name: [8 * k for k, word in enumerate(held) if word == id(value)] for name, value in known.items()}

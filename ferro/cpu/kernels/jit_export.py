@@ -18,6 +18,7 @@ from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import make_array, populate_array
 
+from ferro.cpu.kernels.jit_fields import READABLE, field_offset
 from ferro.cpu.kernels.machine import SUPPORTED, pack
 
 ENTRY = "ferro_entry"
@@ -25,12 +26,6 @@ ENTRY = "ferro_entry"
 _byte, _half, _long = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _pointer = _byte.as_pointer()
 entry_type = ir.FunctionType(_pointer, [_pointer, _pointer.as_pointer(), _long])
-
-# Where NumPy's public structures PyArrayObject and PyArray_Descr keep what is read.
-DATA, NDIM, SHAPE, STRIDES, DESCRIPTION, FLAGS = 16, 24, 32, 40, 56, 64
-BYTE_ORDER, NUMBER = 26, 28
-TYPE, TUPLE_SIZE, TUPLE_ITEMS = 8, 16, 24  # of any object, of a tuple
-READABLE = 0x101  # flags: C-contiguous and aligned
 
 _SCALARS = {"f4": types.float32, "f8": types.float64, "i8": types.int64, "b1": types.boolean}
 _ACCEPTED = {
@@ -132,14 +127,22 @@ class _Entry:
         self.builder.cbranch(holds, after, self.refuse)
         self.builder.position_at_end(after)
 
-    def _field(self, value: Any, offset: int, kind: Any = _pointer) -> Any:
-        """What stands that many bytes behind the beginning of an object."""
-        place = self.builder.gep(value, [_long(offset)])
+    def _field(self, value: Any, field: str, kind: Any = _pointer) -> Any:
+        """What an object keeps in a field of layout.py."""
+        return self._at(value, field_offset(self.builder, field), kind)
+
+    def _at(self, value: Any, offset: Any, kind: Any = _pointer) -> Any:
+        """What stands that many bytes behind an address."""
+        place = self.builder.gep(value, [offset])
         return self.builder.load(self.builder.bitcast(place, kind.as_pointer()))
+
+    def _item(self, value: Any, k: int) -> Any:
+        """An item of a tuple."""
+        return self._at(value, self.builder.add(field_offset(self.builder, "tuple.items"), _long(8 * k)))
 
     def _one_of(self, value: Any, names: tuple[str, ...]) -> None:
         """Refuse the call unless the object has one of these types."""
-        found = self._field(value, TYPE)
+        found = self._field(value, "type")
         first, *others = [self.builder.icmp_unsigned("==", found, self._object(f"type.{name}")) for name in names]
         self._unless(reduce(self.builder.or_, others, first))
 
@@ -148,16 +151,18 @@ class _Entry:
         b = self.builder
         if _is_tuple(kind):
             self._one_of(value, ("tuple",))
-            self._unless(b.icmp_signed("==", self._field(value, TUPLE_SIZE, _long), _long(len(kind))))
+            self._unless(b.icmp_signed("==", self._field(value, "tuple.size", _long), _long(len(kind))))
             for k, item in enumerate(kind):
-                self._check(item, self._field(value, TUPLE_ITEMS + 8 * k))
+                self._check(item, self._item(value, k))
         elif isinstance(kind, types.Array):
             self._one_of(value, ("array",))
-            description = self._field(value, DESCRIPTION)
-            self._unless(b.icmp_signed("==", self._field(value, NDIM, _half), _half(kind.ndim)))
-            self._unless(b.icmp_unsigned("==", self._field(description, NUMBER, _half), _half(_number(kind.dtype))))
-            self._unless(b.icmp_unsigned("!=", self._field(description, BYTE_ORDER, _byte), _byte(ord(">"))))
-            flags = b.and_(self._field(value, FLAGS, _half), _half(READABLE))
+            description = self._field(value, "array.dtype")
+            self._unless(b.icmp_signed("==", self._field(value, "array.ndim", _half), _half(kind.ndim)))
+            self._unless(
+                b.icmp_unsigned("==", self._field(description, "dtype.num", _half), _half(_number(kind.dtype)))
+            )
+            self._unless(b.icmp_unsigned("!=", self._field(description, "dtype.byteorder", _byte), _byte(ord(">"))))
+            flags = b.and_(self._field(value, "array.flags", _half), _half(READABLE))
             self._unless(b.icmp_unsigned("==", flags, _half(READABLE)))
         else:
             self._one_of(value, _ACCEPTED[kind])
@@ -166,7 +171,7 @@ class _Entry:
         """The object as Numba passes it on."""
         b = self.builder
         if _is_tuple(kind):
-            items = [self._read(item, self._field(value, TUPLE_ITEMS + 8 * k)) for k, item in enumerate(kind)]
+            items = [self._read(item, self._item(value, k)) for k, item in enumerate(kind)]
             return self.context.make_tuple(b, kind, items)
         if isinstance(kind, types.Array):
             return self._array(kind, value)
@@ -181,12 +186,12 @@ class _Entry:
         b = self.builder
         array = make_array(kind)(self.context, b)
         size = self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
-        lengths, strides = self._field(value, SHAPE), self._field(value, STRIDES)
+        lengths, strides = self._field(value, "array.shape"), self._field(value, "array.strides")
         populate_array(
             array,
-            data=b.bitcast(self._field(value, DATA), array.data.type),
-            shape=[self._field(lengths, 8 * k, _long) for k in range(kind.ndim)],
-            strides=[self._field(strides, 8 * k, _long) for k in range(kind.ndim)],
+            data=b.bitcast(self._field(value, "array.data"), array.data.type),
+            shape=[self._at(lengths, _long(8 * k), _long) for k in range(kind.ndim)],
+            strides=[self._at(strides, _long(8 * k), _long) for k in range(kind.ndim)],
             itemsize=_long(size),
             meminfo=None,
         )

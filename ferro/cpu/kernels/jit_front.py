@@ -52,21 +52,34 @@ from numba.np.arrayobj import make_array, populate_array
 
 from ferro.cpu.kernels.board import ASLEEP, BOARD, BUDGET, CORES, GATHER, MEMBERS, RUNS
 from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_export import (
-    BYTE_ORDER,
-    DATA,
-    DESCRIPTION,
-    ENTRY,
-    FLAGS,
-    NDIM,
-    NUMBER,
+from ferro.cpu.kernels.jit_export import ENTRY, assembled, entry_type
+from ferro.cpu.kernels.jit_fields import (  # fmt: skip  # noqa: F401 (some are named in the texts of arguments alone)
     READABLE,
-    SHAPE,
-    TUPLE_ITEMS,
-    TUPLE_SIZE,
-    TYPE,
-    assembled,
-    entry_type,
+    WRITABLE,
+    array_type,
+    bool_type,
+    byteorder_of,
+    class_of,
+    count_of,
+    data_of,
+    dtype_of,
+    external,
+    flags_of,
+    float_type,
+    int_type,
+    items_of,
+    ndim_of,
+    number_of,
+    put,
+    room,
+    shape_of,
+    text_type,
+    the_false,
+    the_none,
+    the_team,
+    the_true,
+    tuple_type,
+    word,
 )
 from ferro.cpu.kernels.jit_team import rows_of
 from ferro.cpu.kernels.machine import SUPPORTED, address
@@ -77,90 +90,22 @@ _word, _half, _byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
 MOST = 1 << 15  # elements of small arrays
 FULL = 1 << 22  # elements of arrays that are not too large: beyond, results may go past the caches (jit_stream.py)
 LEAST = 1 << 12  # elements of an array that is not too small
-WRITABLE = 0x400  # of an array's flags
 ALONE = 1 << 11  # elements from which other threads of Python may run meanwhile
 GRAIN = 1 << 14  # elements of a chunk
 CHUNKS = 32  # at most
+_NO_NUMBER = -(1 << 62)
 
 
 SYMBOLS = (
     "numpy.94",
     "numpy.45",
     *[f"type.{name}" for name in ("array", "tuple", "float", "int", "bool")],
+    "ferro.layout",
     "ferro.tape",
     "ferro.team",
 )
 
-# --- objects and their fields ----------------------------------------------------------------------------------------
-
-
-def _by_numbers(builder: Any) -> None:
-    """Tell LLVM that the function reads or writes at an address that it has as a number.
-
-    LLVM makes of it a distance from the null pointer, and would else conclude that nothing can lie there.
-    """
-    set.add(builder.function.attributes, "null_pointer_is_valid")  # (see `whole_registers` in jit.py)
-
-
-def _field(kind: Any) -> Any:
-    """An intrinsic that reads a signed number of that width at an address."""
-
-    def read(_typing, _address):
-        def generate(_context, builder, _signature, args):
-            _by_numbers(builder)
-            value = builder.load(builder.inttoptr(args[0], kind.as_pointer()))
-            return value if kind is _word else builder.sext(value, _word)
-
-        return _i64(_i64), generate
-
-    return intrinsic(read)
-
-
-word, half, byte = _field(_word), _field(_half), _field(_byte)
-
-
-@intrinsic
-def put(_typing, address, value):
-    """Write a word."""
-
-    def generate(context, builder, _signature, args):
-        _by_numbers(builder)
-        builder.store(args[1], builder.inttoptr(args[0], _word.as_pointer()))
-        return context.get_dummy_value()
-
-    return types.none(_i64, _i64), generate
-
-
-def address_of(name: str) -> Any:
-    """An intrinsic that gives the address of an object of the process."""
-
-    def address(_typing):
-        def generate(_context, builder, _signature, _args):
-            module = builder.module
-            if name not in module.globals:
-                ir.GlobalVariable(module, _byte, name).linkage = "external"
-            return builder.ptrtoint(module.globals[name], _word)
-
-        return _i64(), generate
-
-    return intrinsic(address)
-
-
-array_type, tuple_type, _float_type, int_type, _bool_type = [
-    address_of(f"type.{name}") for name in ("array", "tuple", "float", "int", "bool")
-]
-the_none, _true, _false = [address_of(f"_Py_{name}Struct") for name in ("None", "True", "False")]
-_text_type, _team = address_of("PyUnicode_Type"), address_of("ferro.team")
-
-
-@intrinsic
-def room(_typing):
-    """The address of 64 words in the caller's frame."""
-
-    def generate(_context, builder, _signature, _args):
-        return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(_word, 64)), _word)
-
-    return _i64(), generate
+# --- numbers and arrays in memory -------------------------------------------------------------------------------------
 
 
 @intrinsic
@@ -209,19 +154,19 @@ def _cube_at(_typing, dtype, address, first, second, third):
 @device
 def flat(dtype, array, size):
     """The elements of an array object as an array of one dimension."""
-    return flat_at(dtype, word(array + DATA), size)
+    return flat_at(dtype, data_of(array), size)
 
 
 @device
 def matrix(dtype, array, rows, columns):
     """The elements of an array object as a matrix."""
-    return _matrix_at(dtype, word(array + DATA), rows, columns)
+    return _matrix_at(dtype, data_of(array), rows, columns)
 
 
 @device
 def cube(dtype, array, first, second, third):
     """The elements of an array object as an array of three dimensions."""
-    return _cube_at(dtype, word(array + DATA), first, second, third)
+    return _cube_at(dtype, data_of(array), first, second, third)
 
 
 def _made(context: Any, builder: Any, kind: Any, data: Any, shape: list) -> Any:
@@ -241,17 +186,13 @@ def _made(context: Any, builder: Any, kind: Any, data: Any, shape: list) -> Any:
     return found._getvalue()
 
 
-def external(name: str, result: Any, *arguments: Any) -> Any:
-    """A function of the process."""
-    return types.ExternalFunction(name, result(*arguments))
-
-
 _new = external("numpy.94", _i64, _i64, _i64, types.int32, _i64, _i64, _i64, types.int32, _i64)  # PyArray_NewFromDescr
 _description = external("numpy.45", _i64, types.int32)  # PyArray_DescrFromType
 _retain, _release = [external(name, types.void, _i64) for name in ("Py_IncRef", "Py_DecRef")]
-as_long = external("PyLong_AsLongLong", _i64, _i64)
+_as_long = external("PyLong_AsLongLong", _i64, _i64)
 _as_double = external("PyFloat_AsDouble", types.float64, _i64)
 _failed = external("PyErr_Occurred", _i64)
+_clear_error = external("PyErr_Clear", types.void)
 _call = external("PyObject_Vectorcall", _i64, _i64, _i64, _i64, _i64)
 _new_tuple = external("PyTuple_New", _i64, _i64)
 _compared = external("PyUnicode_CompareWithASCIIString", types.int32, _i64, _i64)
@@ -289,25 +230,35 @@ def freely(typing, function, free, values):
 
 
 @device
+def as_long(a):
+    """The number that an int is; one far below zero, which nothing takes, if 64 bits do not hold it."""
+    found = _as_long(a)
+    if found == -1 and _failed() != 0:
+        _clear_error()
+        return _NO_NUMBER
+    return found
+
+
+@device
 def is_array(a, number):
     """Whether an object is an array of the dtype with that number."""
-    if word(a + TYPE) != array_type():
+    if class_of(a) != array_type():
         return False
-    description = word(a + DESCRIPTION)
-    return half(description + NUMBER) == number and byte(description + BYTE_ORDER) != 62  # ">"
+    description = dtype_of(a)
+    return number_of(description) == number and byteorder_of(description) != 62  # ">"
 
 
 @device
 def is_plain(a, number):
     """Whether an object is such an array, and lies in memory as kernels read it."""
-    return is_array(a, number) and half(a + FLAGS) & READABLE == READABLE
+    return is_array(a, number) and flags_of(a) & READABLE == READABLE
 
 
 @device
 def size_of(a):
     """How many elements an array has."""
-    found, shape = 1, word(a + SHAPE)
-    for k in range(half(a + NDIM)):
+    found, shape = 1, shape_of(a)
+    for k in range(ndim_of(a)):
         found *= word(shape + 8 * k)
     return found
 
@@ -315,11 +266,11 @@ def size_of(a):
 @device
 def ends_like(a, b):
     """Whether the last lengths of a are the lengths of b."""
-    skipped = half(a + NDIM) - half(b + NDIM)
+    skipped = ndim_of(a) - ndim_of(b)
     if skipped < 0:
         return False
-    long, short = word(a + SHAPE) + 8 * skipped, word(b + SHAPE)
-    for k in range(half(b + NDIM)):  # noqa: SIM110 (Numba knows no generator here)
+    long, short = shape_of(a) + 8 * skipped, shape_of(b)
+    for k in range(ndim_of(b)):  # noqa: SIM110 (Numba knows no generator here)
         if word(long + 8 * k) != word(short + 8 * k):
             return False
     return True
@@ -327,24 +278,24 @@ def ends_like(a, b):
 
 @device
 def is_like(a, b):
-    return half(a + NDIM) == half(b + NDIM) and ends_like(a, b)
+    return ndim_of(a) == ndim_of(b) and ends_like(a, b)
 
 
 @device
 def is_number(a):
-    return word(a + TYPE) == _float_type() or word(a + TYPE) == int_type()
+    return class_of(a) == float_type() or class_of(a) == int_type()
 
 
 @device
 def is_vector(a, number, n):
     """Whether an object is such an array of one dimension with n elements."""
-    return is_plain(a, number) and half(a + NDIM) == 1 and word(word(a + SHAPE)) == n
+    return is_plain(a, number) and ndim_of(a) == 1 and word(shape_of(a)) == n
 
 
 @device
 def is_mean(a):
     """Whether an object is the string "mean"."""
-    if word(a + TYPE) != _text_type():
+    if class_of(a) != text_type():
         return False
     characters = room()
     put(characters, 0x6E61656D)  # in memory these are the letters, and zeros
@@ -354,14 +305,14 @@ def is_mean(a):
 @device
 def first_dim(dims):
     """The first of consecutive dimensions, a tuple, or the dimension that an int names; -1 for anything else."""
-    if word(dims + TYPE) == int_type():
+    if class_of(dims) == int_type():
         return as_long(dims)
-    if word(dims + TYPE) != tuple_type() or word(dims + TUPLE_SIZE) < 1:
+    if class_of(dims) != tuple_type() or count_of(dims) < 1:
         return -1
     first = -1
-    for k in range(word(dims + TUPLE_SIZE)):
-        item = word(dims + TUPLE_ITEMS + 8 * k)
-        if word(item + TYPE) != int_type():
+    for k in range(count_of(dims)):
+        item = word(items_of(dims) + 8 * k)
+        if class_of(item) != int_type():
             return -1
         d = as_long(item)
         if k == 0:
@@ -373,13 +324,13 @@ def first_dim(dims):
 
 @device
 def count_dims(dims):
-    return 1 if word(dims + TYPE) == int_type() else word(dims + TUPLE_SIZE)
+    return 1 if class_of(dims) == int_type() else count_of(dims)
 
 
 @device
 def length(a, first, stop):
     """The product of the lengths of the dimensions from `first` on up to `stop`."""
-    found, shape = 1, word(a + SHAPE)
+    found, shape = 1, shape_of(a)
     for k in range(first, stop):
         found *= word(shape + 8 * k)
     return found
@@ -388,13 +339,13 @@ def length(a, first, stop):
 @device
 def reduced(a, first, stop, keep, integers):
     """A new array of the shape of a without some dimensions, or with 1 in their place."""
-    shape, ndim, old = room(), 0, word(a + SHAPE)
-    for k in range(half(a + NDIM)):
+    shape, ndim, old = room(), 0, shape_of(a)
+    for k in range(ndim_of(a)):
         inside = first <= k < stop
         if keep or not inside:
             put(shape + 8 * ndim, 1 if inside else word(old + 8 * k))
             ndim += 1
-    description = word(a + DESCRIPTION)
+    description = dtype_of(a)
     if integers:
         description = _description(7)  # NPY_LONG, 64 bits where machine.py is supported
     else:
@@ -405,7 +356,7 @@ def reduced(a, first, stop, keep, integers):
 @device
 def shaped(a, ndim, shape):
     """A new array of the dtype of a, its lengths standing at an address; 0 if there is no memory."""
-    description = word(a + DESCRIPTION)
+    description = dtype_of(a)
     _retain(description)
     return _new(array_type(), description, ndim, shape, 0, 0, 0, 0)
 
@@ -413,7 +364,7 @@ def shaped(a, ndim, shape):
 @device
 def like(a):
     """A new array of the shape and dtype of a."""
-    return shaped(a, half(a + NDIM), word(a + SHAPE))
+    return shaped(a, ndim_of(a), shape_of(a))
 
 
 @device
@@ -444,34 +395,37 @@ def doubles(n):
 @device
 def taken(a, index, columns):
     """A new array of the dtype of a, with a row for each element of an array."""
-    shape, ndim = room(), half(index + NDIM)
+    shape, ndim = room(), ndim_of(index)
     for k in range(ndim):
-        put(shape + 8 * k, word(word(index + SHAPE) + 8 * k))
+        put(shape + 8 * k, word(shape_of(index) + 8 * k))
     put(shape + 8 * ndim, columns)
     return shaped(a, ndim + 1, shape)
 
 
 @device
 def bundle(a, b, c):
-    """A tuple of two or three objects."""
+    """A tuple of two or three objects, which it owns; -1 if there is no memory, and then they are let go."""
     found = _new_tuple(3 if c != 0 else 2)
-    if found != 0:
-        put(found + TUPLE_ITEMS, a)
-        put(found + TUPLE_ITEMS + 8, b)
-        if c != 0:
-            put(found + TUPLE_ITEMS + 16, c)
+    if found == 0:
+        for each in (a, b, c):
+            _release(each)
+        return -1
+    put(items_of(found), a)
+    put(items_of(found) + 8, b)
+    if c != 0:
+        put(items_of(found) + 16, c)
     return found
 
 
 @device
 def board():
-    return word(word(_team() + DATA) + 8 * BOARD)
+    return word(the_team() + 8 * BOARD)
 
 
 @device
 def helpers():
     """How many threads may help with a kernel now, as team.py counts them. They are called together; -1 if that fails."""
-    shared = word(_team() + DATA)
+    shared = the_team()
     count = min(word(shared + 8 * BUDGET), word(shared + 8 * CORES)) - 1
     if count < 1 or word(shared + 8 * RUNS) != 0:
         return 0
@@ -520,7 +474,7 @@ if is_number({a}):
     if _failed() != 0: return -1
 elif not is_plain({a}, number) or not ends_like({x}, {a}): return 0
 else: n_{a} = size_of({a})
-| flat_at(T, numbers if is_number({a}) else word({a} + DATA), n_{a})""",
+| flat_at(T, numbers if is_number({a}) else data_of({a}), n_{a})""",
     "weight": """
 n_{a} = 0
 if {a} != the_none():
@@ -528,8 +482,8 @@ if {a} != the_none():
     n_{a} = size_of({a})
 | flat(T, {x} if n_{a} == 0 else {a}, n_{a})""",
     "rows": """
-if not is_plain({a}, number) or half({a} + NDIM) != 1: return 0
-| flat(T, {a}, word(word({a} + SHAPE)))""",
+if not is_plain({a}, number) or ndim_of({a}) != 1: return 0
+| flat(T, {a}, word(shape_of({a})))""",
     "number": """
 if not is_number({a}): return 0
 f_{a} = _as_double({a})
@@ -539,26 +493,26 @@ if f_{a} == -1 and _failed() != 0: return -1
 if not is_vector({a}, 12, length({x}, 0, 1)): return 0
 | flat(np.float64, {a}, size // columns)""",
     "one": """
-if not is_plain({a}, number) or half({a} + NDIM) != 0: return 0
+if not is_plain({a}, number) or ndim_of({a}) != 0: return 0
 | flat(T, {a}, 1)""",
     "labels": """
-if half({x} + NDIM) != 2 or not is_vector({a}, 7, length({x}, 0, 1)): return 0
+if ndim_of({x}) != 2 or not is_vector({a}, 7, length({x}, 0, 1)): return 0
 columns = length({x}, 1, 2)
 | flat(np.int64, {a}, size // columns)""",
     "table": """
-if not is_plain({a}, number) or half({a} + NDIM) != 2: return 0
+if not is_plain({a}, number) or ndim_of({a}) != 2: return 0
 size, columns = size_of({a}), length({a}, 1, 2)
 if size < 1: return 0
 | {view}(T, {a}, {size})""",
     "index": """
-if not is_plain({a}, 7) or half({x} + NDIM) < 1 or half({a} + NDIM) > 30: return 0
-columns, places = length({x}, half({x} + NDIM) - 1, half({x} + NDIM)), size_of({a})
+if not is_plain({a}, 7) or ndim_of({x}) < 1 or ndim_of({a}) > 30: return 0
+columns, places = length({x}, ndim_of({x}) - 1, ndim_of({x})), size_of({a})
 if places * columns < 1 or places * columns > MOST: return 0
 | flat(np.int64, {a}, places)""",
     "count": """
-if word({a} + TYPE) != int_type(): return 0
+if class_of({a}) != int_type(): return 0
 total = as_long({a})
-if half({x} + NDIM) != half({index} + NDIM) + 1 or size != places * columns or total < 1 or total > MOST // columns: return 0
+if ndim_of({x}) != ndim_of({index}) + 1 or size != places * columns or total < 1 or total > MOST // columns: return 0
 |""",
     "channels": """
 if not is_vector({a}, number, channels): return 0
@@ -567,40 +521,40 @@ if not is_vector({a}, number, channels): return 0
 if {a} != the_none() and not is_vector({a}, number, channels): return 0
 | flat(T, {x} if {a} == the_none() else {a}, 0 if {a} == the_none() else channels)""",
     "changed": """
-if not is_plain({a}, number) or half({a} + FLAGS) & WRITABLE == 0: return 0
+if not is_plain({a}, number) or flags_of({a}) & WRITABLE == 0: return 0
 size = size_of({a})
 if size < 1 or size > MOST: return 0
 | flat(T, {a}, size)""",
     "buffer": """
-if {a} != the_none() and not (is_plain({a}, number) and is_like({x}, {a}) and half({a} + FLAGS) & WRITABLE): return 0
+if {a} != the_none() and not (is_plain({a}, number) and is_like({x}, {a}) and flags_of({a}) & WRITABLE): return 0
 | flat(T, {x} if {a} == the_none() else {a}, 0 if {a} == the_none() else size)""",
     "flag": """
-if word({a} + TYPE) != _bool_type(): return 0
-| {a} == _true()""",
+if class_of({a}) != bool_type(): return 0
+| {a} == the_true()""",
     "none": "if {a} != the_none(): return 0 |",
-    "true": "if {a} != _true(): return 0 |",
-    "false": "if {a} != _false(): return 0 |",
+    "true": "if {a} != the_true(): return 0 |",
+    "false": "if {a} != the_false(): return 0 |",
     "mean": "if not is_mean({a}): return 0 |",
     "any": "|",
     "last": """
-if word({a} + TYPE) != int_type() or half({x} + NDIM) < 1 or as_long({a}) != half({x} + NDIM) - 1: return 0
-first = half({x} + NDIM) - 1
+if class_of({a}) != int_type() or ndim_of({x}) < 1 or as_long({a}) != ndim_of({x}) - 1: return 0
+first = ndim_of({x}) - 1
 columns = length({x}, first, first + 1)
 |""",
     "trailing": """
-if word({a} + TYPE) != int_type() or as_long({a}) < 1 or as_long({a}) > half({x} + NDIM): return 0
-first = half({x} + NDIM) - as_long({a})
-columns = length({x}, first, half({x} + NDIM))
+if class_of({a}) != int_type() or as_long({a}) < 1 or as_long({a}) > ndim_of({x}): return 0
+first = ndim_of({x}) - as_long({a})
+columns = length({x}, first, ndim_of({x}))
 |""",
     "dims": """
 first = first_dim({a})
 stop = first + count_dims({a})
-if first < 0 or stop > half({x} + NDIM): return 0
-before, inside, behind = length({x}, 0, first), length({x}, first, stop), length({x}, stop, half({x} + NDIM))
+if first < 0 or stop > ndim_of({x}): return 0
+before, inside, behind = length({x}, 0, first), length({x}, first, stop), length({x}, stop, ndim_of({x}))
 |""",
     "keep": """
-if word({a} + TYPE) != _bool_type(): return 0
-keep = {a} == _true()
+if class_of({a}) != bool_type(): return 0
+keep = {a} == the_true()
 |""",
 }
 # How an array of the result is made, and what the kernel gets of it.
@@ -646,8 +600,8 @@ def source(layout: str) -> str:
         whole += [f"({kind == 'weight'} or n_a{k} == 1) << {len(given)}"] if kind in ("weight", "~") else []
         given += [passed.strip()] if passed.strip() else []
         if kind == "x" and channels:
-            lines.append(f"if half(a{k} + NDIM) < 2: return 0")
-            lines.append(f"channels, places = length(a{k}, 1, 2), length(a{k}, 2, half(a{k} + NDIM))")
+            lines.append(f"if ndim_of(a{k}) < 2: return 0")
+            lines.append(f"channels, places = length(a{k}, 1, 2), length(a{k}, 2, ndim_of(a{k}))")
     if "weight" in arguments:
         lines += [f"if n_a{k} != 0 and n_a{k} != columns: return 0" for k, a in enumerate(arguments) if a == "weight"]
     if "rows" in arguments:
@@ -658,7 +612,7 @@ def source(layout: str) -> str:
     given += ["before", "inside", "behind"] if "dims" in arguments else []
     for k, kind in enumerate(results):
         text, _, passed = _RESULTS[kind].format(r=f"r{k}", **names).partition("|")
-        lines += [f"r{k} = {text}", f"if r{k} == 0: return -1"]
+        lines += [f"r{k} = {text}", f"if r{k} == 0:", *[f"    _release(r{j})" for j in range(k)], "    return -1"]
         given.append(passed.strip())
     lines.append(f"given = ({', '.join(given)},)")
     if "+" in flags:

@@ -7,23 +7,22 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_export import DATA, FLAGS, NDIM, SHAPE, STRIDES, TUPLE_ITEMS, TUPLE_SIZE, TYPE
-from ferro.cpu.kernels.jit_front import (
-    MOST,
-    as_long,
-    flat_at,
-    half,
+from ferro.cpu.kernels.jit_fields import (  # fmt: skip
+    class_of,
+    count_of,
+    data_of,
+    flags_of,
     int_type,
-    is_array,
-    is_plain,
-    length,
+    items_of,
+    ndim_of,
     put,
     room,
-    shaped,
-    size_of,
+    shape_of,
+    strides_of,
     tuple_type,
     word,
 )
+from ferro.cpu.kernels.jit_front import MOST, as_long, flat_at, is_array, is_plain, length, shaped, size_of
 
 _ALIGNED = 0x100
 _SCATTERED = 512  # elements of an array that is not contiguous: each is looked for by itself
@@ -41,20 +40,20 @@ def _front(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
     @device
     def copy(a, before, to, gap):
         """The elements of a in as many parts as there are `before` the dimension, `gap` bytes from one to the next."""
-        size, ndim = size_of(a), half(a + NDIM)
+        size, ndim = size_of(a), ndim_of(a)
         many = size // before
         if is_plain(a, number):
             for part in range(before):
                 target = flat_at(dtype, to + part * gap, many)
-                source = flat_at(dtype, word(a + DATA) + part * many * itemsize, many)
+                source = flat_at(dtype, data_of(a) + part * many * itemsize, many)
                 for i in range(many):
                     target[i] = source[i]
             return
         for i in range(size):
-            place, rest = word(a + DATA), i
+            place, rest = data_of(a), i
             for d in range(ndim - 1, -1, -1):
-                n = word(word(a + SHAPE) + 8 * d)
-                place += rest % n * word(word(a + STRIDES) + 8 * d)
+                n = word(shape_of(a) + 8 * d)
+                place += rest % n * word(strides_of(a) + 8 * d)
                 rest //= n
             flat_at(dtype, to + i // many * gap + i % many * itemsize, 1)[0] = flat_at(dtype, place, 1)[0]
 
@@ -62,15 +61,15 @@ def _front(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
         if count != 2:
             return 0
         xs, dim = word(objects), word(objects + 8)
-        if word(xs + TYPE) != tuple_type() or word(dim + TYPE) != int_type() or word(xs + TUPLE_SIZE) < 1:
+        if class_of(xs) != tuple_type() or class_of(dim) != int_type() or count_of(xs) < 1:
             return 0
-        first, d, total, along = word(xs + TUPLE_ITEMS), as_long(dim), 0, 0
-        if not is_array(first, number) or d < 0 or d >= half(first + NDIM) + more or half(first + NDIM) > 30:
+        first, d, total, along = word(items_of(xs)), as_long(dim), 0, 0
+        if not is_array(first, number) or d < 0 or d >= ndim_of(first) + more or ndim_of(first) > 30:
             return 0
-        ndim = half(first + NDIM)
-        for k in range(word(xs + TUPLE_SIZE)):
-            a = word(xs + TUPLE_ITEMS + 8 * k)
-            if not is_array(a, number) or half(a + NDIM) != ndim or half(a + FLAGS) & _ALIGNED == 0:
+        ndim = ndim_of(first)
+        for k in range(count_of(xs)):
+            a = word(items_of(xs) + 8 * k)
+            if not is_array(a, number) or ndim_of(a) != ndim or flags_of(a) & _ALIGNED == 0:
                 return 0
             for j in range(ndim):
                 if (more or j != d) and length(a, j, j + 1) != length(first, j, j + 1):
@@ -88,10 +87,10 @@ def _front(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
         out = shaped(first, ndim + more, shape)
         if out == 0:
             return -1
-        before, to = length(first, 0, d), word(out + DATA)
+        before, to = length(first, 0, d), data_of(out)
         gap = total // before * itemsize
-        for k in range(word(xs + TUPLE_SIZE)):
-            a = word(xs + TUPLE_ITEMS + 8 * k)
+        for k in range(count_of(xs)):
+            a = word(items_of(xs) + 8 * k)
             copy(a, before, to, gap)
             to += size_of(a) // before * itemsize
         return out

@@ -11,43 +11,51 @@ from typing import Any
 from numba import types
 
 from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_export import DATA, DESCRIPTION, TUPLE_ITEMS, TUPLE_SIZE, TYPE
-from ferro.cpu.kernels.jit_front import (
-    MOST,
+from ferro.cpu.kernels.jit_fields import (  # fmt: skip
     address_of,
     array_type,
+    class_of,
+    count_of,
+    dtype_of,
     external,
-    is_array,
+    int_type,
+    items_of,
+    list_count,
+    list_items,
     put,
     room,
-    size_of,
+    the_none,
+    the_true,
+    tuple_type,
     word,
 )
+from ferro.cpu.kernels.jit_front import MOST, as_long, is_array, size_of
 from ferro.cpu.kernels.tape_table import FIELDS
 
 i64 = types.int64
-LIST_SIZE, LIST_ITEMS = 16, 24
 FLOAT32, FLOAT64 = 11, 12  # NPY_FLOAT, NPY_DOUBLE
 
-retain, release = [external(name, types.void, i64) for name in ("Py_IncRef", "Py_DecRef")]
+retain, release = [
+    external(name, types.void, i64) for name in ("Py_IncRef", "Py_DecRef")
+]  # (0 is no object: nothing happens)
 call = external("PyObject_Vectorcall", i64, i64, i64, i64, i64)
 allocate = external("PyType_GenericAlloc", i64, i64, i64)
 attribute = external("PyObject_GetAttr", i64, i64, i64)
 next_of = external("PyIter_Next", i64, i64)
 new_tuple = external("PyTuple_New", i64, i64)
 clear_error = external("PyErr_Clear", types.void)
-as_long = external("PyLong_AsLongLong", i64, i64)
 new_long = external("PyLong_FromLongLong", i64, i64)
 _value_of = external("PyContextVar_Get", types.int32, i64, i64, i64)
 _code_of = external("PyFrame_GetCode", i64, i64)
 _instruction_of = external("PyFrame_GetLasti", types.int32, i64)
-dict_item = external("PyDict_GetItem", i64, i64, i64)
+_dict_item = external("PyDict_GetItemWithError", i64, i64, i64)
 tuple_from = external("PySequence_Tuple", i64, i64)
 contains = external("PySet_Contains", types.int32, i64, i64)
-the_none, the_true = address_of("_Py_NoneStruct"), address_of("_Py_TrueStruct")
-tuple_type = address_of("type.tuple")
-_value_error, _runtime_warning = address_of("PyExc_ValueError"), address_of("PyExc_RuntimeWarning")
 _error_is = external("PyErr_ExceptionMatches", types.int32, i64)
+_failed = external("PyErr_Occurred", i64)
+_value_error, _runtime_warning, _overflow_error = [
+    address_of(f"PyExc_{name}") for name in ("ValueError", "RuntimeWarning", "OverflowError")
+]
 _table = address_of("ferro.tape")
 
 
@@ -56,7 +64,7 @@ def _entry(name: str) -> Any:
     place = 8 * FIELDS.index(name)
 
     def entry():
-        return word(word(_table() + DATA) + place)
+        return word(_table() + place)
 
     return device(entry)
 
@@ -65,7 +73,7 @@ tensor_class, _parameter, node_class, the_leaf = map(_entry, ("Tensor", "Paramet
 _active, the_sequence, _outside, _outermost = map(_entry, ("ACTIVE", "sequence", "OUTSIDE", "outermost"))
 constant_function, _frame_at, one_object, zero_object = map(_entry, ("constant", "_getframe", "1", "0"))
 _mode, _mode_silent, _mode_lost = map(_entry, ("MODE", "Mode.silent", "Mode.lost"))
-lost_class, guard_function = map(_entry, ("Lost", "guard"))
+lost_class, _version_class, _guard_function = map(_entry, ("Lost", "Version", "guard"))
 view_class, version_function, no_grad_word, multi_word = map(_entry, ("View", "version_of", "'no_grad'", "'multi'"))
 v_base, v_path, v_creation, v_born, v_stamp, v_tangent_stamp, v_lost = map(
     _entry,
@@ -105,19 +113,49 @@ def kept(value):
 
 
 @device
+def give_up(*owned):
+    """What a function returns after an error, which reaches the caller: -1. What it owned is let go."""
+    for each in owned:
+        release(each)
+    return -1
+
+
+# --- whether objects are what they should be --------------------------------------------------------------------------
+
+
+@device
+def _is_counter(counter):
+    """Whether an object is None or a version counter with a number."""
+    if counter == the_none():
+        return True
+    if counter == 0 or class_of(counter) != _version_class():
+        return False
+    n = word(counter + version_n())
+    return n != 0 and class_of(n) == int_type()
+
+
+@device
 def is_tensor(x):
-    kind = word(x + TYPE)
-    return kind == tensor_class() or kind == _parameter()
+    """Whether an object is a tensor whose slots are all filled.
+
+    One that another thread is making, or that somebody has taken a slot from, is left to Python.
+    """
+    kind = class_of(x)
+    if kind != tensor_class() and kind != _parameter():
+        return False
+    if word(x + t_data()) == 0 or word(x + t_node()) == 0 or word(x + t_meta()) == 0:
+        return False
+    return _is_counter(word(x + t_counter()))
 
 
 @device
 def is_op(op):
-    return word(op + TYPE) == _op_class()
+    return class_of(op) == _op_class()
 
 
 @device
 def is_tuple(items):
-    return word(items + TYPE) == tuple_type()
+    return class_of(items) == tuple_type()
 
 
 @device
@@ -146,13 +184,29 @@ def changes_of(x):
 def is_up_to_date(x):
     """Whether the history of a tensor is sure to be what is noted: it is no view, or has not been changed."""
     meta = word(x + t_meta())
-    return meta == the_none() or word(meta + TYPE) == lost_class() or changes_of(x) == 0
+    return meta == the_none() or class_of(meta) == lost_class() or changes_of(x) == 0
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@device
+def handed_on():
+    """After an error: 0 where Python has an answer to it, which computes again; else -1, it reaches the caller."""
+    for kind in (word(_value_error()), word(_runtime_warning()), word(_overflow_error())):
+        if _error_is(kind) != 0:
+            clear_error()
+            return 0
+    return -1
+
+
+# --- modes and marks --------------------------------------------------------------------------------------------------
 
 
 @device
 def mode_here():
     """What is switched: 0 for nothing, -1 for what only Python deals with; else the mark of what is not recorded."""
-    if word(_active() + LIST_SIZE) == 0:
+    if list_count(_active()) == 0:
         return 0
     found = room()
     if _value_of(_mode(), 0, found) != 0:
@@ -170,45 +224,87 @@ def mode_here():
 def mark_of(x):
     """The mark that a result without history inherits from a tensor: None for none, 0 if only Python knows."""
     meta = word(x + t_meta())
-    return meta if meta == the_none() or word(meta + TYPE) == lost_class() else 0
+    return meta if meta == the_none() or class_of(meta) == lost_class() else 0
+
+
+# --- tuples ----------------------------------------------------------------------------------------------------------
 
 
 @device
-def plan_of(op, mask):
-    """The plan of an operation whose inputs in the mask need gradients; None if there is none yet."""
-    return word(word(word(op + _op_table()) + LIST_ITEMS) + 8 * mask)
+def item_at(items, k):
+    """An item of a tuple."""
+    return word(items_of(items) + 8 * k)
 
 
 @device
-def tensor_of(out, mark):
-    """A new tensor, which owns `out` now. Its history is still to be given."""
-    t = allocate(tensor_class(), 0)
-    if t != 0:
-        put(t + t_data(), out)
-        put(t + t_counter(), kept(the_none()))
-        put(t + t_meta(), kept(mark))
-    return t
+def number_at(items, k):
+    return as_long(item_at(items, k))
 
 
 @device
-def edge_of(x):
-    """Where the gradient of a tensor goes."""
-    n = word(x + t_node())
-    return kept(x if n == the_leaf() else n)
+def set_item(items, k, value):
+    """Give a tuple its item, which belongs to the tuple now."""
+    put(items_of(items) + 8 * k, value)
 
 
 @device
-def tuple_of(a, b, c):
-    """A tuple of up to three objects (0: no more), which owns them now."""
-    found = new_tuple((a != 0) + (b != 0) + (c != 0))
+def filled_tuple(n):
+    """A tuple of n times None, to be filled while other code runs, which must not see a tuple without items."""
+    found = new_tuple(n)
     if found != 0:
-        if a != 0:
-            put(found + TUPLE_ITEMS, a)
-        if b != 0:
-            put(found + TUPLE_ITEMS + 8, b)
-        if c != 0:
-            put(found + TUPLE_ITEMS + 16, c)
+        for k in range(n):
+            set_item(found, k, kept(the_none()))
     return found
+
+
+@device
+def change_item(items, k, value):
+    """`set_item` in a tuple that has been filled."""
+    set_item(items, k, value)
+    release(the_none())
+
+
+@device
+def single(a):
+    """A tuple of one object, which owns it now. 0 for 0 (the object could not be made), or if there is no memory."""
+    if a == 0:
+        return 0
+    found = new_tuple(1)
+    if found == 0:
+        release(a)
+        return 0
+    set_item(found, 0, a)
+    return found
+
+
+@device
+def pair(a, b):
+    """The same of two objects."""
+    found = new_tuple(2) if a != 0 and b != 0 else 0
+    if found == 0:
+        release(a)
+        release(b)
+        return 0
+    set_item(found, 0, a)
+    set_item(found, 1, b)
+    return found
+
+
+@device
+def params_and_shape(params, count, a):
+    """A tuple of parameters and behind them the shape of an array."""
+    shape = attribute(a, shape_word())
+    found = new_tuple(count + 1) if shape != 0 else 0
+    if found == 0:
+        release(shape)
+        return 0
+    for k in range(count):
+        set_item(found, k, kept(item_at(params, k)))
+    set_item(found, count, shape)
+    return found
+
+
+# --- the place in the user's program ----------------------------------------------------------------------------------
 
 
 @device
@@ -218,6 +314,8 @@ def _frame_here():
     put(arguments, one_object())
     frame = call(_frame_at(), arguments, 1, 0)
     if frame == 0:  # the operation itself is the bottom of the stack
+        if _error_is(word(_value_error())) == 0:
+            return 0
         clear_error()
         put(arguments, zero_object())
         frame = call(_frame_at(), arguments, 1, 0)
@@ -226,28 +324,16 @@ def _frame_here():
     code = _code_of(frame)
     file = attribute(code, file_word())
     release(code)
-    if file == 0:
-        return 0
-    known = contains(_outside(), file)
+    known = contains(_outside(), file) if file != 0 else -1
     release(file)
-    if known != 1:
+    if known == 1:
+        return frame
+    other = 0
+    if known == 0:
         put(arguments, frame)
         other = call(_outermost(), arguments, 1, 0)
-        release(frame)
-        frame = other
-    return frame
-
-
-@device
-def note_place(node):
-    """Note the place in the user's program. False if that fails."""
-    frame = _frame_here()
-    if frame == 0:
-        return False
-    put(node + n_code(), _code_of(frame))
-    put(node + n_offset(), new_long(_instruction_of(frame)))
     release(frame)
-    return True
+    return other
 
 
 @device
@@ -256,45 +342,58 @@ def place_here():
     frame = _frame_here()
     if frame == 0:
         return 0
-    place = tuple_of(_code_of(frame), new_long(_instruction_of(frame)), 0)
+    place = pair(_code_of(frame), new_long(_instruction_of(frame)))
     release(frame)
     return place
 
 
-@device
-def count_of(items):
-    return word(items + TUPLE_SIZE)
+# --- what a plan saves ------------------------------------------------------------------------------------------------
 
 
 @device
-def item_at(items, k):
-    """An item of a tuple."""
-    return word(items + TUPLE_ITEMS + 8 * k)
+def plan_of(op, mask):
+    """The plan of an operation whose inputs in the mask (up to 3) need gradients; None if there is none yet."""
+    return word(list_items(word(op + _op_table())) + 8 * mask)
 
 
 @device
-def number_at(items, k):
-    return as_long(item_at(items, k))
+def found_plan(op, mask):
+    """The plan of an operation whose inputs in the mask need gradients, made if there is none yet; 0 if that fails."""
+    if mask < 4:
+        plan = plan_of(op, mask)
+        if plan != the_none():
+            return kept(plan)
+    number = new_long(mask)
+    plan = _dict_item(word(op + _op_plans()), number) if number != 0 else 0
+    if plan != 0:
+        retain(plan)
+    elif _failed() == 0:
+        arguments = room()
+        put(arguments, op)
+        put(arguments + 8, number)
+        plan = call(_find_plan(), arguments, 2, 0)
+    release(number)
+    return plan
 
 
 @device
 def saved_values(plan, xs, outs, params):
     """What a plan saves, from the inputs, the tuple of outputs and aux values, and the parameters; 0 if that fails."""
     if word(plan + plan_pick()) == the_none():
-        return tuple_of(0, 0, 0)
+        return new_tuple(0)
     values = new_tuple(count_of(xs) + count_of(outs) + count_of(params))
     if values == 0:
         return 0
-    place = values + TUPLE_ITEMS
+    place = 0
     for k in range(count_of(xs)):
-        put(place, kept(item_at(xs, k)))
-        place += 8
+        set_item(values, place, kept(item_at(xs, k)))
+        place += 1
     for k in range(count_of(outs)):
-        put(place, kept(item_at(outs, k)))
-        place += 8
+        set_item(values, place, kept(item_at(outs, k)))
+        place += 1
     for k in range(count_of(params)):
-        put(place, kept(item_at(params, k)))
-        place += 8
+        set_item(values, place, kept(item_at(params, k)))
+        place += 1
     arguments = room()
     put(arguments, values)
     picked = call(word(plan + plan_pick()), arguments, 1, 0)
@@ -302,29 +401,108 @@ def saved_values(plan, xs, outs, params):
     shapes = word(plan + plan_shapes())
     if picked == 0 or count_of(shapes) == 0:
         return picked
-    found = new_tuple(count_of(picked) + count_of(shapes))
+    found = filled_tuple(count_of(picked) + count_of(shapes))
     if found != 0:
         for k in range(count_of(picked)):
-            put(found + TUPLE_ITEMS + 8 * k, kept(item_at(picked, k)))
+            change_item(found, k, kept(item_at(picked, k)))
         for k in range(count_of(shapes)):
             x = item_at(xs, number_at(shapes, k))
             shape = kept(x) if x == the_none() else attribute(word(x + t_data()), shape_word())
-            put(found + TUPLE_ITEMS + 8 * (count_of(picked) + k), shape)
+            if shape == 0:
+                release(found)
+                found = 0
+                break
+            change_item(found, count_of(picked) + k, shape)
     release(picked)
     return found
 
 
+# --- nodes and tensors ------------------------------------------------------------------------------------------------
+
+
 @device
-def node_of(kind, plan, edges, saved):
-    """A node, which owns what is given; what is known of its outputs is still to be noted. 0 if there is no memory."""
-    node = allocate(kind, 0)
-    if node != 0:
-        put(node + n_plan(), plan)
-        put(node + n_edges(), edges)
-        put(node + n_saved(), saved)
-        put(node + n_seq(), next_of(the_sequence()))
-        put(node + n_meta(), kept(the_none()))
+def edge_of(x):
+    """Where the gradient of a tensor goes."""
+    n = word(x + t_node())
+    # (None or 0: another thread has just taken the history away)
+    return kept(x if n == the_leaf() or n == the_none() or n == 0 else n)
+
+
+@device
+def tensor_of(out, node, mark):
+    """A new tensor around an array, with its history and the mark that it inherits. It owns them; they are let go if it fails.
+
+    Nothing runs between the making of the object and the filling of its slots: nobody sees it half made.
+    """
+    t = allocate(tensor_class(), 0) if out != 0 and node != 0 and mark != 0 else 0
+    if t == 0:
+        return give_up(out, node, mark)
+    put(t + t_data(), out)
+    put(t + t_node(), node)
+    put(t + t_counter(), kept(the_none()))
+    put(t + t_meta(), mark)
+    return t
+
+
+@device
+def view_tensor_of(out, node, counter, view):
+    """The same of a view, with the version counter that it shares."""
+    t = allocate(tensor_class(), 0) if out != 0 and node != 0 and counter != 0 and view != 0 else 0
+    if t == 0:
+        return give_up(out, node, counter, view)
+    put(t + t_data(), out)
+    put(t + t_node(), node)
+    put(t + t_counter(), counter)
+    put(t + t_meta(), view)
+    return t
+
+
+@device
+def node_of(kind, plan, edges, saved, shape, dtype, place):
+    """A node of a class, with all that is given, which it owns then. `place`: whether to note where the program is.
+
+    0 if that fails, or if one of these could not be made (0); then they are let go.
+    """
+    code, offset, seq = 0, 0, 0
+    fine = plan != 0 and edges != 0 and saved != 0 and shape != 0 and dtype != 0
+    if fine and place:
+        frame = _frame_here()
+        if frame != 0:
+            code = _code_of(frame)
+            offset = new_long(_instruction_of(frame))
+            release(frame)
+        fine = code != 0 and offset != 0
+    if fine:
+        seq = next_of(the_sequence())
+    node = allocate(kind, 0) if seq != 0 else 0
+    if node == 0:
+        give_up(plan, edges, saved, shape, dtype, code, offset, seq)
+        return 0
+    put(node + n_plan(), plan)
+    put(node + n_edges(), edges)
+    put(node + n_saved(), saved)
+    put(node + n_seq(), seq)
+    put(node + n_meta(), kept(the_none()))
+    put(node + n_shape(), shape)
+    put(node + n_dtype(), dtype)
+    if place:
+        put(node + n_code(), code)
+        put(node + n_offset(), offset)
     return node
+
+
+@device
+def pick_of(node, index, shape, dtype):
+    """One output of a node, owning what is given; 0 if that fails, and then it is let go."""
+    found = allocate(pick_class(), 0) if node != 0 and index != 0 and shape != 0 and dtype != 0 else 0
+    if found == 0:
+        give_up(node, index, shape, dtype)
+        return 0
+    put(found + p_node(), node)
+    put(found + p_index(), index)
+    put(found + p_shape(), shape)
+    put(found + p_dtype(), dtype)
+    return found
 
 
 @device
@@ -337,7 +515,7 @@ def watch_inputs(node, plan, xs):
             arguments = room()
             put(arguments, node)
             put(arguments + 8, word(x + t_counter()))
-            done = call(guard_function(), arguments, 2, 0)
+            done = call(_guard_function(), arguments, 2, 0)
             if done == 0:
                 return False
             release(done)
@@ -345,81 +523,38 @@ def watch_inputs(node, plan, xs):
 
 
 @device
-def record(t, plan, edges, saved, out, same, place, x, y):
-    """Give a tensor its history. `same`: a node whose shape and dtype it has too, or 0; x, y: what may have been saved.
+def record(plan, edges, saved, out, same, place, x, y):
+    """A tensor around an array, and its node. `same`: a node whose shape and dtype it has too, or 0; x, y: what may have been saved.
 
-    What is given belongs to the node now, but for the plan. Gives the tensor, or -1 and takes it away.
+    It owns the array, the edges and what is saved, but not the plan; 0 among them says that one could not be made. Gives
+    the tensor; or -1 after an error, and then all is let go.
     """
+    if edges == 0 or saved == 0:
+        return give_up(edges, saved, out)
     retain(plan)
-    node = node_of(node_class(), plan, edges, saved) if edges != 0 and saved != 0 else 0
-    if node == 0:
-        release(t)
-        return -1
-    put(t + t_node(), node)
-    if same != 0:
-        put(node + n_shape(), kept(word(same + n_shape())))
-        put(node + n_dtype(), kept(word(same + n_dtype())))
+    if same != 0 and word(same + n_shape()) != 0 and word(same + n_dtype()) != 0:
+        shape, dtype = kept(word(same + n_shape())), kept(word(same + n_dtype()))
     else:
-        put(node + n_shape(), attribute(out, shape_word()))
-        put(node + n_dtype(), kept(word(out + DESCRIPTION)))
-    fine = not place or note_place(node)
-    if fine and (changes_of(x) != 0 or changes_of(y) != 0):
-        xs = tuple_of(kept(x), kept(y), 0)
-        fine = watch_inputs(node, plan, xs)
+        shape, dtype = attribute(out, shape_word()), kept(dtype_of(out))
+    node = node_of(node_class(), plan, edges, saved, shape, dtype, place)
+    if node == 0:
+        return give_up(out)
+    if changes_of(x) != 0 or changes_of(y) != 0:
+        xs = pair(kept(x), kept(y))
+        fine = xs != 0 and watch_inputs(node, plan, xs)
         release(xs)
-    if not fine:
-        release(t)
-        return -1
-    return t
+        if not fine:
+            return give_up(out, node)
+    return tensor_of(out, node, kept(the_none()))
 
 
 @device
-def handed_on():
-    """After an error: 0 where Python has an answer to it, which computes again; else -1, it reaches the caller."""
-    if _error_is(word(_value_error())) == 0 and _error_is(word(_runtime_warning())) == 0:
-        return -1
-    clear_error()
-    return 0
-
-
-@device
-def computed(direct, arguments, count):
+def computed(function, arguments, count):
     """The array that a function gives; 0 if it gives anything else, and what `handed_on` says if it raises."""
-    out = call(direct, arguments, count, 0)
+    out = call(function, arguments, count, 0)
     if out == 0:
         return handed_on()
-    if word(out + TYPE) != array_type():
+    if class_of(out) != array_type():
         release(out)
         return 0
     return out
-
-
-@device
-def params_and_shape(params, count, a):
-    """A tuple of parameters and behind them the shape of an array."""
-    found = new_tuple(count + 1)
-    if found != 0:
-        for k in range(count):
-            put(found + TUPLE_ITEMS + 8 * k, kept(word(params + TUPLE_ITEMS + 8 * k)))
-        put(found + TUPLE_ITEMS + 8 * count, attribute(a, shape_word()))
-    return found
-
-
-@device
-def found_plan(op, mask):
-    """The plan of an operation whose inputs in the mask need gradients, made if there is none yet; 0 if that fails."""
-    if mask < 4:
-        plan = plan_of(op, mask)
-        if plan != the_none():
-            return kept(plan)
-    number = new_long(mask)
-    plan = dict_item(word(op + _op_plans()), number)
-    if plan != 0:
-        retain(plan)
-    else:
-        arguments = room()
-        put(arguments, op)
-        put(arguments + 8, number)
-        plan = call(_find_plan(), arguments, 2, 0)
-    release(number)
-    return plan

@@ -10,24 +10,20 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_export import NDIM, SHAPE, TUPLE_ITEMS, TUPLE_SIZE, TYPE
-from ferro.cpu.kernels.jit_front import (
-    MOST,
-    as_long,
-    flat,
-    half,
+from ferro.cpu.kernels.jit_fields import (  # fmt: skip
+    class_of,
+    count_of,
     int_type,
-    is_plain,
-    is_vector,
-    length,
+    items_of,
+    ndim_of,
     put,
     room,
-    shaped,
-    size_of,
+    shape_of,
     the_none,
     tuple_type,
     word,
 )
+from ferro.cpu.kernels.jit_front import MOST, as_long, flat, is_plain, is_vector, length, shaped, size_of
 
 _WORK = 2048  # multiplications; from there on a product of matrices is quicker
 _LONGEST = 1 << 10
@@ -38,21 +34,21 @@ _INPUT, _KERNEL, _OUTPUT, _STRIDE, _PAD, _DILATION = range(0, 144, 24)
 @device
 def _sizes(table, place, a):
     """Enter the lengths of an array from the third dimension on."""
-    n = half(a + NDIM) - 2
+    n = ndim_of(a) - 2
     for k in range(3):
-        put(table + place + 8 * k, word(word(a + SHAPE) + 8 * (k - 1 + n)) if k >= 3 - n else 1)
+        put(table + place + 8 * k, word(shape_of(a) + 8 * (k - 1 + n)) if k >= 3 - n else 1)
 
 
 @device
 def _numbers(table, place, numbers, n, other, least):
     """Enter a tuple of n ints; False if it is none."""
-    if word(numbers + TYPE) != tuple_type() or word(numbers + TUPLE_SIZE) != n:
+    if class_of(numbers) != tuple_type() or count_of(numbers) != n:
         return False
     for k in range(3):
         v = other
         if k >= 3 - n:
-            item = word(numbers + TUPLE_ITEMS + 8 * (k - 3 + n))
-            if word(item + TYPE) != int_type():
+            item = word(items_of(numbers) + 8 * (k - 3 + n))
+            if class_of(item) != int_type():
                 return False
             v = as_long(item)
         if v < least or v > _LONGEST:
@@ -71,7 +67,7 @@ def _result(like, table, place, first, second):
     """A new array of two lengths and those in the table; 0 if it would be large, -1 if there is no memory."""
     if first * second > MOST or _product(table, place) > MOST or first * second * _product(table, place) > MOST:
         return 0
-    shape, n = room(), half(like + NDIM) - 2
+    shape, n = room(), ndim_of(like) - 2
     put(shape, first)
     put(shape + 8, second)
     for k in range(n):
@@ -134,7 +130,7 @@ def fronts(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
     @device
     def dims_of(a):
         """How many dimensions images have; 0 for what are none."""
-        return half(a + NDIM) if is_plain(a, number) and 3 <= half(a + NDIM) <= 5 else 0
+        return ndim_of(a) if is_plain(a, number) and 3 <= ndim_of(a) <= 5 else 0
 
     @device
     def geometry(table, n, stride, pad, dilation, groups):
@@ -143,7 +139,7 @@ def fronts(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
             _numbers(table, _STRIDE, stride, n, 1, 1)
             and _numbers(table, _PAD, pad, n, 0, 0)
             and _numbers(table, _DILATION, dilation, n, 1, 1)
-            and word(groups + TYPE) == int_type()
+            and class_of(groups) == int_type()
             and as_long(groups) == 1
         )
 

@@ -4,28 +4,32 @@ What stands here says again, for the most frequent case, what `unary` and `binar
 behind it: for any argument that is not a plain tensor of small float32 or float64 arrays, while any mode is on, and for
 whatever raises. The objects of the tape are known here by a table, see core/tape.py: addresses of objects, and where
 classes with slots keep theirs.
+
+Note [Who owns what]
+    Functions of jit_objects.py that make an object take over what they are given, and let it go if they fail; given 0,
+    something that could not be made, they fail too. So a row of calls needs one look at its end. What is read from a
+    tensor and used after other code has run is held meanwhile: another thread may change the tensor.
 """
 
 from __future__ import annotations
 
 from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_export import DESCRIPTION, TUPLE_ITEMS, TYPE
-from ferro.cpu.kernels.jit_front import array_type, is_number, put, room, word
+from ferro.cpu.kernels.jit_fields import array_type, class_of, count_of, dtype_of, put, room, the_none, the_true, word
+from ferro.cpu.kernels.jit_front import as_long, is_number
 from ferro.cpu.kernels.jit_objects import (  # fmt: skip
-    allocate,
-    as_long,
     asarray_function,
     attribute,
     call,
-    clear_error,
+    change_item,
     computed,
     constant_function,
     contains,
-    count_of,
     cpu_module,
     edge_of,
+    filled_tuple,
     found_plan,
     function_for,
+    give_up,
     handed_on,
     inexact_set,
     is_float,
@@ -41,16 +45,12 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     mode_here,
     multi_node_class,
     n_code,
-    n_dtype,
     n_offset,
     n_outputs,
-    n_shape,
     new_long,
     new_tuple,
     node_class,
     node_of,
-    note_place,
-    number_at,
     op_applied,
     op_aux,
     op_direct,
@@ -59,13 +59,9 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     op_multi,
     op_nondiff,
     op_taped,
-    p_dtype,
-    p_index,
-    p_node,
-    p_shape,
+    pair,
     params_and_shape,
-    pick_class,
-    plan_indices,
+    pick_of,
     plan_keeps,
     plan_of,
     plan_pick,
@@ -74,15 +70,15 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     plan_short,
     record,
     release,
+    retain,
     saved_values,
+    set_item,
     shape_word,
+    single,
     t_data,
     t_meta,
     t_node,
     tensor_of,
-    the_none,
-    the_true,
-    tuple_of,
     v_lost,
     view_class,
     watch_inputs,
@@ -103,10 +99,10 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     params, extra = 0, 0
     if count == 3:
         params = word(objects + 16)
-        extra = count_of(params)
-        if not is_tuple(params) or extra > 8:
+        if not is_tuple(params) or count_of(params) > 8:
             return 0
-    n, plan, short, mark = word(x + t_node()), 0, 0, the_none()
+        extra = count_of(params)
+    n, plan, short, mark, edge = word(x + t_node()), 0, 0, the_none(), 0
     if n != the_none() and mode == 0:
         plan = plan_of(op, 1)
         if plan == the_none():
@@ -114,62 +110,69 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
         short = as_long(word(plan + plan_short()))
         if word(plan + plan_pick()) == the_none():
             short = -1
+        edge = edge_of(x)
     else:
         mark = mode if n != the_none() and mode != the_none() else mark_of(x)
         if mark == 0:
             return 0
+    retain(mark)
+    retain(a)
     arguments = room()
     put(arguments, a)
     for k in range(extra):
-        put(arguments + 8 + 8 * k, word(params + TUPLE_ITEMS + 8 * k))
+        put(arguments + 8 + 8 * k, item_at(params, k))
     out = computed(function, arguments, 1 + extra)
     if out <= 0:
+        give_up(a, edge, mark)
         return out
-    t = tensor_of(out, mark)
-    if t == 0:
-        return -1
     if plan == 0:
-        put(t + t_node(), kept(the_none()))
-        return t
+        release(a)
+        return tensor_of(out, kept(the_none()), mark)
+    release(mark)
     if short == -1:
-        saved = tuple_of(0, 0, 0)
+        saved = new_tuple(0)
     elif short == 1:
-        saved = tuple_of(kept(out), 0, 0)
+        saved = single(kept(out))
     elif short == 0:
-        saved = tuple_of(kept(x), 0, 0)
+        saved = single(kept(x))
     elif short == 20:
-        saved = tuple_of(attribute(a, shape_word()), 0, 0)
+        saved = single(attribute(a, shape_word()))
     elif short == 21:
-        saved = kept(params) if params != 0 else tuple_of(0, 0, 0)
+        saved = kept(params) if params != 0 else new_tuple(0)
     elif short == 22:
         saved = params_and_shape(params, extra, a)
     else:
-        saved = _saved_of(plan, tuple_of(kept(x), 0, 0), out, params)
-    same = n if word(n + TYPE) == node_class() and word(plan + plan_same()) == the_true() else 0
+        saved = _saved_of(plan, single(kept(x)), out, params)
+    same = edge if class_of(edge) == node_class() and word(plan + plan_same()) == the_true() else 0
     place = short != -1 and word(plan + plan_keeps()) == the_true()
-    return record(t, plan, tuple_of(edge_of(x), 0, 0), saved, out, same, place, x, x)
+    found = record(plan, single(edge), saved, out, same, place, x, x)
+    release(a)
+    return found
 
 
 @device
 def _saved_of(plan, xs, out, params):
     """`saved_values` for one output; the inputs, a tuple, are given away, and params may be 0."""
-    outs, none = tuple_of(kept(out), 0, 0), new_tuple(0)
-    found = saved_values(plan, xs, outs, params if params != 0 else none)
-    release(xs)
-    release(outs)
-    release(none)
+    outs, none = single(kept(out)), new_tuple(0)
+    found = 0
+    if xs != 0 and outs != 0 and none != 0:
+        found = saved_values(plan, xs, outs, params if params != 0 else none)
+    give_up(xs, outs, none)
     return found
 
 
 @device
 def _constant_like(value, x):
-    """The tensor that stands for a number beside a tensor."""
+    """The tensor that stands for a number beside a tensor; 0 if Python has to choose, -1 after an error."""
     arguments = room()
     put(arguments, value)
-    put(arguments + 8, word(word(x + t_data()) + DESCRIPTION))
+    put(arguments + 8, dtype_of(word(x + t_data())))
     found = call(constant_function(), arguments, 2, 0)
     if found == 0:
-        clear_error()
+        return handed_on()
+    if not is_tensor(found):
+        release(found)
+        return 0
     return found
 
 
@@ -195,11 +198,10 @@ def binary(objects, count):
         x = number = _constant_like(x, y)
     else:
         return 0
-    if x == 0 or y == 0:
-        return 0
+    if x <= 0 or y <= 0:
+        return min(x, y)
     found = _binary(op, x, y, mode)
-    if number != 0:
-        release(number)
+    release(number)
     return found
 
 
@@ -207,10 +209,10 @@ def binary(objects, count):
 def _binary(op, x, y, mode):
     a, b = word(x + t_data()), word(y + t_data())
     function = function_for(op, a, b)
-    if function == 0 or word(a + DESCRIPTION) != word(b + DESCRIPTION) or not (is_up_to_date(x) and is_up_to_date(y)):
+    if function == 0 or dtype_of(a) != dtype_of(b) or not (is_up_to_date(x) and is_up_to_date(y)):
         return 0
     mask = (word(x + t_node()) != the_none()) + 2 * (word(y + t_node()) != the_none())
-    plan, short, mark = 0, 0, the_none()
+    plan, short, mark, first, second = 0, 0, the_none(), 0, 0
     if mask != 0 and mode == 0:
         plan = plan_of(op, mask)
         if plan == the_none():
@@ -218,6 +220,9 @@ def _binary(op, x, y, mode):
         short = as_long(word(plan + plan_short()))
         if word(plan + plan_pick()) == the_none():
             short = -1
+        first = edge_of(x if mask & 1 else y)
+        if mask == 3:
+            second = edge_of(y)
     else:
         mark = mode
         if mask == 0 or mode == the_none():
@@ -226,31 +231,31 @@ def _binary(op, x, y, mode):
                 mark = mark_of(y)
         if mark == 0:
             return 0
+    retain(mark)
     arguments = room()
     put(arguments, a)
     put(arguments + 8, b)
+    retain(a)
+    retain(b)
     out = computed(function, arguments, 2)
+    release(a)
+    release(b)
     if out <= 0:
+        give_up(first, second, mark)
         return out
-    t = tensor_of(out, mark)
-    if t == 0:
-        return -1
     if plan == 0:
-        put(t + t_node(), kept(the_none()))
-        return t
-    if mask == 3:
-        edges = tuple_of(edge_of(x), edge_of(y), 0)
-    else:
-        edges = tuple_of(edge_of(x if mask == 1 else y), 0, 0)
+        return tensor_of(out, kept(the_none()), mark)
+    release(mark)
+    edges = pair(first, second) if mask == 3 else single(first)
     if short == -1:
-        saved = tuple_of(0, 0, 0)
+        saved = new_tuple(0)
     elif short == 10:
-        saved = tuple_of(kept(y), kept(x), 0)
+        saved = pair(kept(y), kept(x))
     elif 0 <= short <= 1:
-        saved = tuple_of(kept(y if short else x), 0, 0)
+        saved = single(kept(y if short else x))
     else:
-        saved = _saved_of(plan, tuple_of(kept(x), kept(y), 0), out, 0)
-    return record(t, plan, edges, saved, out, 0, short != -1, x, y)
+        saved = _saved_of(plan, pair(kept(x), kept(y)), out, 0)
+    return record(plan, edges, saved, out, 0, short != -1, x, y)
 
 
 # --- any operation ---------------------------------------------------------------------------------------------------
@@ -259,7 +264,7 @@ def _binary(op, x, y, mode):
 @device
 def _as_array(value):
     """An array for a number, and anything else as it is; owned by the caller, who owned the value."""
-    if value == 0 or word(value + TYPE) == array_type():
+    if value == 0 or class_of(value) == array_type():
         return value
     arguments = room()
     put(arguments, value)
@@ -271,7 +276,7 @@ def _as_array(value):
 @device
 def _is_inexact(a):
     """Whether an array has a dtype with derivatives; -1 if that cannot be found out."""
-    return 1 if is_float(a) else contains(inexact_set(), word(a + DESCRIPTION))
+    return 1 if is_float(a) else contains(inexact_set(), dtype_of(a))
 
 
 @device
@@ -283,10 +288,8 @@ def _mark_by_python(t, mode, op, xs, place):
     put(arguments + 24, xs)
     put(arguments + 32, place)
     done = call(mark_function(), arguments, 5, 0)
-    if done == 0:
-        return False
     release(done)
-    return True
+    return done != 0
 
 
 @device
@@ -294,50 +297,43 @@ def _mark(t, mode, op, xs, place):
     """Mark a result without history, as `_mark_lost` does. False if that raises."""
     for k in range(count_of(xs)):
         x = item_at(xs, k)
-        if x == the_none() or (word(x + t_node()) == the_none() and word(x + t_meta()) == the_none()):
+        if x == the_none():
             continue
-        mark, meta = 0, word(x + t_meta())
-        if word(meta + TYPE) == lost_class() and (k == 0 or word(x + t_node()) == the_none()):
+        n, meta, mark = word(x + t_node()), word(x + t_meta()), 0
+        if n == 0 or meta == 0:
+            return _mark_by_python(t, mode, op, xs, place)
+        if n == the_none() and meta == the_none():
+            continue
+        if class_of(meta) == lost_class() and (k == 0 or n == the_none()):
             mark = meta
-        elif word(x + t_node()) != the_none():
+        elif n != the_none():
             mark = mode
-        elif word(meta + TYPE) == view_class():
+        elif class_of(meta) == view_class():
             mark = word(meta + v_lost())
         if mark == 0 or word(t + t_meta()) != the_none():
             return _mark_by_python(t, mode, op, xs, place)
         if mark != the_none():
+            retain(mark)
             release(the_none())
-            put(t + t_meta(), kept(mark))
+            put(t + t_meta(), mark)
             return True
     return True
 
 
 @device
-def _edges(plan, xs):
-    indices = word(plan + plan_indices())
-    found = new_tuple(count_of(indices))
+def _edges(xs, mask):
+    """Where the gradients of the inputs in a mask go, a tuple; 0 if there is no memory."""
+    many = 0
+    for k in range(count_of(xs)):
+        many += mask >> k & 1
+    found = new_tuple(many)
     if found != 0:
-        for k in range(count_of(indices)):
-            put(found + TUPLE_ITEMS + 8 * k, edge_of(item_at(xs, number_at(indices, k))))
+        place = 0
+        for k in range(count_of(xs)):
+            if mask >> k & 1:
+                set_item(found, place, edge_of(item_at(xs, k)))
+                place += 1
     return found
-
-
-@device
-def _recorded(kind, op, mask, xs, outs, params):
-    """The node of a call, of an operation with one output or with several; 0 if that fails."""
-    plan = found_plan(op, mask)
-    if plan == 0:
-        return 0
-    edges, saved = _edges(plan, xs), saved_values(plan, xs, outs, params)
-    if edges == 0 or saved == 0:
-        return 0
-    node = node_of(kind, plan, edges, saved)
-    if node != 0 and not (
-        watch_inputs(node, plan, xs) and (word(plan + plan_keeps()) != the_true() or note_place(node))
-    ):
-        release(node)
-        return 0
-    return node
 
 
 def apply(objects, count):
@@ -347,6 +343,8 @@ def apply(objects, count):
     if count != 2:
         return 0
     params = new_tuple(0)
+    if params == 0:
+        return -1
     found = _apply(word(objects), word(objects + 8), params)
     release(params)
     return found
@@ -375,7 +373,7 @@ def _apply(op, xs, params):
             if not is_tensor(x) or not is_up_to_date(x):
                 return 0
             value = word(x + t_data())
-            if word(value + TYPE) != array_type():
+            if class_of(value) != array_type():
                 return 0
             if mode == 0 and word(x + t_node()) != the_none():
                 mask |= 1 << k
@@ -385,165 +383,198 @@ def _apply(op, xs, params):
         put(arguments + place, item_at(params, k))
         place += 8
     mask &= as_long(word(op + op_mask()))
+    # Held while the operation computes: where gradients go, the arrays, and the mark of the mode.
+    edges = _edges(xs, mask) if mask != 0 else 0
+    if mask != 0 and edges == 0:
+        return -1
+    held = place // 8 - count_of(params)
+    for k in range(held):
+        retain(word(arguments + 8 * k))
+    retain(mode)
     result = call(function, arguments, place // 8, 0)
+    for k in range(held):
+        release(word(arguments + 8 * k))
+    found = -1
     if result == 0:
-        return handed_on()
-    several, aux = word(op + op_multi()) == the_true(), as_long(word(op + op_aux()))
-    if not several and aux == 0:
-        result = tuple_of(_as_array(result), 0, 0)
-        if result == 0 or count_of(result) == 0:
-            return -1
-    found = _many(op, xs, params, mode, mask, result, count_of(result) - aux) if several else (
-        _single(op, xs, params, mode, mask, result))  # fmt: skip
-    release(result)
+        found = handed_on()
+    else:
+        found = _wrapped(op, xs, params, mode, mask, edges, result)
+    give_up(result, edges, mode)
     return found
 
 
 @device
-def _single(op, xs, params, mode, mask, outs):
-    data = _as_array(kept(item_at(outs, 0)))
-    t = tensor_of(data, the_none())
-    if t == 0 or data == 0:
+def _wrapped(op, xs, params, mode, mask, edges, result):
+    """The tensors for what an operation has computed."""
+    several, aux = word(op + op_multi()) == the_true(), as_long(word(op + op_aux()))
+    if several or aux != 0:
+        if not is_tuple(result) or count_of(result) < aux:
+            return 0
+        if several:
+            return _many(op, xs, params, mode, mask, edges, result, count_of(result) - aux)
+        return _single(op, xs, params, mode, mask, edges, result)
+    outs = single(_as_array(kept(result)))
+    if outs == 0:
         return -1
-    inexact = _is_inexact(data) if mask != 0 else 0
-    if inexact < 0:
-        return -1
-    if inexact == 0:
-        put(t + t_node(), kept(the_none()))
-        return t if _mark(t, mode, op, xs, the_none()) else -1
-    node = _recorded(node_class(), op, mask, xs, outs, params)
-    if node == 0:
-        release(t)
-        return -1
-    put(node + n_shape(), attribute(data, shape_word()))
-    put(node + n_dtype(), kept(word(data + DESCRIPTION)))
-    put(t + t_node(), node)
-    return t
+    found = _single(op, xs, params, mode, mask, edges, outs)
+    release(outs)
+    return found
 
 
 @device
-def _many(op, xs, params, mode, mask, outs, count):
-    """The tuple of tensors of an operation with several outputs."""
-    tensors, outputs = new_tuple(count), new_tuple(count)
-    if tensors == 0 or outputs == 0:
-        return -1
-    recorded = False
-    for k in range(count):
-        data = _as_array(kept(item_at(outs, k)))
-        t = tensor_of(data, the_none())
-        if t == 0 or data == 0:
-            return -1
-        put(tensors + TUPLE_ITEMS + 8 * k, t)
-        number = new_long(k)
-        inexact = _is_inexact(data) if mask != 0 and contains(word(op + op_nondiff()), number) == 0 else 0
-        release(number)
-        if inexact < 0:
-            return -1
-        if inexact != 0:
-            recorded = True
-            known = tuple_of(attribute(data, shape_word()), kept(word(data + DESCRIPTION)), 0)
-        else:
-            known = kept(the_none())
-        put(outputs + TUPLE_ITEMS + 8 * k, known)
-    node, place = 0, kept(the_none())
-    if recorded:
-        node = _recorded(multi_node_class(), op, mask, xs, outs, params)
-        if node == 0:
-            for owned in (tensors, outputs, place):
-                release(owned)
-            return -1
-        put(node + n_outputs(), kept(outputs))
-        put(node + n_shape(), kept(the_none()))
-        put(node + n_dtype(), kept(the_none()))
-        if word(node + n_code()) != 0:
-            release(place)
-            place = tuple_of(kept(word(node + n_code())), kept(word(node + n_offset())), 0)
-    first = item_at(tensors, 0)
-    for k in range(count):
-        t, known = item_at(tensors, k), item_at(outputs, k)
-        if known != the_none():
-            pick = allocate(pick_class(), 0)
-            if pick == 0:
-                return -1
-            put(pick + p_node(), kept(node))
-            put(pick + p_index(), new_long(k))
-            put(pick + p_shape(), kept(item_at(known, 0)))
-            put(pick + p_dtype(), kept(item_at(known, 1)))
-            put(t + t_node(), pick)
-            continue
-        put(t + t_node(), kept(the_none()))
-        if k > 0 and mode != 0:
-            release(word(t + t_meta()))
-            put(t + t_meta(), kept(word(first + t_meta())))
-        elif not _mark(t, mode, op, xs, place):
-            return -1
-    release(place)
-    release(outputs)
-    if node != 0:
+def _node_with(kind, plan, edges, xs, outs, params, shape, dtype):
+    """The node of a call; 0 if that fails. It owns the plan, the shape and the dtype; the edges get one more owner."""
+    saved = saved_values(plan, xs, outs, params) if plan != 0 else 0
+    watched = kept(plan)
+    node = node_of(kind, plan, kept(edges), saved, shape, dtype, plan != 0 and word(plan + plan_keeps()) == the_true())
+    if node != 0 and not watch_inputs(node, watched, xs):
         release(node)
-    return tensors
+        node = 0
+    release(watched)
+    return node
 
 
-def joined(objects, count):  # noqa: C901, PLR0912
+@device
+def _single(op, xs, params, mode, mask, edges, outs):
+    """The tensor of an operation with one output, and perhaps aux values behind it."""
+    data = _as_array(kept(item_at(outs, 0)))
+    inexact = 0 if mask == 0 else -1 if data == 0 else _is_inexact(data)
+    if data == 0 or inexact < 0:
+        return give_up(data)
+    if inexact == 0:
+        t = tensor_of(data, kept(the_none()), kept(the_none()))
+        if t > 0 and not _mark(t, mode, op, xs, the_none()):
+            return give_up(t)
+        return t
+    plan, shape = found_plan(op, mask), attribute(data, shape_word())
+    node = _node_with(node_class(), plan, edges, xs, outs, params, shape, kept(dtype_of(data)))
+    return tensor_of(data, node, kept(the_none()))
+
+
+@device
+def _many(op, xs, params, mode, mask, edges, outs, count):
+    """The tuple of tensors of an operation with several outputs."""
+    arrays, outputs = filled_tuple(count), filled_tuple(count)
+    recorded, fine = False, arrays != 0 and outputs != 0
+    for k in range(count):
+        if not fine:
+            break
+        data, number = _as_array(kept(item_at(outs, k))), new_long(k)
+        inexact = -1 if data == 0 or number == 0 else 0
+        if inexact == 0 and mask != 0:
+            known = contains(word(op + op_nondiff()), number)
+            inexact = _is_inexact(data) if known == 0 else -1 if known < 0 else 0
+        release(number)
+        fine = inexact >= 0
+        if data != 0:
+            change_item(arrays, k, data)
+        if inexact > 0:
+            recorded = True
+            known_pair = pair(attribute(data, shape_word()), kept(dtype_of(data)))
+            fine = known_pair != 0
+            if fine:
+                change_item(outputs, k, known_pair)
+    node, place = 0, kept(the_none())
+    if fine and recorded:
+        node = _node_with(
+            multi_node_class(), found_plan(op, mask), edges, xs, outs, params, kept(the_none()), kept(the_none())
+        )
+        fine = node != 0
+        if fine:
+            put(node + n_outputs(), kept(outputs))
+            if word(node + n_code()) != 0:
+                release(place)
+                place = pair(kept(word(node + n_code())), kept(word(node + n_offset())))
+                fine = place != 0
+    tensors = filled_tuple(count) if fine else 0
+    for k in range(count):
+        if tensors == 0:
+            break
+        known, history = item_at(outputs, k), the_none()
+        if known != the_none():
+            history = pick_of(kept(node), new_long(k), kept(item_at(known, 0)), kept(item_at(known, 1)))
+        else:
+            retain(history)
+        t = tensor_of(kept(item_at(arrays, k)), history, kept(the_none()))
+        fine = t > 0
+        if fine and known == the_none():
+            if k > 0 and mode != 0:
+                release(the_none())
+                put(t + t_meta(), kept(word(item_at(tensors, 0) + t_meta())))
+            else:
+                fine = _mark(t, mode, op, xs, place)
+        if fine:
+            change_item(tensors, k, t)
+        else:
+            give_up(tensors, max(0, t))
+            tensors = 0
+    give_up(arrays, outputs, place, node)
+    return -1 if tensors == 0 else tensors
+
+
+def joined(objects, count):
     """joined(op, xs, dim)."""
     if count != 3:
         return 0
     op, xs, dim = word(objects), word(objects + 8), word(objects + 16)
-    mode, many = mode_here(), count_of(xs)
-    if not (is_op(op) and is_tuple(xs)) or mode == -1 or many > 60:
+    mode = mode_here()
+    if not (is_op(op) and is_tuple(xs)) or mode == -1 or count_of(xs) > 60:
         return 0
-    mask, description = 0, 0
+    mask, description, many = 0, 0, count_of(xs)
     for k in range(many):
         x = item_at(xs, k)
         if not is_tensor(x) or not is_up_to_date(x):
             return 0
         a = word(x + t_data())
-        if word(a + TYPE) != array_type() or (k > 0 and word(a + DESCRIPTION) != description):
+        if class_of(a) != array_type() or (k > 0 and dtype_of(a) != description):
             return 0
-        description = word(a + DESCRIPTION)
+        description = dtype_of(a)
         if word(x + t_node()) != the_none():
             mask |= 1 << k
     arrays = new_tuple(many)
     if arrays == 0:
         return -1
     for k in range(many):
-        put(arrays + TUPLE_ITEMS + 8 * k, kept(word(item_at(xs, k) + t_data())))
+        set_item(arrays, k, kept(word(item_at(xs, k) + t_data())))
+    edges = _edges(xs, mask) if mask != 0 and mode == 0 else 0
+    if mask != 0 and mode == 0 and edges == 0:
+        return give_up(arrays)
+    retain(mode)
     arguments = room()
     put(arguments, arrays)
     put(arguments + 8, dim)
-    out = call(word(op + op_direct()), arguments, 2, 0)
-    release(arrays)
-    if out == 0:
-        return handed_on()
-    t = tensor_of(out, the_none())
-    if t == 0:
-        return -1
-    if mask == 0 or mode != 0:
-        put(t + t_node(), kept(the_none()))
-        if mask & 1:
-            release(word(t + t_meta()))
-            put(t + t_meta(), kept(mode))
-        elif not _mark(t, mode, op, xs, the_none()):
-            return -1
-        return t
+    out = computed(word(op + op_direct()), arguments, 2)
+    if out <= 0:
+        give_up(arrays, edges, mode)
+        return out
+    found = -1
+    if edges != 0:
+        found = _joined_node(op, mask, arrays, edges, dim, out)
+    else:
+        found = tensor_of(out, kept(the_none()), kept(mode if mask & 1 else the_none()))
+        if found > 0 and mask & 1 == 0 and not _mark(found, mode, op, xs, the_none()):
+            found = give_up(found)
+    give_up(arrays, edges, mode)
+    return found
+
+
+@device
+def _joined_node(op, mask, arrays, edges, dim, out):
+    """The tensor of a recorded `joined`, which owns the array."""
     plan = found_plan(op, mask)
-    if plan == 0:
-        return -1
-    shapes = 0
-    if count_of(word(plan + plan_shapes())) > 0:
-        shapes = new_tuple(many)
-        if shapes == 0:
-            return -1
-        for k in range(many):
-            put(shapes + TUPLE_ITEMS + 8 * k, attribute(word(item_at(xs, k) + t_data()), shape_word()))
-    edges, saved = _edges(plan, xs), tuple_of(kept(dim), shapes, 0)
-    shape = attribute(out, shape_word())
-    if edges == 0 or saved == 0 or shape == 0:
-        return -1
-    node = node_of(node_class(), plan, edges, saved)
-    if node == 0:
-        return -1
-    put(node + n_shape(), shape)
-    put(node + n_dtype(), kept(word(out + DESCRIPTION)))
-    put(t + t_node(), node)
-    return t
+    shapes, saved = 0, 0
+    if plan != 0 and count_of(word(plan + plan_shapes())) > 0:
+        shapes = filled_tuple(count_of(arrays))
+        for k in range(count_of(arrays)):
+            if shapes != 0:
+                shape = attribute(item_at(arrays, k), shape_word())
+                if shape != 0:
+                    change_item(shapes, k, shape)
+                else:
+                    release(shapes)
+                    shapes = 0
+        saved = pair(kept(dim), shapes)
+    elif plan != 0:
+        saved = single(kept(dim))
+    node = node_of(node_class(), plan, kept(edges), saved, attribute(out, shape_word()), kept(dtype_of(out)), False)
+    return tensor_of(out, node, kept(the_none()))

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import json
 import mmap
+import os
 import platform
 import struct
 import sys
@@ -20,19 +21,36 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.extensions import extension
+from ferro.cpu.kernels import layout
 from ferro.cpu.kernels.board import SHARED
+from ferro.cpu.kernels.layout import numpy_interface
 from ferro.cpu.kernels.tape_table import TABLE
+from ferro.cpu.notices import note
 
 _METH_FASTCALL = 0x80  # function(self, arguments, count), as Python's headers call it
 
-# The format of object code that is read, and the calling convention, are those of this kind of machine.
-SUPPORTED = (
-    sys.platform == "linux"
-    and platform.machine() == "x86_64"
-    and sys.maxsize > 1 << 32
-    and sys.implementation.name == "cpython"
-    and object.__basicsize__ == 16  # neither a free-threaded nor a debugging Python
-)
+_OFF = ("0", "off", "no", "false")
+
+
+def _refusal() -> str:
+    """Why machine code does not run in this process; empty if it does."""
+    wanted = os.environ.get("FERRO_MACHINE_CODE", "").strip().lower()
+    if wanted in _OFF:
+        return "FERRO_MACHINE_CODE switches it off"
+    if wanted not in ("", "1", "on", "yes", "true"):
+        raise ValueError(f"FERRO_MACHINE_CODE is {wanted!r}; it may be 'on' or 'off'")
+    # The format of object code that is read, and the calling convention, are those of this kind of machine.
+    if sys.platform != "linux" or platform.machine() != "x86_64" or sys.maxsize < 1 << 32:
+        return "it is made for Linux on x86-64"
+    if sys.implementation.name != "cpython":
+        return "it is made for CPython"
+    return layout.refusal()
+
+
+REFUSAL = _refusal()
+SUPPORTED = not REFUSAL
+if not SUPPORTED:
+    note("machine code", REFUSAL)
 
 
 class _Method(ctypes.Structure):
@@ -102,7 +120,7 @@ def _maker(kind: Any) -> Any:
 
 _make_bare, _make = _maker(ctypes.c_void_p), _maker(ctypes.py_object)
 
-# Objects that the code knows by their addresses: the types of its arguments, the table of core/tape.py, the team's numbers.
+# Objects that the code knows by their addresses: the types of its arguments.
 OBJECTS: dict[str, Any] = {
     "type.array": np.ndarray,
     "type.tuple": tuple,
@@ -112,9 +130,9 @@ OBJECTS: dict[str, Any] = {
     "type.int64": np.int64,
     "type.float32": np.float32,
     "type.float64": np.float64,
-    "ferro.tape": TABLE,
-    "ferro.team": SHARED,
 }
+# Arrays of whose numbers it knows the address: where objects keep what, core/tape.py's table, and the team's numbers.
+TABLES = {"ferro.layout": layout.TABLE, "ferro.tape": TABLE, "ferro.team": SHARED}
 
 # Which of Numba's libraries the functions come from that kernels call to allocate and to reshape.
 _LIBRARIES = {"NRT_": "core/runtime/_nrt_python", "numba_": "_helperlib"}
@@ -125,8 +143,10 @@ def address(symbol: str) -> int:
     """Where a function or an object of the process lies that machine code refers to by name."""
     if symbol in OBJECTS:
         return id(OBJECTS[symbol])
+    if symbol in TABLES:
+        return TABLES[symbol].ctypes.data
     if symbol.startswith("numpy."):
-        return _numpy_interface()[int(symbol.removeprefix("numpy."))]
+        return numpy_interface()[int(symbol.removeprefix("numpy."))]
     for prefix, library in _LIBRARIES.items():
         if symbol.startswith(prefix):
             return _functions(library)[symbol.removeprefix(prefix)]
@@ -134,15 +154,6 @@ def address(symbol: str) -> int:
         if hasattr(library, symbol):
             return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
     raise LookupError(f"machine code refers to {symbol!r}, which this process does not know")
-
-
-@cache
-def _numpy_interface() -> Any:
-    """The table of NumPy's functions in C, numbered as its headers number them."""
-    read = ctypes.pythonapi.PyCapsule_GetPointer
-    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    table = read(np._core._multiarray_umath._ARRAY_API, None)  # type: ignore[attr-defined]
-    return ctypes.cast(table, ctypes.POINTER(ctypes.c_size_t))
 
 
 @cache

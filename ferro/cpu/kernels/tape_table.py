@@ -47,7 +47,7 @@ FIELDS = (
         "Pick",
     ),
     *("MultiNode.outputs", "Pick.node", "Pick.index", "Pick.shape", "Pick.dtype"),
-    *("View", "version_of", "'no_grad'", "'multi'"),
+    *("View", "Version", "version_of", "'no_grad'", "'multi'"),
     *("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.lost"),
     *("View.dual", "View.place", "View.under"),
     *("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes"),
