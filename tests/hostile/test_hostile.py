@@ -1,0 +1,56 @@
+"""Hostile use: whatever a program does to ferro, the answer is an ordinary exception or a right number.
+
+Never a signal, a hang, or an error of the interpreter. Each program of cases runs in a process of its own, as it is and
+with allocators and a collector that bring mistakes to light. `make hostile` runs the long form.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LONG = int(os.environ.get("FERRO_HOSTILE", "0") or 0)  # rounds of the long form
+LIMIT = 3600 if LONG else 240
+
+pytestmark = pytest.mark.timeout(LIMIT + 30)
+PARTS = {"tampered": 2}
+SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "": ({}, ()),
+    "filled memory": ({"MALLOC_PERTURB_": "165"}, ()),
+    "debugging allocators": ({"PYTHONMALLOC": "debug", "MALLOC_PERTURB_": "90"}, ()),
+    "collecting": ({}, ("--collect",)),
+}
+
+
+def run(program: str, *options: str, **environment: str) -> None:
+    """Run a program of hostile cases, which must find nothing wrong."""
+    options += ("--long", "--rounds", str(LONG)) if LONG else ()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.hostile.child", program, *options], cwd=ROOT, env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+    )  # fmt: skip
+    try:
+        told, _ = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        told, _ = process.communicate()
+        pytest.fail(f"{program}: no end after {LIMIT} s; the last of what it said:\n{told[-3000:]}", pytrace=False)
+    if process.returncode != 0:
+        lines = told.splitlines()
+        wrong = [k for k, line in enumerate(lines) if line.startswith("wrong ")]
+        first = "\n".join(lines[max(0, wrong[0] - 30) : wrong[0] + 2] if wrong else lines[-40:])
+        names = "\n".join("\n".join(lines[k : k + 2]) for k in wrong[:40])
+        pytest.fail(f"{program}: exit code {process.returncode}, {len(wrong)} cases wrong\n{names}\n--- the first:\n{first}", pytrace=False)
+
+
+@pytest.mark.parametrize("setting", [s for s in SETTINGS if LONG or s != "filled memory"])
+@pytest.mark.parametrize(("program", "part"), [(p, f"{k}/{n}") for p, n in PARTS.items() for k in range(n)])
+def test_a_hostile_program_gets_exceptions_or_right_numbers(program: str, part: str, setting: str) -> None:
+    environment, options = SETTINGS[setting]
+    run(program, "--part", part, *options, **environment)
