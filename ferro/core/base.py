@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from time import sleep
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -148,24 +147,6 @@ class TensorBase:
     _node: Any
     _counter: Version | None
     _meta: Meta | None
-
-    if not TYPE_CHECKING:  # (a type checker would take every name for an attribute)
-
-        def __getattr__(self, name: str) -> Any:
-            if name not in _SLOTS:
-                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
-            for _ in range(_PATIENCE):  # another thread, which has just made this object, goes on meanwhile
-                sleep(0)
-                try:
-                    return object.__getattribute__(self, name)
-                except AttributeError:
-                    pass
-            raise RuntimeError(f"this {type(self).__name__} is not initialized: it has no {name} (was it made by {type(self).__name__}.__new__() "
-                               "alone?). Make tensors with tensor() or a subclass's constructor.")  # fmt: skip
-
-
-_SLOTS = frozenset(TensorBase.__slots__)
-_PATIENCE = 100  # turns of other threads
 
 
 def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:

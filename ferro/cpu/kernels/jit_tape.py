@@ -7,8 +7,9 @@ classes with slots keep theirs.
 
 Note [Who owns what]
     Functions of jit_objects.py that make an object take over what they are given, and let it go if they fail; given 0,
-    something that could not be made, they fail too. So a row of calls needs one look at its end. What is read from a
-    tensor and used after other code has run is held meanwhile: another thread may change the tensor.
+    something that could not be made, they fail too. So a row of them needs one look at its end; `call`, which may run
+    Python, must not follow an error. What is read from a tensor and used after other code has run is held meanwhile:
+    another thread may change the tensor.
 """
 
 from __future__ import annotations

@@ -267,10 +267,11 @@ def parted(objects, count):
 @device
 def _parted(op, x, params, a, outs, edge, mode, mark):
     """The tuple of tensors for several views."""
-    many = count_of(outs)
-    counter, place, born = _counter_of(x), place_here(), next_of(the_sequence()) if mode != 0 else kept(the_none())
+    many, counter = count_of(outs), _counter_of(x)
+    place = place_here() if counter != 0 else 0
+    born = 0 if place == 0 else next_of(the_sequence()) if mode != 0 else kept(the_none())
     tensors, outputs, node = filled_tuple(many), filled_tuple(many), 0
-    fine = counter != 0 and place != 0 and born != 0 and tensors != 0 and outputs != 0
+    fine = born != 0 and tensors != 0 and outputs != 0
     if fine and edge != 0:
         plan, saved = found_plan(op, 1), params_and_shape(params, count_of(params), a)
         none = the_none()
