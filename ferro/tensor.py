@@ -19,6 +19,7 @@ from ferro.core.mode import is_inference_mode_enabled
 from ferro.core.node import Handle, Pick
 from ferro.core.provenance import departed
 from ferro.core.size import Size
+from ferro.cpu import locks
 from ferro.ops.activations import ActivationMethods
 from ferro.ops.arithmetic import ArithmeticMethods
 from ferro.ops.bessel import BesselMethods
@@ -394,7 +395,7 @@ class Tensor(
         if node is LEAF:
             m = meta_of(self)
             if m.hooks is None:
-                m.hooks = {}
+                locks.once(m, "hooks", None, {})
             return Handle(m.hooks, hook)
         if isinstance(node, Pick):
             return Handle(node.node._register_hook_dict(node.index), hook)
@@ -408,7 +409,7 @@ class Tensor(
             )
         m = meta_of(self)
         if m.post is None:
-            m.post = {}
+            locks.once(m, "post", None, {})
         return Handle(m.post, hook)
 
     @property

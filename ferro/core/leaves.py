@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from sys import getrefcount
 from typing import Any
 
@@ -11,6 +10,7 @@ from ferro.core.base import meta_of
 from ferro.core.hooks import as_tensor, call_hook, hook_result, run_prehooks
 from ferro.core.node import AccumulateGrad
 from ferro.core.run import STATE, Run
+from ferro.cpu import locks
 
 
 def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
@@ -60,10 +60,7 @@ def deliver(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
     meta = meta_of(leaf)
     turn = meta.turn
     if turn is None:
-        fresh = threading.RLock()
-        turn = meta.turn  # see Note [Made once] in node.py
-        if turn is None:
-            turn = meta.turn = fresh
+        turn = locks.once(meta, "turn", None, locks.new())
     with turn:
         accumulate(leaf, gx, record, owned, place)
         STATE.turns += 1

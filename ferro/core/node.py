@@ -2,7 +2,8 @@
 
 Note [Made once].  What is made at first use (the meta of a tensor or node, a version counter) must be made once, although
 several threads may ask for it at once.  CPython changes threads at calls and at jumps back, and nowhere else: so the new
-object is made first, and then one more look and the store follow each other without a call between them.
+object is made first, and then one more look and the store follow each other without a call between them.  Signal handlers
+and finalisers run at the same places.  Where threads run Python at the same time, `locks.once` takes a lock for it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,16 @@ from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
+from ferro.cpu import locks
+
 sequence = count()
 next_sequence = sequence.__next__
+if locks.GUARDED:  # (a count may give two threads that run at the same time the same number)
+
+    def next_sequence() -> int:
+        """The next sequence number."""
+        with locks.MAKING:
+            return next(sequence)
 
 
 class FreedError(RuntimeError):
@@ -109,7 +118,7 @@ class Node:
         """A dictionary for the user's own notes."""
         meta = node_meta(self)
         if meta.metadata is None:
-            meta.metadata = {}
+            locks.once(meta, "metadata", None, {})
         return meta.metadata
 
     def _sequence_nr(self) -> int:
@@ -119,14 +128,14 @@ class Node:
         """Calls ``hook(grad_inputs, grad_outputs)`` after the node has run; it may return new grad_inputs."""
         meta = node_meta(self)
         if meta.post is None:
-            meta.post = {}
+            locks.once(meta, "post", None, {})
         return Handle(meta.post, hook)
 
     def register_prehook(self, hook: Any) -> Handle:
         """Calls ``hook(grad_outputs)`` before the node runs; it may return new grad_outputs."""
         meta = node_meta(self)
         if meta.prehooks is None:
-            meta.prehooks = {}
+            locks.once(meta, "prehooks", None, {})
         return Handle(meta.prehooks, hook)
 
     requires_grad = True
@@ -147,7 +156,7 @@ class Node:
         """The tensor hooks of output `index`."""
         meta = node_meta(self)
         if meta.pre is None:
-            meta.pre = {}
+            locks.once(meta, "pre", None, {})
         return meta.pre.setdefault(index, {})
 
 
@@ -185,7 +194,7 @@ def node_meta(node: Node) -> NodeMeta:
         fresh = NodeMeta()
         meta = node.meta  # Note [Made once]
         if meta is None:
-            meta = node.meta = fresh
+            meta = node.meta = fresh if not locks.GUARDED else locks.once(node, "meta", None, fresh)
     return meta
 
 
@@ -216,11 +225,13 @@ class AccumulateGrad(Node):
     _living: ClassVar[WeakValueDictionary] = WeakValueDictionary()
 
     def __new__(cls, variable: Any) -> AccumulateGrad:
-        self = cls._living.get(id(variable))
-        if self is None:
-            self = cls._living[id(variable)] = object.__new__(cls)
-            self.variable = variable
-        return self
+        with locks.MAKING:
+            self = cls._living.get(id(variable))
+            if self is None:
+                self = object.__new__(cls)
+                self.variable = variable
+                self = cls._living.setdefault(id(variable), self)
+            return self
 
     def name(self) -> str:
         """ "torch::autograd::AccumulateGrad" in PyTorch; the plain name here."""
