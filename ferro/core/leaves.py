@@ -22,7 +22,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     if not run.record and gx is not None:
         owned = gx.base is None and getrefcount(gx) == HELD_BY_CALLER and gx.flags.writeable
     if meta is not None and meta.hooks:
-        with run.lock:
+        with run.lock, run.user():
             for hook in tuple(meta.hooks.values()):
                 gx = call_hook(run, hook, gx, "of a leaf")
         owned = False
@@ -31,21 +31,21 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
         return
     end = None if meta is None else meta.end
     if end is not None and end.prehooks:
-        with run.lock:
+        with run.lock, run.user():
             gx = run_prehooks(run, AccumulateGrad(leaf), gx)
         owned = False
     if gx is not None and leaf._node is not None:  # (None: requires_grad was switched off since)
         if meta is not None and meta.post:
-            with run.lock:
+            with run.lock, run.user():
                 deliver(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
         else:
             accumulate(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
     elif gx is None and meta is not None and meta.post:
-        with run.lock:
+        with run.lock, run.user():
             for hook in tuple(meta.post.values()):
                 hook(leaf)
     if end is not None and end.post:
-        with run.lock:
+        with run.lock, run.user():
             for hook in tuple(end.post.values()):
                 result = hook((), (as_tensor(run, gx),))
                 if result is not None:
