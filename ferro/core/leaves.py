@@ -36,8 +36,8 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
         owned = False
     if gx is not None and leaf._node is not None:  # (None: requires_grad was switched off since)
         if meta is not None and meta.post:
-            with run.lock, run.user():
-                deliver(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
+            with run.lock:
+                deliver(run, leaf, gx, owned and (end is None or not end.post))
         else:
             accumulate(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
     elif gx is None and meta is not None and meta.post:
@@ -52,7 +52,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
                     hook_result(run, result, 0, "a hook of AccumulateGrad")
 
 
-def deliver(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
+def deliver(run: Run, leaf: Any, gx: Any, owned: bool) -> None:
     """Adds a gradient to ``leaf.grad`` and calls the post-accumulate hooks, in one turn of the leaf.
 
     A hook may use the gradient up (step, then set it to None); what another thread adds meanwhile would be lost.
@@ -62,10 +62,11 @@ def deliver(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
     if turn is None:
         turn = locks.once(meta, "turn", None, locks.new())
     with turn:
-        accumulate(leaf, gx, record, owned, place)
+        accumulate(leaf, gx, run.record, owned, run.freed.place)
         STATE.turns += 1
         try:
-            for hook in tuple((meta.post or {}).values()):
-                hook(leaf)
+            with run.user():
+                for hook in tuple((meta.post or {}).values()):
+                    hook(leaf)
         finally:
             STATE.turns -= 1
