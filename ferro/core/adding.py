@@ -2,14 +2,13 @@
 
 Note [Ownership].  A formula may return an array that somebody else still holds: the cotangent itself, a saved value, a
 view.  The engine adds in place into, or hands to a leaf, only an array that nobody but itself refers to, which
-Python's reference count tells exactly: views count as references to the array they view.
+Python's reference count tells (owners.py): views count as references to the array they view.
 """
 
 from __future__ import annotations
 
 import operator
 from functools import lru_cache
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ferro import cpu
 from ferro.core import worlds
 from ferro.core.base import bump, meta_of, wrap
 from ferro.core.node import Pick
+from ferro.core.owners import is_sole
 from ferro.cpu import fusion, locks
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import copied
@@ -34,12 +34,7 @@ def add(before: Any, gx: Any) -> Any:
     if type(before) is ndarray:
         if gx is None:
             return before
-        if (
-            before.size > LARGE
-            and before.base is None
-            and getrefcount(before) == HELD_BY_CALLER
-            and before.flags.writeable
-        ):
+        if before.size > LARGE and is_sole(before):
             return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
         total = _plus(before, gx) if before.size < fusion.LARGE else fusion.run(_sum, cpu, before, gx)
         return total if type(total) is ndarray else asarray(total)
@@ -53,24 +48,9 @@ def _sum(xp: Any, x: Any, y: Any) -> Any:
     return x + y
 
 
-def held_by_caller(array: Any) -> int:
-    """The count getrefcount shows for an array that only a caller's local variable (and the argument) holds."""
-    return getrefcount(array)
-
-
 def own(array: Any) -> Any:
     """The array, or a copy if anything but a caller's local variable refers to its memory."""
-    if array.base is None and getrefcount(array) == HELD_BY_CALLER and array.flags.writeable:
-        return array
-    return copied(array)
-
-
-def _calibrate() -> int:
-    array = np.empty(1)
-    return held_by_caller(array)
-
-
-HELD_BY_CALLER = _calibrate()
+    return array if is_sole(array) else copied(array)
 
 
 def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:

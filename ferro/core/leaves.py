@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sys import getrefcount
 from typing import Any
 
-from ferro.core.adding import HELD_BY_CALLER, accumulate
+from ferro.core.adding import accumulate
 from ferro.core.base import meta_of
 from ferro.core.hooks import as_tensor, call_hook, hook_result, run_prehooks
 from ferro.core.node import AccumulateGrad
+from ferro.core.owners import is_sole
 from ferro.core.run import STATE, Run
 from ferro.cpu import locks
 
@@ -20,7 +20,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
         return
     owned = False
     if not run.record and gx is not None:
-        owned = gx.base is None and getrefcount(gx) == HELD_BY_CALLER and gx.flags.writeable
+        owned = is_sole(gx)
     if meta is not None and meta.hooks:
         with run.lock, run.user():
             for hook in tuple(meta.hooks.values()):
