@@ -436,7 +436,7 @@ class Tensor(
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if (self._meta is not None and self._meta.lost is not None) or self._node is not None:
             departed("numpy()")
-        return self._data
+        return self._data.view()  # a shape or dtype that the program gives the array is not that of the tensor
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.numpy(), dtype=dtype, copy=copy)

@@ -46,6 +46,7 @@ class Interrupter:
         if frame.f_code.co_filename.rpartition("/")[2] not in self.files or "ferro" not in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        sys.settrace(self._enter)  # (from CPython 3.12 on it looks only now at what the frame asks for)
         last: list = ["RESUME"]
         names = self.names.setdefault(frame.f_code, {i.offset: i.opname for i in dis.get_instructions(frame.f_code)})
 
