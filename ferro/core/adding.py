@@ -135,7 +135,12 @@ def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool) -> bool:
     with LEAF_LOCKS[number]:
         try:
             held.add(number)
-            if owned and gx.size >= fusion.LARGE and meta.grad is grad and fusion.evaluate(_sum, total, gx, out=total) is not None:
+            if (
+                owned
+                and gx.size >= fusion.LARGE
+                and meta.grad is grad
+                and fusion.evaluate(_sum, total, gx, out=total) is not None
+            ):
                 return True
             if meta.grad is grad:
                 np.add(total, gx, out=total, casting="unsafe")

@@ -10,7 +10,7 @@ import numpy as np
 from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
 from ferro.core.dtypes import INEXACT
-from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta
+from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta, table
 from ferro.core.provenance import Place, at, caller
 from ferro.cpu import locks
 
@@ -314,9 +314,7 @@ def retain(t: TensorBase, before: Any = None, node: Any = None) -> None:
         node, index = node.node, node.index
     assert isinstance(node, Node)
     meta = node_meta(node)
-    if meta.retained is None:
-        locks.once(meta, "retained", None, {})
-    meta.retained[index] = weakref.ref(t)
+    table(meta, "retained")[index] = weakref.ref(t)
 
 
 def forget(position: Any) -> None:

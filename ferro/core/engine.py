@@ -60,7 +60,9 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
         run.mode = None if record else _mode.SILENT
     else:
         run.mode = _mode.changed(grad=recording, inference=False)
-    before = _mode.enter(run.mode) if record and run.mode is not mode else None  # see Note [Modes of backward] in run.py
+    before = (
+        _mode.enter(run.mode) if record and run.mode is not mode else None
+    )  # see Note [Modes of backward] in run.py
     outer, STATE.run = STATE.run, run
     try:
         with np.errstate(all="ignore"):  # like PyTorch, inf and nan pass without a warning

@@ -17,7 +17,19 @@ class Mode:
     recording on or off is switched; `silent`, nothing but recording is switched, off.
     """
 
-    __slots__ = ("anomaly", "barred", "grad", "inference", "level", "lost", "observers", "pack", "silent", "special", "threads")
+    __slots__ = (
+        "anomaly",
+        "barred",
+        "grad",
+        "inference",
+        "level",
+        "lost",
+        "observers",
+        "pack",
+        "silent",
+        "special",
+        "threads",
+    )
 
     def __init__(self, grad: bool = True, inference: bool = False, level: int = 0, pack: tuple = (),
                  anomaly: Any = None, observers: tuple = (), lost: Any = None, barred: str | None = None,

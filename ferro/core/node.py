@@ -116,27 +116,18 @@ class Node:
     @property
     def metadata(self) -> dict:
         """A dictionary for the user's own notes."""
-        meta = node_meta(self)
-        if meta.metadata is None:
-            locks.once(meta, "metadata", None, {})
-        return meta.metadata
+        return table(node_meta(self), "metadata")
 
     def _sequence_nr(self) -> int:
         return self.seq
 
     def register_hook(self, hook: Any) -> Handle:
         """Calls ``hook(grad_inputs, grad_outputs)`` after the node has run; it may return new grad_inputs."""
-        meta = node_meta(self)
-        if meta.post is None:
-            locks.once(meta, "post", None, {})
-        return Handle(meta.post, hook)
+        return Handle(table(node_meta(self), "post"), hook)
 
     def register_prehook(self, hook: Any) -> Handle:
         """Calls ``hook(grad_outputs)`` before the node runs; it may return new grad_outputs."""
-        meta = node_meta(self)
-        if meta.prehooks is None:
-            locks.once(meta, "prehooks", None, {})
-        return Handle(meta.prehooks, hook)
+        return Handle(table(node_meta(self), "prehooks"), hook)
 
     requires_grad = True
 
@@ -154,10 +145,7 @@ class Node:
 
     def _register_hook_dict(self, index: int) -> dict:
         """The tensor hooks of output `index`."""
-        meta = node_meta(self)
-        if meta.pre is None:
-            locks.once(meta, "pre", None, {})
-        return meta.pre.setdefault(index, {})
+        return table(node_meta(self), "pre").setdefault(index, {})
 
 
 class _Kept:
@@ -196,6 +184,12 @@ def node_meta(node: Node) -> NodeMeta:
         if meta is None:
             meta = node.meta = fresh if not locks.GUARDED else locks.once(node, "meta", None, fresh)
     return meta
+
+
+def table(owner: Any, name: str) -> dict:
+    """The dictionary that is the attribute `name` of a tensor's or node's belongings, made at first use."""
+    found = getattr(owner, name)
+    return locks.once(owner, name, None, {}) if found is None else found
 
 
 class MultiNode(Node):

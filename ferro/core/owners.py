@@ -59,7 +59,7 @@ def _suspended(array: Any) -> Any:
 
 def _calibrate(look: Any) -> int:
     """The count of a sole object on the way of `look`; 0, which no object has, if one that is shared shows the same."""
-    made = [np.empty(1)]
+    made: list[Any] = [np.empty(1)]
     array = made[0]
     made[0] = None
     sole = look(array)

@@ -9,7 +9,6 @@ from ferro.core import mode as _mode
 from ferro.core.node import Freed, Pick
 from ferro.core.provenance import caller
 
-
 # Note [Modes of backward].  Formulas on arrays need no mode.  So, as in PyTorch, a backward that is not recorded runs in
 # the mode of the program, which a signal handler that interrupts it sees; only the user's functions that it calls (hooks,
 # custom backwards) see that recording is off.  A recorded backward runs operations on tensors, in the mode that they need.

@@ -52,7 +52,9 @@ class _Team:
                     task = (self.board, number, PATIENCE)
                     member = threading.Thread(target=self.serve, args=task, name=f"ferro-team-{number}")
                     member.daemon = True
-                    self.members.append(member)  # first: a signal handler that comes here must not take the number again
+                    self.members.append(
+                        member
+                    )  # first: a signal handler that comes here must not take the number again
                     try:
                         member.start()
                     except BaseException as error:

@@ -115,6 +115,7 @@ def test_a_subclass_of_array_becomes_a_tensor_of_a_plain_one() -> None:
         assert (t + t).tolist() == [2, 2, 2]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_gradient_seen_as_an_array_is_added_into_all_the_same() -> None:
     """`.grad` and its arrays share their memory, as in PyTorch."""
     x = ferro.ones(5000, requires_grad=True)

@@ -100,7 +100,9 @@ def test_saved_tensors_hooks_entered_again_inside_their_own_unpack_hook() -> Non
 
 
 # Anomaly mode and the switches of checkpoint hold in the process or the thread, whatever runs there.
-@pytest.mark.parametrize("name", sorted({**CONTEXTS, **CALLED}.keys() - {"detect_anomaly", "set_detect_anomaly", *ONCE}))
+@pytest.mark.parametrize(
+    "name", sorted({**CONTEXTS, **CALLED}.keys() - {"detect_anomaly", "set_detect_anomaly", *ONCE})
+)
 def test_what_a_hook_has_entered_and_not_left_ends_with_backward(name: str) -> None:
     before, active = state(), len(mode.ACTIVE)
     kept: list = []

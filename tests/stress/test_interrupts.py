@@ -18,22 +18,41 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.core import adding, base
+from ferro.core import adding, base, leaves
+from ferro.core import run as run_module
 from ferro.cpu import locks
 
 pytestmark = pytest.mark.timeout(120)
 
 
-class Interrupter:
-    """Calls `handler` at the place number `at` of those where a signal handler can run while `body` runs in the given files."""
+MODULES = (adding, leaves, run_module, locks)
 
-    def __init__(self, at: int, handler: Callable, files: tuple = ("adding.py", "leaves.py", "run.py", "locks.py")) -> None:
-        self.at, self.handler, self.files = at, handler, files
+
+def _codes(thing: Any) -> Any:
+    """The code objects of the functions of a module or class."""
+    for value in list(vars(thing).values()):
+        if getattr(value, "__module__", None) == getattr(thing, "__module__", thing.__name__):
+            if isinstance(value, type):
+                yield from _codes(value)
+            elif hasattr(value, "__code__"):
+                yield value.__code__
+
+
+NAMES = {c: {i.offset: i.opname for i in dis.get_instructions(c)} for m in MODULES for c in _codes(m)}
+
+
+class Interrupter:
+    """Calls `handler` at the place number `at` of those where a signal handler can run while `body` runs in some files."""
+
+    def __init__(self, at: int, handler: Callable) -> None:
+        self.at, self.handler = at, handler
         self.count, self.called = 0, False
-        self.names: dict = {}
+        self.last: dict = {}
 
     def run(self, body: Callable) -> bool:
         """Runs `body`; whether it was interrupted."""
+        if hasattr(sys, "monitoring"):
+            return self._by_monitoring(body)
         outer = sys.gettrace()
         sys.settrace(self._enter)
         try:
@@ -42,23 +61,40 @@ class Interrupter:
             sys.settrace(outer)
         return self.called
 
+    def _by_monitoring(self, body: Callable) -> bool:
+        """The same from CPython 3.12 on, where tracing sees the instructions of a function from its second call on."""
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
+        monitoring.use_tool_id(4, "interrupter")
+        try:
+            monitoring.register_callback(4, monitoring.events.INSTRUCTION, self._look)
+            for code in NAMES:
+                monitoring.set_local_events(4, code, monitoring.events.INSTRUCTION)
+            body()
+        finally:
+            for code in NAMES:
+                monitoring.set_local_events(4, code, 0)
+            monitoring.free_tool_id(4)
+        return self.called
+
+    def _look(self, code: Any, offset: int) -> None:
+        """Before an instruction."""
+        before = self.last.get(code, "")
+        self.last[code] = NAMES[code].get(offset, "")
+        if before.startswith(("CALL", "JUMP_BACKWARD", "RESUME")):
+            if self.count == self.at and not self.called:
+                self.called = True
+                sys.settrace(None)
+                self.handler()
+            self.count += 1
+
     def _enter(self, frame: Any, event: str, arg: Any) -> Any:
-        if frame.f_code.co_filename.rpartition("/")[2] not in self.files or "ferro" not in frame.f_code.co_filename:
+        if frame.f_code not in NAMES:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        sys.settrace(self._enter)  # (from CPython 3.12 on it looks only now at what the frame asks for)
-        last: list = ["RESUME"]
-        names = self.names.setdefault(frame.f_code, {i.offset: i.opname for i in dis.get_instructions(frame.f_code)})
 
         def look(frame: Any, event: str, arg: Any) -> Any:
             if event == "opcode":
-                before, last[0] = last[0], names.get(frame.f_lasti, "")
-                if before.startswith(("CALL", "JUMP_BACKWARD", "RESUME")):
-                    if self.count == self.at and not self.called:
-                        self.called = True
-                        sys.settrace(None)
-                        self.handler()
-                    self.count += 1
+                self._look(frame.f_code, frame.f_lasti)
             return look
 
         return look
@@ -88,27 +124,35 @@ LEAVES: dict[str, Callable] = {
 }
 
 
+def _interrupted(at: int, kind: str, record: bool) -> bool:
+    """Interrupts one backward at place number `at`, and looks at the gradient; whether there was such a place."""
+    x = LEAVES[kind]()
+    start = 0.0 if x.grad is None else 1.0
+    seen: list = []
+
+    def handler() -> None:
+        seen.append(ferro.is_grad_enabled())
+        with ferro.enable_grad():
+            (x * 2).sum().backward()
+
+    y = (x * 4).sum()
+    interrupted = Interrupter(at, handler).run(lambda: y.backward(create_graph=record))
+    want = start + (6.0 if interrupted else 4.0)
+    assert (x.grad.detach().numpy() == want).all(), (at, x.grad)
+    if "hook" not in kind:  # (in a hook recording is off, as in PyTorch)
+        assert seen == [True] * interrupted
+    x.grad = None
+    return interrupted
+
+
 @pytest.mark.parametrize("record", [False, True])
 @pytest.mark.parametrize("kind", sorted(LEAVES))
-def test_a_handler_that_runs_backward_loses_no_gradient_and_sees_the_mode_of_the_program(kind: str, record: bool) -> None:
+def test_a_handler_that_runs_backward_loses_no_gradient_and_sees_the_mode_of_the_program(
+    kind: str, record: bool
+) -> None:
     at, interrupted = 0, True
     while interrupted:
-        x = LEAVES[kind]()
-        start = 0.0 if x.grad is None else 1.0
-        seen: list = []
-
-        def handler() -> None:
-            seen.append(ferro.is_grad_enabled())
-            with ferro.enable_grad():
-                (x * 2).sum().backward()
-
-        y = (x * 4).sum()
-        interrupted = Interrupter(at, handler).run(lambda: y.backward(create_graph=record))
-        want = start + (6.0 if interrupted else 4.0)
-        assert (x.grad.detach().numpy() == want).all(), (at, x.grad)
-        if "hook" not in kind:  # (in a hook recording is off, as in PyTorch)
-            assert seen == [True] * interrupted
-        x.grad = None
+        interrupted = _interrupted(at, kind, record)
         at += 1
     assert at > 5
 
@@ -144,7 +188,12 @@ def test_hooks_and_custom_functions_run_without_recording() -> None:
     with ferro.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: (look(), t)[1]):
         z = x.exp()
     y = Twice.apply(z)
-    for call in (y.grad_fn.register_hook, y.grad_fn.register_prehook, y.register_hook, x.grad_fn or z.grad_fn.register_hook):
+    for call in (
+        y.grad_fn.register_hook,
+        y.grad_fn.register_prehook,
+        y.register_hook,
+        x.grad_fn or z.grad_fn.register_hook,
+    ):
         call(look)
     y.sum().backward()
     assert len(seen) == 8
@@ -224,6 +273,9 @@ x.register_post_accumulate_grad_hook(lambda t: None)
 v = ferro.ones(4, requires_grad=True).clone()
 w = v[1:]
 (x * x).sum().backward()
+loader = DataLoader(list(range(80)), 2, num_workers=2, persistent_workers=True)
+begun = iter(loader)
+next(begun)
 held, done = threading.Event(), threading.Event()
 def hold():
     for lock in list(locks._known):
@@ -242,7 +294,12 @@ if not child:
     w.sum().backward()
     a = ferro.randn(300, 300, requires_grad=True)
     (a @ a).sum().backward(create_graph=False)
-    list(DataLoader(list(range(8)), num_workers=2))
+    assert [b.tolist() for b in loader] == [[i, i + 1] for i in range(0, 80, 2)]
+    try:
+        list(begun)
+        os._exit(8)
+    except RuntimeError as e:
+        assert "forked" in str(e)
     ferro.autograd.backward([(a.sin() * a).sum(), a.exp().sum()], num_threads=4)
     with ferro.no_grad():
         pass
