@@ -16,7 +16,7 @@ from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
 from ferro.core.layout import Named, strided
 from ferro.core.mode import is_inference_mode_enabled
-from ferro.core.node import Handle, Pick
+from ferro.core.node import Handle, Pick, table
 from ferro.core.provenance import departed
 from ferro.core.size import Size
 from ferro.ops.activations import ActivationMethods
@@ -392,10 +392,7 @@ class Tensor(
                 raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
             return Handle({}, hook)  # a view made under no_grad: no gradient will come
         if node is LEAF:
-            m = meta_of(self)
-            if m.hooks is None:
-                m.hooks = {}
-            return Handle(m.hooks, hook)
+            return Handle(table(meta_of(self), "hooks"), hook)
         if isinstance(node, Pick):
             return Handle(node.node._register_hook_dict(node.index), hook)
         return Handle(node._register_hook_dict(0), hook)
@@ -406,10 +403,7 @@ class Tensor(
             raise RuntimeError(
                 "post accumulate grad hooks cannot be registered on non-leaf tensors or tensors that do not require grad"
             )
-        m = meta_of(self)
-        if m.post is None:
-            m.post = {}
-        return Handle(m.post, hook)
+        return Handle(table(meta_of(self), "post"), hook)
 
     @property
     def _version(self) -> int:
@@ -435,7 +429,7 @@ class Tensor(
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if (self._meta is not None and self._meta.lost is not None) or self._node is not None:
             departed("numpy()")
-        return self._data
+        return self._data.view()  # a shape or dtype that the program gives the array is not that of the tensor
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.numpy(), dtype=dtype, copy=copy)

@@ -17,12 +17,11 @@ class Observer:
     """
 
     def __enter__(self) -> Self:
-        self._previous = [*getattr(self, "_previous", ()), _mode.MODE.get()]
-        _mode.enter(_mode.changed(observers=(*_mode.current().observers, self)))
+        _mode.push(self, {"observers+": (self,)})
         return self
 
     def __exit__(self, *exc: object) -> None:
-        _mode.leave(self._previous.pop())
+        _mode.pull(self)
 
     def forward(self, op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
         """Runs one operation."""

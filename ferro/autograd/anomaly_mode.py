@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.core.mode import ANOMALY, MODE, changed, enter, leave
+from ferro.core.mode import ANOMALY, MODE, changed, pull, push, settle
 from ferro.core.provenance import at
 from ferro.core.run import current_run
 
@@ -92,23 +92,31 @@ class detect_anomaly:
         self.anomaly = Anomaly(check_nan)
 
     def __enter__(self) -> None:
-        self._previous, self._everywhere = MODE.get(), ANOMALY[0]
-        ANOMALY[0] = self.anomaly
-        enter(changed(anomaly=self.anomaly))
+        everywhere = [self.anomaly]
+        ANOMALY.append(everywhere)
+        push(self, {"anomaly": self.anomaly, "everywhere": everywhere})
 
     def __exit__(self, *exc: object) -> None:
-        ANOMALY[0] = self._everywhere
-        leave(self._previous)
+        changes = pull(self)
+        _withdraw(self.anomaly if changes is None else changes["everywhere"])
+
+
+def _withdraw(what: Any) -> None:
+    """Ends what a context switched on in all threads: its list in ANOMALY, or the last one of its anomaly mode."""
+    for i in range(len(ANOMALY) - 1, 0, -1):
+        if ANOMALY[i] is what or ANOMALY[i][0] is what:
+            del ANOMALY[i]
+            return
 
 
 def is_anomaly_enabled() -> bool:
     """Whether anomaly mode is on."""
-    return ANOMALY[0] is not None
+    return ANOMALY[-1][0] is not None
 
 
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether anomaly mode looks, or once switched on will look, for nan."""
-    return ANOMALY[0] is None or ANOMALY[0].check_nan
+    return ANOMALY[-1][0] is None or ANOMALY[-1][0].check_nan
 
 
 def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
@@ -120,13 +128,14 @@ class set_detect_anomaly:
     """Anomaly mode on or off: from the call on, or for a block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._previous, self._everywhere = MODE.get(), ANOMALY[0]
-        ANOMALY[0] = Anomaly(check_nan) if mode else None
-        enter(changed(anomaly=ANOMALY[0]))
+        self._previous, self._everywhere = MODE.get(), ANOMALY[-1][0]
+        self._where = ANOMALY[-1]
+        self._where[0] = Anomaly(check_nan) if mode else None
+        settle(changed(anomaly=self._where[0]))
 
     def __enter__(self) -> None:
         """The mode is on since the call."""
 
     def __exit__(self, *exc: object) -> None:
-        ANOMALY[0] = self._everywhere
-        leave(self._previous)
+        self._where[0] = self._everywhere
+        settle(self._previous)

@@ -11,7 +11,6 @@ from ferro.core import worlds
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT
 from ferro.core.forward import OWN, end_level, set_tangent, tangents_of, without
-from ferro.core.mode import MODE
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -46,14 +45,13 @@ class dual_level:
     """
 
     def __enter__(self) -> int:
-        self.previous = MODE.get()
-        self.level = _next_level()  # never used again, so that no tangent outlives its level
-        _mode.enter(_mode.changed(level=self.level))
-        return self.level
+        level = self.level = _next_level()  # never used again, so that no tangent outlives its level
+        _mode.push(self, {"level": level})
+        return level
 
     def __exit__(self, *exc: object) -> None:
-        _mode.leave(self.previous)
-        end_level(self.level)
+        changes = _mode.pull(self)  # (that of the innermost entry, where there are several)
+        end_level(self.level if changes is None else changes["level"])
 
 
 class _Entered(threading.local):

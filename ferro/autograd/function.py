@@ -191,7 +191,7 @@ class _FunctionPlan:
 
     def user(self, run: Any, given: list, node: Any) -> list:
         """Calls the user's backward and checks what it returns."""
-        with run.lock:
+        with run.lock, run.user():
             grads = [self._cotangent(run, g, out, node) for g, out in zip(given, node.output_kinds, strict=True)]
             found = self.cls._backward()(node, *grads)
         found = found if isinstance(found, tuple) else (list(found) if isinstance(found, list) else (found,))

@@ -6,10 +6,11 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from ferro.core.base import Lost, version_of
-from ferro.core.mode import ACTIVE, MODE, MULTITHREADING, Mode, changed, settle, silent
+from ferro.core.mode import MODE, Mode, changed, pull, push, push_mode, settle, silent
 from ferro.core.provenance import caller
 
 _OFF = {"grad": False}
@@ -22,20 +23,12 @@ class _Context:
     changes: dict[str, Any]
     subject: Any = None  # the function that the mode decorates
 
-    _previous: list | None = None
-
     def __enter__(self) -> None:
         previous = MODE.get()
-        if self._previous is None:
-            self._previous = [previous]
-        else:
-            self._previous.append(previous)
         if self.changes is _OFF and (previous is None or previous.silent):
-            mode: Mode | None = silent(self._mark()) if self.subject is not None else self._here()
+            push_mode(self, _OFF, previous, silent(self._mark()) if self.subject is not None else self._here())
         else:
-            mode = changed(**self.changes, lost=self._mark())
-        ACTIVE.append(None)
-        MODE.set(mode)
+            push(self, {**self.changes, "lost": self._mark()})
 
     def _here(self) -> Mode:
         """The mode that nothing but switches recording off, entered at the place of the ``with``; the same each time."""
@@ -60,8 +53,7 @@ class _Context:
         return Lost(f"{name}, the decorator of {subject}()", caller() if code is None else (code, 0))
 
     def __exit__(self, *exc: object) -> None:
-        MODE.set(self._previous.pop())  # type: ignore[union-attr]
-        ACTIVE.pop()
+        pull(self)
 
     def clone(self) -> _Context:
         """A fresh context of the same kind."""
@@ -180,36 +172,51 @@ class enable_grad(_Context):
         return self if orig_func is None else self(orig_func)
 
 
-class set_grad_enabled(_Context):
+class _Standing(_Context):
+    """What holds from the call on, or for a block, after which returns what was before the call."""
+
+    _called: tuple | None = None  # the thread that made the call, and the mode before, while no block has been entered
+
+    def _call(self) -> None:
+        self._called = get_ident(), MODE.get()
+        settle(changed(**self.changes))
+
+    def _before(self) -> tuple:
+        """A tuple of the mode before the call, if the call was in this thread and nothing has been made of it yet."""
+        called = self._called
+        if called is None or called[0] != get_ident():
+            return ()
+        self._called = None
+        return called[1:]
+
+    def __enter__(self) -> None:
+        called = self._before()
+        mode = changed(**self.changes)
+        push_mode(self, self.changes, called[0] if called else MODE.get(), mode)
+
+    def __call__(self, function: Callable) -> Callable:
+        for mode in self._before():  # used as a decorator: the call itself changes nothing
+            settle(mode)
+        return super().__call__(function)
+
+
+class set_grad_enabled(_Standing):
     """Recording on or off: from the call on, or for a block, after which the previous state returns."""
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
         self.changes = {"grad": mode}
+        self.changes["lost"] = self._mark()
         self.mode = mode
-        self._start()
+        self._call()
 
-    def _start(self) -> None:
-        self._on = True
-        self._before = MODE.get()
-        settle(changed(**self.changes, lost=self._mark()))
-
-    def __enter__(self) -> None:
-        if not self._on:  # otherwise the mode is on since the call
-            self._start()
-
-    def __exit__(self, *exc: object) -> None:
-        self._on = False
-        settle(self._before)
-
-    def clone(self) -> set_grad_enabled:
+    def clone(self) -> _Context:
         """A fresh context of the same kind."""
-        return set_grad_enabled(self.mode)
-
-    def __call__(self, function: Callable) -> Callable:
-        self.__exit__()  # used as a decorator: the call itself changes nothing
-        return super().__call__(function)
+        fresh = super().clone()
+        fresh.changes = {"grad": self.mode}
+        fresh.changes["lost"] = fresh._mark()
+        return fresh
 
 
 class inference_mode(_Context):
@@ -226,29 +233,16 @@ class inference_mode(_Context):
         return self
 
 
-class set_multithreading_enabled(_Context):
+class set_multithreading_enabled(_Standing):
     """Whether backward may run independent branches on several threads: from the call on, or for a block.
 
     The gradients are bit for bit the same either way.
     """
 
     def __init__(self, mode: bool) -> None:
+        self.changes = {"threads": bool(mode)}
         self.mode = mode
-        self._before = MULTITHREADING.set(mode)
-
-    def __enter__(self) -> None:
-        """The choice holds since the call."""
-
-    def __exit__(self, *exc: object) -> None:
-        MULTITHREADING.reset(self._before)
-
-    def clone(self) -> set_multithreading_enabled:
-        """A fresh context of the same kind."""
-        return set_multithreading_enabled(self.mode)
-
-    def __call__(self, function: Callable) -> Callable:
-        self.__exit__()
-        return super().__call__(function)
+        self._call()
 
 
 class _force_original_view_tracking(_Context):

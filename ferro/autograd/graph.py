@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
-from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from ferro.autograd._mutation import Keeper
@@ -59,14 +58,13 @@ class saved_tensors_hooks:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self) -> None:
-        message = _disabled.get()
+        message = _mode.current().barred
         if message is not None:
             raise RuntimeError(message)
-        self._previous = _mode.MODE.get()
-        _mode.enter(_mode.changed(pack=(*_mode.current().pack, (self.pack_hook, self.unpack_hook))))
+        _mode.push(self, {"pack+": ((self.pack_hook, self.unpack_hook),)})
 
     def __exit__(self, *exc: object) -> None:
-        _mode.leave(self._previous)
+        _mode.pull(self)
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -74,10 +72,6 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         super().__init__(lambda t: (t.device, t.cpu()), lambda packed: packed[1].to(packed[0]))
-
-
-# Why hooks may not be entered; a context variable, because the workers of a backward see those of its caller.
-_disabled: ContextVar[str | None] = ContextVar("ferro_disabled_hooks", default=None)
 
 
 class allow_mutation_on_saved_tensors:
@@ -124,11 +118,10 @@ class disable_saved_tensors_hooks(ContextDecorator):
     def __enter__(self) -> None:
         if _mode.current().pack:
             raise RuntimeError(self.error_message)
-        self._previous = _disabled.get()
-        _disabled.set(self.error_message)
+        _mode.push(self, {"barred": self.error_message})
 
     def __exit__(self, *exc: object) -> None:
-        _disabled.set(self._previous)
+        _mode.pull(self)
 
 
 class _MultiHandle:

@@ -301,15 +301,17 @@ class record_function(ContextDecorator):
 
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name if args is None else f"{name}({args})"
-        self._open: list[list] = []
+        self._open: list[tuple[int, list]] = []  # with the thread that entered
 
     def __enter__(self) -> Self:
         profiles = [o for o in _mode.current().observers if isinstance(o, profile)]
-        self._open.append([(p, p.begin(self.name, "user")) for p in profiles])
+        self._open.append((threading.get_ident(), [(p, p.begin(self.name, "user")) for p in profiles]))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for p, event in self._open.pop():
+        thread = threading.get_ident()
+        mine = [i for i, (entered, _) in enumerate(self._open) if entered == thread]
+        for p, event in self._open.pop(mine[-1])[1] if mine else ():
             p.finish(event)
 
     def __call__(self, function: Callable) -> Callable:

@@ -2,15 +2,13 @@
 
 Note [Ownership].  A formula may return an array that somebody else still holds: the cotangent itself, a saved value, a
 view.  The engine adds in place into, or hands to a leaf, only an array that nobody but itself refers to, which
-Python's reference count tells exactly: views count as references to the array they view.
+Python's reference count tells (owners.py): views count as references to the array they view.
 """
 
 from __future__ import annotations
 
 import operator
-import threading
 from functools import lru_cache
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -19,13 +17,14 @@ from ferro import cpu
 from ferro.core import worlds
 from ferro.core.base import bump, meta_of, wrap
 from ferro.core.node import Pick
-from ferro.cpu import fusion
+from ferro.core.owners import is_sole
+from ferro.cpu import fusion, locks
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import copied
 
 ndarray, asarray = np.ndarray, np.asarray
 LARGE = 4096  # elements above which adding in place is worth a look at the reference count
-LEAF_LOCKS = tuple(threading.Lock() for _ in range(64))
+LEAF_LOCKS = locks.Several(64)
 
 
 def add(before: Any, gx: Any) -> Any:
@@ -35,12 +34,7 @@ def add(before: Any, gx: Any) -> Any:
     if type(before) is ndarray:
         if gx is None:
             return before
-        if (
-            before.size > LARGE
-            and before.base is None
-            and getrefcount(before) == HELD_BY_CALLER
-            and before.flags.writeable
-        ):
+        if before.size > LARGE and is_sole(before):
             return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
         total = _plus(before, gx) if before.size < fusion.LARGE else fusion.run(_sum, cpu, before, gx)
         return total if type(total) is ndarray else asarray(total)
@@ -54,24 +48,9 @@ def _sum(xp: Any, x: Any, y: Any) -> Any:
     return x + y
 
 
-def held_by_caller(array: Any) -> int:
-    """The count getrefcount shows for an array that only a caller's local variable (and the argument) holds."""
-    return getrefcount(array)
-
-
 def own(array: Any) -> Any:
     """The array, or a copy if anything but a caller's local variable refers to its memory."""
-    if array.base is None and getrefcount(array) == HELD_BY_CALLER and array.flags.writeable:
-        return array
-    return copied(array)
-
-
-def _calibrate() -> int:
-    array = np.empty(1)
-    return held_by_caller(array)
-
-
-HELD_BY_CALLER = _calibrate()
+    return array if is_sole(array) else copied(array)
 
 
 def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
@@ -123,28 +102,60 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
 
 
 def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
-    """Adds a gradient to ``leaf.grad``: in place, except in a recorded backward (called at `place`)."""
-    with LEAF_LOCKS[(id(leaf) >> 6) & 63]:
-        meta = meta_of(leaf)
+    """Adds a gradient to ``leaf.grad``: in place, except in a recorded backward (called at `place`).
+
+    Between any two bytecodes a signal handler or finaliser may add to the same gradient or replace it. So what is stored
+    or added into is looked at once more without a call before that; see Note [Made once] in node.py.
+    """
+    meta = meta_of(leaf)
+    while True:
         grad = meta.grad
         if record:
-            meta.grad = worlds.functional.clone(gx) if grad is None else grad + gx
+            fresh = worlds.functional.clone(gx) if grad is None else grad + gx
         elif grad is None:
-            like = leaf._data
-            if not owned or gx.strides != like.strides:
-                gx = _laid_out(gx, like)
-            meta.grad = wrap(gx)
+            fresh = wrap(gx if owned and gx.strides == leaf._data.strides else _laid_out(gx, leaf._data))
         else:
-            total = grad._data
-            if total.shape != gx.shape:
-                raise RuntimeError(
-                    f"the .grad of shape {list(total.shape)} cannot take a gradient of shape {list(gx.shape)}"
-                )
-            if 0 in total.strides:
-                _refuse_overlap(total)
-            if not owned or gx.size < fusion.LARGE or fusion.evaluate(_sum, total, gx, out=total) is None:
+            _check_sum(grad._data, gx)
+            if _add_into(leaf, meta, grad, gx, owned):
+                bump(grad, "backward", place)
+                return
+            continue
+        if locks.GUARDED:
+            if locks.once(meta, "grad", grad, fresh) is fresh:
+                return
+        elif meta.grad is grad:
+            meta.grad = fresh
+            return
+
+
+def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool) -> bool:
+    """Adds an array to a gradient in place, in one turn of the leaf; False if the leaf has another gradient by now."""
+    total = grad._data
+    held, number = LEAF_LOCKS.held, id(leaf) >> 6 & 63
+    with LEAF_LOCKS[number]:
+        try:
+            held.add(number)
+            if (
+                owned
+                and gx.size >= fusion.LARGE
+                and meta.grad is grad
+                and fusion.evaluate(_sum, total, gx, out=total) is not None
+            ):
+                return True
+            if meta.grad is grad:
                 np.add(total, gx, out=total, casting="unsafe")
-            bump(grad, "backward", place)
+                return True
+            return False
+        finally:
+            held.discard(number)
+
+
+def _check_sum(total: Any, gx: Any) -> None:
+    """Raises if a gradient cannot be added to that array in place."""
+    if total.shape != gx.shape:
+        raise RuntimeError(f"the .grad of shape {list(total.shape)} cannot take a gradient of shape {list(gx.shape)}")
+    if 0 in total.strides:
+        _refuse_overlap(total)
 
 
 def _refuse_overlap(grad: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any, NoReturn
 
@@ -11,8 +10,9 @@ import numpy as np
 from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
 from ferro.core.dtypes import INEXACT
-from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta
+from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta, table
 from ferro.core.provenance import Place, at, caller
+from ferro.cpu import locks
 
 new = object.__new__
 
@@ -170,7 +170,7 @@ def meta_of(t: TensorBase) -> Meta:
             fresh.lost = before
         m = t._meta  # see Note [Made once] in node.py
         if m is before:
-            m = t._meta = fresh
+            m = t._meta = fresh if not locks.GUARDED else locks.once(t, "_meta", m, fresh)
     return m
 
 
@@ -184,7 +184,7 @@ def version_of(t: TensorBase) -> Version:
             watch(t, fresh)
         v = t._counter  # see Note [Made once] in node.py
         if v is None:
-            v = t._counter = fresh
+            v = t._counter = fresh if not locks.GUARDED else locks.once(t, "_counter", v, fresh)
     return v
 
 
@@ -224,7 +224,11 @@ def watch(t: TensorBase, v: Version) -> None:
 def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
     """Counts an in-place change by the operation `culprit`, called at `place` of the user's program (default: here)."""
     v = t._counter or version_of(t)
-    v.n += 1
+    if locks.GUARDED:
+        with locks.MAKING:
+            v.n += 1
+    else:
+        v.n += 1
     v.culprit = culprit
     v.place = place or caller()
     if v.through:
@@ -265,7 +269,7 @@ def history(t: TensorBase) -> Any:
     return t._node
 
 
-_refreshing = threading.RLock()  # threads that ask for the history of one view get the same node
+_refreshing = locks.new()  # threads that ask for the history of one view get the same node
 
 
 def _refresh(t: TensorBase, view: View, v: Version) -> None:
@@ -310,9 +314,7 @@ def retain(t: TensorBase, before: Any = None, node: Any = None) -> None:
         node, index = node.node, node.index
     assert isinstance(node, Node)
     meta = node_meta(node)
-    if meta.retained is None:
-        meta.retained = {}
-    meta.retained[index] = weakref.ref(t)
+    table(meta, "retained")[index] = weakref.ref(t)
 
 
 def forget(position: Any) -> None:

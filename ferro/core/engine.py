@@ -55,12 +55,14 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
     else:
         lone = _begin(run, starts, seeds, ready)
     del seeds
-    previous = _mode.MODE.get()
-    if previous is None or previous.silent:
-        mode = None if record else _mode.SILENT
+    mode = _mode.MODE.get()
+    if mode is None or mode.silent:
+        run.mode = None if record else _mode.SILENT
     else:
-        mode = _mode.changed(grad=recording, inference=False)
-    _mode.enter(mode)
+        run.mode = _mode.changed(grad=recording, inference=False)
+    before = (
+        _mode.enter(run.mode) if record and run.mode is not mode else None
+    )  # see Note [Modes of backward] in run.py
     outer, STATE.run = STATE.run, run
     try:
         with np.errstate(all="ignore"):  # like PyTorch, inf and nan pass without a warning
@@ -74,11 +76,14 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
                     run_tensor_hooks(run, node, g)
             g = None
             execute(run, ready)
-        for callback in run.callbacks:  # which may queue more
-            callback()
+        if run.callbacks:
+            with run.user():
+                for callback in run.callbacks:  # which may queue more
+                    callback()
     finally:
         STATE.run = outer
-        _mode.leave(previous)
+        if before is not None:
+            _mode.leave(before)
     return run.captured
 
 
@@ -310,7 +315,7 @@ def observed(run: Run, node: Any, g: Any, observers: tuple) -> list:
 def _with_saved(run: Run, node: Any, g: Any) -> list:
     if node.meta is None or not node.meta.packed or type(node.saved) is Freed:
         return _gradients(run, node, g, node)
-    with run.lock:
+    with run.lock, run.user():
         source = Unpacked(node)
     return _gradients(run, node, g, source)
 

@@ -15,7 +15,7 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
     meta = node.meta
     multi = type(g) is list
     if meta is not None and (meta.pre or meta.retained):
-        with run.lock:
+        with run.lock, run.user():
             g = run_tensor_hooks(run, node, g)
     if run.capture is not None and g is not None:
         if multi:
@@ -25,7 +25,7 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
         elif node in run.capture:
             run.captured[node] = g
     if meta is not None and meta.prehooks and (run.needed is None or any(wanted(run, node))):
-        with run.lock:
+        with run.lock, run.user():
             g = run_prehooks(run, node, g)
     return g
 
@@ -111,7 +111,7 @@ def finish(run: Run, node: Any, gs: list, g: Any) -> list:
         run.anomaly.check(run, node, gs)
     meta = node.meta
     if meta is not None and meta.post:
-        with run.lock:
+        with run.lock, run.user():
             outs = g if type(g) is list else [g]
             given = tuple([None if p is None else as_tensor(run, p) for p in outs])
             for hook in tuple(meta.post.values()):

@@ -9,7 +9,6 @@ input, the old content is kept for it in a copy.  If x is a view of a base b, th
 from __future__ import annotations
 
 from collections.abc import Callable
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from ferro.core.apply import _record as record
 from ferro.core.base import LEAF, Meta, bump, history, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
+from ferro.core.owners import is_shared
 from ferro.core.provenance import at
 
 
@@ -34,14 +34,6 @@ def in_place(function: Callable) -> Callable:
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"In-place version of :func:`{function.__name__}`."
     return method
-
-
-def _calibrate() -> int:
-    t = object()
-    return getrefcount(t)
-
-
-HELD_ONCE = _calibrate()
 
 
 def change(self: Any, name: str, compute: Callable) -> Any:
@@ -63,7 +55,7 @@ def change(self: Any, name: str, compute: Callable) -> Any:
     if out is not alias:
         if out._node is not None:
             _refuse_multi(self, name)
-        if out._node is not None and getrefcount(alias) > HELD_ONCE:
+        if out._node is not None and is_shared(alias):
             alias._data = data.copy()
         if alias._counter is not None:
             bump(alias, name)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from sys import getrefcount
 from typing import Any
 
-from ferro.core.adding import HELD_BY_CALLER, accumulate
+from ferro.core.adding import accumulate
 from ferro.core.base import meta_of
 from ferro.core.hooks import as_tensor, call_hook, hook_result, run_prehooks
 from ferro.core.node import AccumulateGrad
+from ferro.core.owners import is_sole
 from ferro.core.run import STATE, Run
+from ferro.cpu import locks
 
 
 def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
@@ -20,9 +20,9 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
         return
     owned = False
     if not run.record and gx is not None:
-        owned = gx.base is None and getrefcount(gx) == HELD_BY_CALLER and gx.flags.writeable
+        owned = is_sole(gx)
     if meta is not None and meta.hooks:
-        with run.lock:
+        with run.lock, run.user():
             for hook in tuple(meta.hooks.values()):
                 gx = call_hook(run, hook, gx, "of a leaf")
         owned = False
@@ -31,28 +31,28 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
         return
     end = None if meta is None else meta.end
     if end is not None and end.prehooks:
-        with run.lock:
+        with run.lock, run.user():
             gx = run_prehooks(run, AccumulateGrad(leaf), gx)
         owned = False
     if gx is not None and leaf._node is not None:  # (None: requires_grad was switched off since)
         if meta is not None and meta.post:
             with run.lock:
-                deliver(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
+                deliver(run, leaf, gx, owned and (end is None or not end.post))
         else:
             accumulate(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
     elif gx is None and meta is not None and meta.post:
-        with run.lock:
+        with run.lock, run.user():
             for hook in tuple(meta.post.values()):
                 hook(leaf)
     if end is not None and end.post:
-        with run.lock:
+        with run.lock, run.user():
             for hook in tuple(end.post.values()):
                 result = hook((), (as_tensor(run, gx),))
                 if result is not None:
                     hook_result(run, result, 0, "a hook of AccumulateGrad")
 
 
-def deliver(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
+def deliver(run: Run, leaf: Any, gx: Any, owned: bool) -> None:
     """Adds a gradient to ``leaf.grad`` and calls the post-accumulate hooks, in one turn of the leaf.
 
     A hook may use the gradient up (step, then set it to None); what another thread adds meanwhile would be lost.
@@ -60,15 +60,13 @@ def deliver(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
     meta = meta_of(leaf)
     turn = meta.turn
     if turn is None:
-        fresh = threading.RLock()
-        turn = meta.turn  # see Note [Made once] in node.py
-        if turn is None:
-            turn = meta.turn = fresh
+        turn = locks.once(meta, "turn", None, locks.new())
     with turn:
-        accumulate(leaf, gx, record, owned, place)
+        accumulate(leaf, gx, run.record, owned, run.freed.place)
         STATE.turns += 1
         try:
-            for hook in tuple((meta.post or {}).values()):
-                hook(leaf)
+            with run.user():
+                for hook in tuple((meta.post or {}).values()):
+                    hook(leaf)
         finally:
             STATE.turns -= 1

@@ -12,14 +12,28 @@ class Mode:
     grad: operations record; inference: results are inference tensors; level: the innermost forward-mode level
     (0 outside); pack: saved-tensor hooks, innermost last; anomaly: check gradients and keep forward tracebacks;
     observers: shown every operation (`forward`) and every node that runs backward (`backward`): profiler, NaN guard;
+    barred: why saved-tensor hooks may not be entered, if they may not; threads: whether backward may use several;
     lost: what marks results that have no history because recording is off (base.Lost).  Derived: `special`, more than
     recording on or off is switched; `silent`, nothing but recording is switched, off.
     """
 
-    __slots__ = ("anomaly", "grad", "inference", "level", "lost", "observers", "pack", "silent", "special")
+    __slots__ = (
+        "anomaly",
+        "barred",
+        "grad",
+        "inference",
+        "level",
+        "lost",
+        "observers",
+        "pack",
+        "silent",
+        "special",
+        "threads",
+    )
 
     def __init__(self, grad: bool = True, inference: bool = False, level: int = 0, pack: tuple = (),
-                 anomaly: Any = None, observers: tuple = (), lost: Any = None) -> None:  # fmt: skip
+                 anomaly: Any = None, observers: tuple = (), lost: Any = None, barred: str | None = None,
+                 threads: bool = True) -> None:  # fmt: skip
         self.grad = grad
         self.inference = inference
         self.level = level
@@ -27,7 +41,9 @@ class Mode:
         self.anomaly = anomaly
         self.observers = observers
         self.lost = lost
-        self.special = bool(inference or level or pack or anomaly or observers)
+        self.barred = barred
+        self.threads = threads
+        self.special = bool(inference or level or pack or anomaly or observers or barred is not None or not threads)
         self.silent = not (grad or self.special)
 
 
@@ -36,8 +52,8 @@ def silent(lost: Any = None) -> Mode:
     mode = object.__new__(Mode)
     mode.grad = mode.inference = mode.special = False
     mode.level, mode.pack, mode.observers = 0, (), ()
-    mode.anomaly = None
-    mode.lost = lost
+    mode.anomaly = mode.barred = None
+    mode.lost, mode.threads = lost, True
     mode.silent = True
     return mode
 
@@ -45,8 +61,9 @@ def silent(lost: Any = None) -> Mode:
 PLAIN = Mode()
 SILENT = silent()
 MODE: ContextVar[Mode | None] = ContextVar("ferro_mode", default=None)
-ANOMALY: list[Any] = [None]  # the anomaly mode of backward in all threads; that of a Mode keeps forward tracebacks
-MULTITHREADING: ContextVar[bool] = ContextVar("ferro_multithreading", default=True)  # whether backward may use threads
+# The anomaly mode of backward in all threads: what was switched on, as lists of one, the last of which is in force.  That
+# of a Mode keeps forward tracebacks.
+ANOMALY: list[list] = [[None]]
 # One entry for every mode switched on anywhere: while it is empty, the hot path need not ask the context variable.
 ACTIVE: list[None] = []
 
@@ -58,10 +75,17 @@ def current() -> Mode:
 
 def changed(**changes: Any) -> Mode | None:
     """The current mode with some switches changed, in its canonical spelling."""
-    mode = MODE.get() or PLAIN
+    return _changed(MODE.get(), changes)
+
+
+def _changed(mode: Mode | None, changes: dict[str, Any]) -> Mode | None:
+    """The same of any mode; "pack+" and "observers+" add to a tuple."""
+    mode = mode or PLAIN
     given = changes.get
-    new = Mode(given("grad", mode.grad), given("inference", mode.inference), given("level", mode.level), given("pack", mode.pack),
-               given("anomaly", mode.anomaly), given("observers", mode.observers), given("lost", mode.lost))  # fmt: skip
+    new = Mode(given("grad", mode.grad), given("inference", mode.inference), given("level", mode.level),
+               given("pack", mode.pack) + given("pack+", ()), given("anomaly", mode.anomaly),
+               given("observers", mode.observers) + given("observers+", ()), given("lost", mode.lost),
+               given("barred", mode.barred), given("threads", mode.threads))  # fmt: skip
     return None if new.grad and not new.special else new
 
 
@@ -77,44 +101,126 @@ def is_inference_mode_enabled() -> bool:
     return mode is not None and mode.inference
 
 
-class switched:
-    """Context manager: the current mode with `changes` inside, restored whatever happens."""
+# Note [Contexts].  A context manager may be entered again inside itself, by several threads at once, in generators that
+# take turns, and in one context (of `contextvars`) and left in another.  So it keeps nothing of what was before: each entry
+# is a link of a chain that belongs to the context.  Leaving removes the manager's innermost link; if others were entered
+# since and are not left yet (generators), their changes stay in force.  Where there is no link of the manager, it was
+# entered in another context, and nothing is in force here that could be left.
 
-    __slots__ = ("changes", "previous")
+
+class _Active:
+    """An entry in ACTIVE for as long as some context (copies of contexts included) may have a mode in force."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        ACTIVE.append(None)
+
+    def __del__(self) -> None:
+        ACTIVE.pop()
+
+
+class Entry(_Active):
+    """A link: whose, what it changed, the mode and the link before."""
+
+    __slots__ = ("changes", "outer", "owner", "previous")
+
+    def __init__(self, owner: Any, changes: dict[str, Any], previous: Mode | None, outer: Entry | None) -> None:
+        self.owner, self.changes, self.previous, self.outer = owner, changes, previous, outer
+        ACTIVE.append(None)
+
+
+_ENTERED: ContextVar[Entry | None] = ContextVar("ferro_entered", default=None)
+
+
+def push(owner: Any, changes: dict[str, Any]) -> None:
+    """Puts the current mode with some switches changed in force, until ``pull(owner)``."""
+    previous = MODE.get()
+    _ENTERED.set(Entry(owner, changes, previous, _ENTERED.get()))
+    MODE.set(_changed(previous, changes))
+
+
+def push_mode(owner: Any, changes: dict[str, Any], previous: Mode | None, mode: Mode | None) -> None:
+    """The same where the mode to return to, and the one from now on, are known."""
+    _ENTERED.set(Entry(owner, changes, previous, _ENTERED.get()))
+    MODE.set(mode)
+
+
+def pull(owner: Any) -> dict[str, Any] | None:
+    """Takes the innermost change of `owner` back; returns it, or None if there is none in this context."""
+    entry = found = _ENTERED.get()
+    if entry is None:
+        return None
+    if entry.owner is owner:
+        _ENTERED.set(entry.outer)
+        _restore(entry.previous)
+        return entry.changes
+    later = []
+    while found is not None and found.owner is not owner:
+        later.append(found)
+        found = found.outer
+    if found is None:
+        return None
+    link, mode = found.outer, found.previous
+    for e in reversed(later):
+        link = Entry(e.owner, e.changes, mode, link)
+        mode = _changed(mode, e.changes)
+    _ENTERED.set(link)
+    MODE.set(mode)
+    return found.changes
+
+
+class switched:
+    """Context manager: the current mode with `changes` inside, restored whatever happens (and whatever was not left)."""
+
+    __slots__ = ("changes",)
 
     def __init__(self, **changes: Any) -> None:
         self.changes = changes
 
     def __enter__(self) -> switched:
-        self.previous = MODE.get()
-        enter(changed(**self.changes))
+        push(self, self.changes)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        leave(self.previous)
+        entry = _ENTERED.get()
+        while entry is not None and entry.owner is not self:
+            entry = entry.outer
+        if entry is not None:
+            _ENTERED.set(entry.outer)
+            _restore(entry.previous)
 
 
-def enter(mode: Mode | None) -> None:
-    """Puts a mode in force; `leave` must follow."""
-    ACTIVE.append(None)
-    MODE.set(mode)
-
-
-STANDING: ContextVar[bool] = ContextVar("ferro_standing", default=False)
+_STANDING: ContextVar[_Active | None] = ContextVar("ferro_standing", default=None)
 
 
 def settle(mode: Mode | None) -> None:
     """Puts a mode in force until another is: while it is not the default, ACTIVE has an entry for it."""
+    if mode is not None and _STANDING.get() is None:
+        _STANDING.set(_Active())
+    _restore(mode)
+
+
+def _restore(mode: Mode | None) -> None:
     MODE.set(mode)
-    if (mode is not None) != STANDING.get():
-        STANDING.set(mode is not None)
-        if mode is None:
-            ACTIVE.pop()
-        else:
-            ACTIVE.append(None)
+    if mode is None:
+        if _STANDING.get() is not None:
+            _STANDING.set(None)
+    elif _ENTERED.get() is None and _STANDING.get() is None:
+        _STANDING.set(_Active())
 
 
-def leave(previous: Mode | None) -> None:
-    """Puts the mode before `enter` in force again."""
-    MODE.set(previous)
+def enter(mode: Mode | None) -> tuple:
+    """Puts a mode in force; ``leave`` of what it returns must follow, in the same function."""
+    before = MODE.get(), _ENTERED.get()
+    ACTIVE.append(None)
+    MODE.set(mode)
+    return before
+
+
+def leave(before: tuple) -> None:
+    """Puts the mode before `enter` in force again, whatever was not left since."""
+    mode, entered = before
+    _ENTERED.set(entered)
+    _restore(mode)
     ACTIVE.pop()

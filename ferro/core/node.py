@@ -2,7 +2,8 @@
 
 Note [Made once].  What is made at first use (the meta of a tensor or node, a version counter) must be made once, although
 several threads may ask for it at once.  CPython changes threads at calls and at jumps back, and nowhere else: so the new
-object is made first, and then one more look and the store follow each other without a call between them.
+object is made first, and then one more look and the store follow each other without a call between them.  Signal handlers
+and finalisers run at the same places.  Where threads run Python at the same time, `locks.once` takes a lock for it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,16 @@ from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
+from ferro.cpu import locks
+
 sequence = count()
 next_sequence = sequence.__next__
+if locks.GUARDED:  # (a count may give two threads that run at the same time the same number)
+
+    def next_sequence() -> int:
+        """The next sequence number."""
+        with locks.MAKING:
+            return next(sequence)
 
 
 class FreedError(RuntimeError):
@@ -107,27 +116,18 @@ class Node:
     @property
     def metadata(self) -> dict:
         """A dictionary for the user's own notes."""
-        meta = node_meta(self)
-        if meta.metadata is None:
-            meta.metadata = {}
-        return meta.metadata
+        return table(node_meta(self), "metadata")
 
     def _sequence_nr(self) -> int:
         return self.seq
 
     def register_hook(self, hook: Any) -> Handle:
         """Calls ``hook(grad_inputs, grad_outputs)`` after the node has run; it may return new grad_inputs."""
-        meta = node_meta(self)
-        if meta.post is None:
-            meta.post = {}
-        return Handle(meta.post, hook)
+        return Handle(table(node_meta(self), "post"), hook)
 
     def register_prehook(self, hook: Any) -> Handle:
         """Calls ``hook(grad_outputs)`` before the node runs; it may return new grad_outputs."""
-        meta = node_meta(self)
-        if meta.prehooks is None:
-            meta.prehooks = {}
-        return Handle(meta.prehooks, hook)
+        return Handle(table(node_meta(self), "prehooks"), hook)
 
     requires_grad = True
 
@@ -145,10 +145,7 @@ class Node:
 
     def _register_hook_dict(self, index: int) -> dict:
         """The tensor hooks of output `index`."""
-        meta = node_meta(self)
-        if meta.pre is None:
-            meta.pre = {}
-        return meta.pre.setdefault(index, {})
+        return table(node_meta(self), "pre").setdefault(index, {})
 
 
 class _Kept:
@@ -185,8 +182,14 @@ def node_meta(node: Node) -> NodeMeta:
         fresh = NodeMeta()
         meta = node.meta  # Note [Made once]
         if meta is None:
-            meta = node.meta = fresh
+            meta = node.meta = fresh if not locks.GUARDED else locks.once(node, "meta", None, fresh)
     return meta
+
+
+def table(owner: Any, name: str) -> dict:
+    """The dictionary that is the attribute `name` of a tensor's or node's belongings, made at first use."""
+    found = getattr(owner, name)
+    return locks.once(owner, name, None, {}) if found is None else found
 
 
 class MultiNode(Node):
@@ -216,11 +219,13 @@ class AccumulateGrad(Node):
     _living: ClassVar[WeakValueDictionary] = WeakValueDictionary()
 
     def __new__(cls, variable: Any) -> AccumulateGrad:
-        self = cls._living.get(id(variable))
-        if self is None:
-            self = cls._living[id(variable)] = object.__new__(cls)
-            self.variable = variable
-        return self
+        with locks.MAKING:
+            self = cls._living.get(id(variable))
+            if self is None:
+                self = object.__new__(cls)
+                self.variable = variable
+                self = cls._living.setdefault(id(variable), self)
+            return self
 
     def name(self) -> str:
         """ "torch::autograd::AccumulateGrad" in PyTorch; the plain name here."""

@@ -102,8 +102,7 @@ class _Shared:
 
     def work(self) -> None:
         """Runs ready nodes until none is left or an error stops the run: the body of every thread."""
-        previous = _mode.MODE.get()
-        _mode.enter(self.mode)
+        before = _mode.enter(self.mode)
         outer = enter_run(self.run)
         node = None
         try:
@@ -122,7 +121,7 @@ class _Shared:
             self._stop(e)
         finally:
             enter_run(outer)
-            _mode.leave(previous)
+            _mode.leave(before)
 
     def _take(self, made_ready: list | None) -> tuple | None:
         """The next node for this thread: the youngest of those it just made ready and those that wait."""

@@ -8,8 +8,16 @@ import numpy as np
 
 from ferro.core.base import wrap
 from ferro.core.device import CPU, device
+from ferro.cpu import locks
 
 _MASK = (1 << 64) - 1
+
+
+def _stream(seed: int) -> np.random.Generator:
+    """NumPy's generator, whose own lock a forked child finds open."""
+    bits = np.random.PCG64(seed)
+    locks.renewed(bits.lock)
+    return np.random.Generator(bits)
 
 
 class Generator:
@@ -25,7 +33,7 @@ class Generator:
 
     def __init__(self, device: Any = None) -> None:
         self._seed = 67280421310721  # PyTorch's default seed
-        self.numpy = np.random.Generator(np.random.PCG64(self._seed))
+        self.numpy = _stream(self._seed)
 
     @property
     def device(self) -> device:
@@ -35,7 +43,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Starts the stream that belongs to `seed`; returns the generator."""
         self._seed = int(seed)
-        self.numpy = np.random.Generator(np.random.PCG64(self._seed & _MASK))
+        self.numpy = _stream(self._seed & _MASK)
         return self
 
     def seed(self) -> int:

@@ -9,12 +9,16 @@ from ferro.core import mode as _mode
 from ferro.core.node import Freed, Pick
 from ferro.core.provenance import caller
 
+# Note [Modes of backward].  Formulas on arrays need no mode.  So, as in PyTorch, a backward that is not recorded runs in
+# the mode of the program, which a signal handler that interrupts it sees; only the user's functions that it calls (hooks,
+# custom backwards) see that recording is off.  A recorded backward runs operations on tensors, in the mode that they need.
+
 
 class Run:
     """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
 
     __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "freed", "grads", "into_grad", "keep", "lock",
-                 "needed", "observers", "record", "running", "scratch", "starts", "threads")  # fmt: skip
+                 "mode", "needed", "observers", "record", "running", "scratch", "starts", "threads")  # fmt: skip
 
     def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
         self.keep = keep
@@ -25,25 +29,43 @@ class Run:
         self.captured: dict = {}
         self.callbacks: list = []  # what queue_callback was given
         self.threads = (
-            threads if _mode.MULTITHREADING.get() else 1
+            threads if _mode.current().threads else 1
         )  # 1 forces the serial executor, None leaves the choice to the engine
         self.into_grad = False
+        self.mode: Any = None  # that of the user's functions, see `user`
         self.deps: dict = {}
         self.starts: list = []
         self.freed = Freed(caller(3))
         self.needed: Any = None
         self.grads: dict = {}
         mode = _mode.current()
-        self.anomaly: Any = _mode.ANOMALY[0]
+        self.anomaly: Any = _mode.ANOMALY[-1][0]
         self.running: Any = None  # in anomaly mode: the node whose formulas run
         self.observers = mode.observers
         self.scratch: dict | None = None  # what unpack hooks keep until this backward ends (see utils.checkpoint)
         self.lock = threading.RLock()  # hooks and other functions of the user run one at a time
 
+    def user(self) -> _User:
+        """Context manager: inside is the mode of this backward, in which the user's functions run (and holding `lock`)."""
+        return _User(self)
+
     def reaches(self, where: Any) -> bool:
         """Whether this backward computes the gradient at a position."""
         node = where.node if type(where) is Pick else where
         return node in self.deps if self.needed is None else node in self.needed
+
+
+class _User:
+    __slots__ = ("before", "mode")
+
+    def __init__(self, run: Run) -> None:
+        self.mode = run.mode
+
+    def __enter__(self) -> None:
+        self.before = _mode.enter(self.mode)
+
+    def __exit__(self, *exc: object) -> None:
+        _mode.leave(self.before)
 
 
 class _State(threading.local):

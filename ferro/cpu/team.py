@@ -11,13 +11,12 @@ import atexit
 import ctypes
 import os
 import threading
-from _thread import allocate_lock
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu import kernels, locks
 from ferro.cpu.kernels import background
 from ferro.cpu.kernels.board import ASLEEP, BOARD, CORES, GATHER, HALT, MEMBERS, SHARED, SIZE, THREADS
 from ferro.cpu.threads import _current_core, _pool, _restrict, _usable_cores
@@ -43,7 +42,6 @@ class _Team:
         kernels.get("set_up")(self.board)
         self.cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self.members: list[threading.Thread] = []
-        SHARED[BOARD] = self.board
 
     def gather(self, count: int) -> None:
         """Make that many members, and wake those that sleep."""
@@ -54,12 +52,17 @@ class _Team:
                     task = (self.board, number, PATIENCE)
                     member = threading.Thread(target=self.serve, args=task, name=f"ferro-team-{number}")
                     member.daemon = True
+                    self.members.append(
+                        member
+                    )  # first: a signal handler that comes here must not take the number again
                     try:
                         member.start()
-                    except RuntimeError:  # the system refuses another thread
-                        break
-                    self.members.append(member)
-                    SHARED[MEMBERS] = number
+                    except BaseException as error:
+                        self.members.remove(member)
+                        if type(error) is RuntimeError:  # the system refuses another thread
+                            break
+                        raise
+                    SHARED[MEMBERS] = len(self.members)
         if self.numbers[self.asleep]:
             if _current_core is not None:  # see Note [Off the caller's core] in threads.py
                 others = self.cores - {_current_core()}
@@ -76,7 +79,7 @@ class _Team:
 
 
 _made: _Team | None = None
-_lock = allocate_lock()
+_lock = locks.new()
 _twins: dict[str, Any] = {}  # those of `fixed_twin` that have machine code
 
 
@@ -85,8 +88,11 @@ def _team() -> _Team:
     if _made is None:
         with _lock:
             if _made is None:
-                _made = _Team()
-                atexit.register(_made.halt)
+                made = _Team()
+                if _made is None:  # (else a signal handler has made it meanwhile)
+                    _made = made
+                    SHARED[BOARD] = made.board
+                    atexit.register(made.halt)
     return _made
 
 
@@ -162,8 +168,7 @@ def fixed_twin(name: str, example: Callable[[], tuple]) -> Any:
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
-    global _made, _lock  # noqa: PLW0603 (there is one team)
-    _lock = allocate_lock()
+    global _made  # noqa: PLW0603 (there is one team)
     if _made is not None:
         atexit.unregister(_made.halt)
         _made = None

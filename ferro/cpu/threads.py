@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu import locks
 from ferro.cpu.kernels.board import BUDGET, RUNS, SHARED
 
 _acquire = methodcaller("acquire")
@@ -154,7 +155,7 @@ class _Pool:
 
     def forget(self) -> None:
         """Start without workers: a forked child has none of its parent's, and its lock in whatever state it was."""
-        self.lock = allocate_lock()
+        self.lock = locks.new()
         self.idle: list[_Worker] = []
         self.created = 0
         self.runs: set[_Run] = set()
@@ -339,7 +340,7 @@ class _Blas:
 
     def __init__(self, package: Any, extension: Any) -> None:
         self._functions = _find_blas(package, extension)
-        self._lock = allocate_lock()
+        self._lock = locks.new()
         self._users = 0
         self._saved = 1
 
@@ -365,9 +366,10 @@ class _Blas:
         if self._functions is None:
             return
         with self._lock:
+            saved = self._saved  # (a signal handler that comes after the next line saves what it finds, which is 1)
             self._users -= 1
-            if self._users == 0 and self._saved != 1:
-                self._functions[1](self._saved)
+            if self._users == 0 and saved != 1:
+                self._functions[1](saved)
 
     def set_limit(self, n: int) -> None:
         """Give BLAS `n` threads, from the end of the guarded stretch on if one is going on."""
@@ -380,7 +382,6 @@ class _Blas:
 
     def after_fork(self) -> None:
         """Forget the users that were left behind in the parent process."""
-        self._lock = allocate_lock()
         if self._users:
             self._users = 0
             self.set_limit(self._saved)

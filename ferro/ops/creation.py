@@ -113,12 +113,21 @@ def tensor(
     return finish("tensor", np.array(a, order="C", copy=True), requires_grad, device)
 
 
+# An array of the program is taken as a view of it: a shape or dtype that it is given later is not that of the tensor.
+view, plain = np.ndarray.view, np.ndarray
+
+
+def _apart(array: Any, data: Any) -> Any:
+    """The array made of `data`; a view of it, if it may be one that the program has."""
+    return array if isinstance(data, (bool, int, float, complex, list, tuple, range)) else view(array, plain)
+
+
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, without a copy and with its history where it is one already."""
     _device.check(device)
     if isinstance(data, TensorBase):
         return data if dtype is None else data.to(dtype)  # type: ignore[attr-defined]
-    return wrap(to_array("as_tensor", data, dtype))
+    return wrap(_apart(to_array("as_tensor", data, dtype), data))
 
 
 def from_numpy(ndarray: Any) -> Tensor:
@@ -126,7 +135,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     dtypes.from_numpy(ndarray.dtype)
-    return wrap(ndarray)
+    return wrap(view(ndarray, plain))
 
 
 def asarray(
@@ -141,7 +150,7 @@ def asarray(
         )
     if isinstance(obj, TensorBase) and shared and not copy and not requires_grad:
         return obj  # type: ignore[return-value]
-    return finish("asarray", a.copy() if copy else a, requires_grad, device)
+    return finish("asarray", a.copy() if copy else _apart(a, obj), requires_grad, device)
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:

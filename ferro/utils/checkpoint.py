@@ -44,32 +44,40 @@ class _Stop(BaseException):
 
 
 class _Switches(threading.local):
-    early_stop: bool | None = None
-    debug: bool | None = None
-    group: GraphExecGroup | None = None
+    """What the contexts below have switched, each in a list of one, the last of which is in force."""
+
+    def __init__(self) -> None:
+        self.early_stop: list[list] = [[None]]
+        self.debug: list[list] = [[None]]
+        self.group: GraphExecGroup | None = None
 
 
 _switches = _Switches()
 
 
 @contextlib.contextmanager
-def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Whether the checkpoints made inside stop recomputing as soon as every saved tensor is there again."""
-    before, _switches.early_stop = _switches.early_stop, enable
+def _switched(switch: list[list], value: bool | None) -> Iterator[None]:
+    """A value in force inside; contexts that end in another order (in generators) take their own away."""
+    mine = [value]
+    switch.append(mine)
     try:
         yield
     finally:
-        _switches.early_stop = before
+        switch[:] = [entry for entry in switch if entry is not mine]
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
+    """Whether the checkpoints made inside stop recomputing as soon as every saved tensor is there again."""
+    with _switched(_switches.early_stop, enable):
+        yield
 
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
     """Overrides the `debug` argument of the checkpoints made inside (None: leaves it to the argument)."""
-    before, _switches.debug = _switches.debug, enabled
-    try:
+    with _switched(_switches.debug, enabled):
         yield
-    finally:
-        _switches.debug = before
 
 
 class GraphExecGroup:
@@ -398,7 +406,7 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
     log = None
-    if debug if _switches.debug is None else _switches.debug:
+    if debug if _switches.debug[-1][0] is None else _switches.debug[-1][0]:
         if context_fn is not noop_context_fn:
             raise ValueError("debug=True is incompatible with non-default context_fn")
         log = _Log()
@@ -407,9 +415,9 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None
     contexts = context_fn() if log is None else log.runs
     if not _mode.is_grad_enabled() or _mode.is_inference_mode_enabled():
         return function(*args, **kwargs)
-    stop = early_stop if _switches.early_stop is None else _switches.early_stop
+    stop = early_stop if _switches.early_stop[-1][0] is None else _switches.early_stop[-1][0]
     frame = _Frame(function, _Arguments(args, kwargs, preserve), stop, determinism_check, contexts[1], log)
-    with _mode.switched(pack=(*_mode.current().pack, (_Pack(frame), _take))), contexts[0]:
+    with _mode.switched(**{"pack+": ((_Pack(frame), _take),)}), contexts[0]:
         result = function(*args, **kwargs)
         frame.complete = True
     if not frame.complete:

@@ -76,7 +76,7 @@ def no_lock_is_held() -> None:
     free: list = []
 
     def look() -> None:
-        for lock in (*adding.LEAF_LOCKS, base._refreshing, _threads._pool.lock, _threads._blas._lock):
+        for lock in (*adding.LEAF_LOCKS.locks, base._refreshing, _threads._pool.lock, _threads._blas._lock):
             free.append(lock.acquire(timeout=5))
             lock.release()
 
@@ -84,7 +84,7 @@ def no_lock_is_held() -> None:
     thread.start()
     thread.join()
     assert all(free)
-    assert len(free) == len(adding.LEAF_LOCKS) + 3
+    assert len(free) == len(adding.LEAF_LOCKS.locks) + 3
     assert not _threads._pool.runs
     assert len(_threads._pool.idle) == _threads._pool.created
 

@@ -135,7 +135,7 @@ class DataLoader:
 
     def _pool(self, seed: int) -> WorkerPool:
         """New workers, or with persistent_workers those of the last epoch."""
-        if self._kept_pool is not None:
+        if self._kept_pool is not None and self._kept_pool.here():
             return self._kept_pool
         pool = WorkerPool(self.dataset, self.num_workers, seed, self._fetcher(), self.worker_init_fn)
         if self.persistent_workers:

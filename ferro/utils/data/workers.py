@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -56,6 +57,7 @@ class WorkerPool:
         self.results: SimpleQueue[Any] = SimpleQueue()
         self.tasks: list[SimpleQueue[Any]] = [SimpleQueue() for _ in range(num_workers)]
         self.shared = _Shared()
+        self.process = os.getpid()
         threads = []
         for i, tasks in enumerate(self.tasks):
             info = WorkerInfo(i, num_workers, seed + i, dataset)
@@ -64,6 +66,10 @@ class WorkerPool:
         self.close = weakref.finalize(self, _close, self.shared, self.tasks, threads)
         for thread in threads:
             thread.start()
+
+    def here(self) -> bool:
+        """Whether the threads are in this process, and not in the one that it was forked from."""
+        return self.process == os.getpid()
 
     def begin(self) -> int:
         """Start a new epoch: what is still queued from the one before is dropped."""
@@ -76,6 +82,9 @@ class WorkerPool:
 
     def receive(self, epoch: int, timeout: float) -> tuple[int, Any]:
         """The next result of this epoch, in no particular order: its ticket, and the batch, a Failure or End."""
+        if not self.here():
+            raise RuntimeError("DataLoader: the worker threads of this iterator stayed behind in the process that was forked; begin a new one "
+                               "with iter(loader)")  # fmt: skip
         while True:
             try:
                 came, ticket, outcome = self.results.get(timeout=timeout or None)
