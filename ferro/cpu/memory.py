@@ -27,7 +27,6 @@ Note [Arrays begin with a cache line]
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import platform
 import struct
@@ -36,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu import pages
 from ferro.cpu.notices import note
 
 # The names that <malloc.h> gives to what can be set.
@@ -129,9 +129,9 @@ def _set_handler(library: ctypes.CDLL) -> bool:
     if now.name != _NUMPYS.encode() or now.version != 1 or not (now.malloc and now.calloc and now.realloc and now.free):
         raise RuntimeError("the handler of its allocator does not look as NumPy's headers declare it")
     memalign = ctypes.cast(library.memalign, ctypes.c_void_p).value or 0
-    malloc = _kept_for_ever(library, _malloc_of_lines(now.malloc, memalign), mmap.PROT_READ | mmap.PROT_EXEC)
+    malloc = pages.kept(_malloc_of_lines(now.malloc, memalign), executable=True)
     handler = _Handler(_OURS.encode(), 1, now.context, malloc, now.calloc, now.realloc, now.free)
-    kept = _kept_for_ever(library, bytes(handler) + _CAPSULE + b"\0", mmap.PROT_READ | mmap.PROT_WRITE)
+    kept = pages.kept(bytes(handler) + _CAPSULE + b"\0")
     # A name that is given as a number is not copied into an object of Python's.
     capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     put(capsule(("PyCapsule_New", ctypes.pythonapi))(kept, kept + ctypes.sizeof(_Handler), None))
@@ -150,24 +150,6 @@ def _malloc_of_lines(otherwise: int, memalign: int) -> bytes:
         b"\xbf" + struct.pack("<I", LINE),  # mov edi, LINE
         jump % struct.pack("<Q", memalign),
     ])  # fmt: skip
-
-
-def _kept_for_ever(library: ctypes.CDLL, data: bytes, how: int) -> int:
-    """Where a copy of the data lies from now on, in pages that no object of Python's owns, which may be used in that way."""
-    size = ctypes.c_size_t(len(data))
-    taken = ctypes.CFUNCTYPE(
-        *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t),
-        *(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long),
-        use_errno=True,
-    )(("mmap", library))
-    start = taken(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-    if start is None or start == ctypes.c_void_p(-1).value:
-        raise OSError(ctypes.get_errno(), "the system refuses memory")
-    ctypes.memmove(start, data, len(data))
-    if library.mprotect(ctypes.c_void_p(start), size, how):
-        library.munmap(ctypes.c_void_p(start), size)
-        raise OSError("the system refuses memory for machine code")
-    return start
 
 
 _library = _glibc()
