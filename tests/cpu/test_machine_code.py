@@ -234,14 +234,15 @@ if background._workshop:
 def test_numpy_answers_to_the_end_of_the_process_and_the_kernel_in_the_next(tmp_path):
     settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": "", "FERRO_NUM_THREADS": "1"}
     assert run_python(SILU, **settings) == ["0", "2", "0", "False", "True", "0"]
-    assert run_python(SILU, **settings) == ["1", "1", "1", "False", "True", "0"]
+    assert run_python(SILU, **settings) == ["1", "0", "1", "False", "True"]
 
 
 @native
 def test_a_workshop_that_has_grown_is_followed_by_another(tmp_path):
     code = """
+import os
 import numpy as np
-from ferro.cpu.kernels import background, get, workshop
+from ferro.cpu.kernels import background
 F4 = np.dtype(np.float32)
 children = []
 start = background._start
