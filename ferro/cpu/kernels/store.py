@@ -106,6 +106,20 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def trusted(folder: Path, begin: str) -> bool:
+    """Whether code is taken from the files of a folder whose names begin so; another program reads them."""
+    with suppress(OSError), _opened(folder) as descriptor:
+        for file in _names(folder, descriptor) if descriptor >= 0 else ():
+            if file.startswith(begin):
+                found = os.stat(file, dir_fd=descriptor, follow_symlinks=False)
+                why = foreign(found) if stat.S_ISREG(found.st_mode) else "it is no file"
+                if why:
+                    note("kernel cache", f"{folder / file} is not used: {why}")
+                    return False
+        return True
+    return False
+
+
 def _at(folder: Path, descriptor: int, file: str) -> dict:
     """The arguments that name a file of a folder to the functions of `os`."""
     return {"path": file, "dir_fd": descriptor} if descriptor >= 0 else {"path": folder / file}
