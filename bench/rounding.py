@@ -21,17 +21,22 @@ def calls() -> dict[str, Callable[[Any, Any, Any], Any]]:
     import ferro
     from ferro.nn import functional
 
+    def pointwise(f: Any) -> Any:
+        return lambda x, _, __: f(x)
+
+    def positive(f: Any) -> Any:
+        return lambda _, __, y: f(y)
+
+    def along(f: Any, dim: int) -> Any:
+        return lambda x, _, y: f(y if f in reductions else x, dim)
+
     one = "sigmoid silu mish softplus gelu elu logsigmoid hardswish hardsigmoid hardtanh relu leaky_relu hardshrink softshrink"
-    found: dict[str, Any] = {name: lambda x, _, __, f=getattr(functional, name): f(x) for name in one.split()}
-    for name in ("erf", "exp", "sin", "cos", "tanh", "rsqrt"):
-        found[name] = lambda x, _, y, f=getattr(ferro, name): f(y)
-    for name in ("softmax", "log_softmax", "logsumexp", "cumsum", "cumprod", "logcumsumexp"):
-        found[name] = lambda x, _, __, f=getattr(ferro, name): f(x, 1)
-        found[f"{name} (0)"] = lambda x, _, __, f=getattr(ferro, name): f(x, 0)
-    for name in ("sum", "mean", "var", "prod", "amax"):
-        for dim in (0, 1):
-            found[f"{name} ({dim})"] = lambda x, _, y, f=getattr(ferro, name), d=dim: f(y, d)
-        found[name] = lambda x, _, y, f=getattr(ferro, name): f(y) if f is not ferro.amax else f(y, (0, 1))
+    found: dict[str, Any] = {name: pointwise(getattr(functional, name)) for name in one.split()}
+    found |= {name: positive(getattr(ferro, name)) for name in ("erf", "exp", "sin", "cos", "tanh", "rsqrt")}
+    reductions = [ferro.sum, ferro.mean, ferro.var, ferro.prod, ferro.amax]
+    rows = [ferro.softmax, ferro.log_softmax, ferro.logsumexp, ferro.cumsum, ferro.cumprod, ferro.logcumsumexp]
+    found |= {f"{f.__name__} ({dim})": along(f, dim) for f in (*rows, *reductions) for dim in (0, 1)}
+    found |= {f.__name__: positive(f) for f in reductions[:4]}
     found |= {
         "norm": lambda x, _, __: ferro.linalg.vector_norm(x),
         "remainder": lambda x, _, y: ferro.remainder(x, y),
@@ -96,7 +101,7 @@ def main() -> None:
             path = f"{folder}/{mode}"
             subprocess.run([sys.executable, __file__, path], env={**os.environ, "FERRO_KERNELS": mode}, check=True)
             with open(path, "rb") as stream:  # noqa: PTH123
-                found.append(pickle.load(stream))  # noqa: S301
+                found.append(pickle.load(stream))
     same = []
     for key in found[0]:
         one, two = [results[key].astype(np.float64) for results in found]
