@@ -8,6 +8,7 @@ import sys
 import time
 
 from ferro.cpu import kernels
+from ferro.cpu.kernels import store
 
 
 def main() -> None:
@@ -20,6 +21,7 @@ def main() -> None:
         from ferro.cpu.kernels import workshop
 
         workshop.serve()
+        store.prune()
         return
     if given.only:
         for _ in kernels.compile_all(given.only):
@@ -31,6 +33,7 @@ def main() -> None:
     codes = [process.wait() for process in running]  # (all are waited for)
     if any(codes):
         raise SystemExit("a kernel could not be compiled")
+    store.prune()
     print(f"all kernels are compiled: {time.perf_counter() - start:.1f} s")  # noqa: T201 - a program for people
 
 

@@ -2,7 +2,11 @@
 
 By default glibc maps every large block afresh and returns it when it is freed. The next result then costs one page
 fault for every 4 KiB, as much time as computing it. Kept in the heap, the block is reused as it is. The price: the
-process keeps the memory it has freed until `empty_cache` returns it. FERRO_MALLOC=0 in the environment turns this off.
+process keeps the memory it has freed until `empty_cache` returns it. FERRO_MALLOC=0 in the environment turns this off,
+and so does whoever sets glibc's allocator there himself (MALLOC_TRIM_THRESHOLD_, GLIBC_TUNABLES, ...).
+
+Both hold for the whole process, from `import ferro` on, also for arrays that ferro never sees. They do not depend on
+whether NumPy was imported before: programs import it in either order, and would be slower in one of them.
 
 Every thread keeps the heap that glibc gives it: threads that share one put each other to sleep when both need a block
 for a few microseconds of work, which costs 100.
@@ -14,12 +18,15 @@ Note [Arrays begin with a cache line]
     handler, NEP 49). The one made here differs from NumPy's own in `malloc` alone, and that only for arrays of the sizes
     ALIGNED, for which it calls `memalign`; `free` is the same for both. It is a function in C by its type, and so a few
     instructions of machine code. Python's threads begin with NumPy's own handler, and arrays work with either.
+
+    C keeps the addresses of the handler, of its code and of the name of its capsule, which NumPy compares whenever an
+    array comes or goes, at the very end of the process too. So all of it lies in memory that nobody ever gives back,
+    and a module that is loaded again finds it in place.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import platform
 import struct
@@ -28,12 +35,17 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu import pages
+from ferro.cpu.notices import note
+
 # The names that <malloc.h> gives to what can be set.
 _M_TRIM_THRESHOLD = -1
 _M_TOP_PAD = -2
 _M_MMAP_THRESHOLD = -3
 
 _DISABLED = ("0", "off", "no", "false")
+# What a user says to glibc's allocator himself is left as it is.
+_SETTINGS = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_")
 
 LINE = 64  # bytes of a cache line
 # Bytes of the arrays that begin with one. To find such a place takes 50 ns; from 4 MiB on NumPy asks for huge pages.
@@ -81,30 +93,48 @@ class _Handler(ctypes.Structure):
     )
 
 
-_SET_HANDLER, _GET_HANDLER = 304, 305  # places in the table of NumPy's C interface
+# Places in the table of NumPy's C interface, the same in all versions with this number of its binary interface.
+_VERSION, _FEATURES, _SET_HANDLER, _GET_HANDLER = 0, 211, 304, 305
+_BINARY_INTERFACE, _WITH_HANDLERS = 0x02000000, 0x0F
+_CAPSULE, _OURS, _NUMPYS = b"mem_handler", "ferro", "default_allocator"
 
 
 def _align_arrays(library: ctypes.CDLL) -> bool:
     """See Note [Arrays begin with a cache line]. Whether it was done."""
-    if platform.machine() != "x86_64" or sys.maxsize < 1 << 32:
+    try:
+        if platform.machine() == "x86_64" and sys.maxsize > 1 << 32 and sys.implementation.name == "cpython":
+            return _set_handler(library)
+    except (AttributeError, ImportError, OSError, RuntimeError, ValueError) as error:
+        note("allocator", f"NumPy's allocator is left as it is: {error}")
+    return False
+
+
+def _set_handler(library: ctypes.CDLL) -> bool:
+    interface: Any = np._core._multiarray_umath  # type: ignore[attr-defined]
+    named = interface.get_handler_name()
+    if named == _OURS:  # this module was loaded before
+        return True
+    if named != _NUMPYS or interface.get_handler_version() != 1:
+        note("allocator", f"NumPy's allocator is left as it is: the program has chosen {named!r}")
         return False
-    opened, closed = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_New
-    opened.restype, opened.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    closed.restype, closed.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    interface: Any = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined] # (what import_array() reads)
-    table = ctypes.cast(opened(interface, None), ctypes.POINTER(ctypes.c_void_p))
+    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    opened = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))  # (raises if the capsule has another name)
+    table = ctypes.cast(opened(interface._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    number = ctypes.CFUNCTYPE(ctypes.c_uint)
+    if number(table[_VERSION] or 0)() != _BINARY_INTERFACE or number(table[_FEATURES] or 0)() < _WITH_HANDLERS:
+        raise RuntimeError("NumPy's binary interface is not one that is known")
     get = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET_HANDLER] or 0)
     put = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER] or 0)
-    now = _Handler.from_address(opened(get(), b"mem_handler"))
-    if now.name != b"default_allocator" or now.version != 1:  # the program has chosen another one
-        return False
+    now = _Handler.from_address(opened(get(), _CAPSULE))
+    if now.name != _NUMPYS.encode() or now.version != 1 or not (now.malloc and now.calloc and now.realloc and now.free):
+        raise RuntimeError("the handler of its allocator does not look as NumPy's headers declare it")
     memalign = ctypes.cast(library.memalign, ctypes.c_void_p).value or 0
-    malloc = _executable(library, _malloc_of_lines(now.malloc, memalign))
-    if not malloc:
-        return False
-    handler = _Handler(b"ferro", 1, now.context, malloc, now.calloc, now.realloc, now.free)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(handler))  # arrays outlive this module
-    put(closed(ctypes.addressof(handler), b"mem_handler", None))
+    malloc = pages.kept(_malloc_of_lines(now.malloc, memalign), executable=True)
+    handler = _Handler(_OURS.encode(), 1, now.context, malloc, now.calloc, now.realloc, now.free)
+    kept = pages.kept(bytes(handler) + _CAPSULE + b"\0")
+    # A name that is given as a number is not copied into an object of Python's.
+    capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    put(capsule(("PyCapsule_New", ctypes.pythonapi))(kept, kept + ctypes.sizeof(_Handler), None))
     return True
 
 
@@ -122,17 +152,13 @@ def _malloc_of_lines(otherwise: int, memalign: int) -> bytes:
     ])  # fmt: skip
 
 
-def _executable(library: ctypes.CDLL, code: bytes) -> int:
-    """Where machine code lies from now on; 0 if the system refuses that."""
-    memory = mmap.mmap(-1, len(code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
-    memory[:] = code
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
-    size, how = ctypes.c_size_t(len(code)), mmap.PROT_READ | mmap.PROT_EXEC
-    return 0 if library.mprotect(ctypes.c_void_p(start), size, how) else start
-
-
 _library = _glibc()
-_wanted = os.environ.get("FERRO_MALLOC", "").strip().lower() not in _DISABLED
+_said = os.environ.get("FERRO_MALLOC", "").strip().lower()
+_theirs = sorted({*_SETTINGS} & {*os.environ}) + ["GLIBC_TUNABLES"] * (
+    "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
+)
+_wanted = _said not in _DISABLED and (bool(_said) or not _theirs)
+if not _wanted:
+    note("allocator", f"left as it is: {' '.join(_theirs) if _said not in _DISABLED else f'FERRO_MALLOC={_said}'}")
 _keeps_freed_blocks = _library is not None and _wanted and _keep_freed_blocks(_library)
 _aligns_arrays = _library is not None and _wanted and _align_arrays(_library)

@@ -107,3 +107,75 @@ def test_large_arrays_begin_with_a_cache_line():
 def test_the_environment_leaves_numpy_its_own_allocator():
     code = "import ferro, numpy; print(numpy._core.multiarray.get_handler_name())"
     assert run_python(code, FERRO_MALLOC="0") == ["default_allocator"]
+
+
+# The module is loaded again, its code objects and names go, and others take their place; arrays come and go to the end.
+AGAIN = """
+import gc, importlib, sys
+import numpy as np
+from ferro.cpu import memory, notices
+kept = [np.empty(5000) for _ in range(5)]
+address = kept[0].ctypes.data
+for _ in range(3):
+    importlib.reload(memory)
+del sys.modules["ferro.cpu.memory"]
+import ferro.cpu.memory as again
+gc.collect()
+junk = [bytes([65 + i % 20]) * 12 for i in range(10_000)]
+print(again is memory, again._aligns_arrays, np._core.multiarray.get_handler_name(), len(notices.notices()))
+del again, memory, kept[1:]
+print(float(np.ones(100_000).sum()))
+"""
+
+
+@glibc_only
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="NumPy keeps its own allocator there")
+@pytest.mark.parametrize("allocator", ["default", "debug", "malloc_debug"])
+def test_the_allocator_outlives_its_module(allocator):
+    """The end of the process is part of it: what NumPy cannot free it complains about."""
+    found = run_python(AGAIN, FERRO_MALLOC="1", PYTHONMALLOC=allocator)
+    assert found == ["False", "True", "ferro", "0", "100000.0"]
+
+
+@glibc_only
+@pytest.mark.parametrize(
+    ("plant", "why"),
+    [
+        ("interface.get_handler_version = lambda: 2", "chosen"),
+        ("interface.get_handler_name = lambda: 'other'", "chosen"),
+        ("memory._CAPSULE = b'another'", "incorrect name"),
+        ("memory._VERSION = memory._FEATURES", "binary interface"),
+        ("memory._WITH_HANDLERS = 1 << 20", "binary interface"),
+        ("memory._NUMPYS = 'd'; interface.get_handler_name = lambda: 'd'", "does not look"),
+        ("interface._ARRAY_API = None", "PyCapsule"),
+        ("del interface._ARRAY_API", "_ARRAY_API"),
+        ("del interface.get_handler_name", "get_handler_name"),
+    ],
+)
+def test_what_does_not_look_as_expected_is_left_alone(plant, why):
+    code = f"""
+import types
+import numpy as np
+from ferro.cpu import memory, notices
+real = np._core._multiarray_umath
+interface = types.SimpleNamespace(**vars(real))
+library = memory._library
+np._core._multiarray_umath = interface
+{plant}
+print(memory._align_arrays(library), real.get_handler_name())
+print(notices.notices()["allocator"][-1])
+"""
+    done, name, *said = run_python(code, FERRO_MALLOC="0")
+    assert (done, name) == ("False", "default_allocator")
+    assert why in " ".join(said)
+
+
+@glibc_only
+def test_what_the_user_says_to_the_c_library_is_left_as_it_is():
+    code = """
+from ferro.cpu import memory, notices
+print(memory._keeps_freed_blocks, memory._aligns_arrays, *notices.notices().get("allocator", ()))
+"""
+    assert run_python(code, FERRO_MALLOC="", MALLOC_TRIM_THRESHOLD_="100000")[:2] == ["False", "False"]
+    assert "GLIBC_TUNABLES" in run_python(code, FERRO_MALLOC="", GLIBC_TUNABLES="glibc.malloc.top_pad=4096")
+    assert run_python(code, FERRO_MALLOC="1", MALLOC_TRIM_THRESHOLD_="100000")[0] == "True"

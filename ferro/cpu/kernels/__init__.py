@@ -128,22 +128,20 @@ def signatures() -> dict[str, tuple[str, ...]]:
     return {name: tuple(some) for name, some in found.items()}
 
 
-def compile_for(name: str, wanted: str) -> list[str]:
+def compile_for(name: str, wanted: str) -> bool:
     """Make what machine code there is not of a kernel, for a signature or for all whose tags begin so ("f4-").
 
-    The tags of all that there is.
+    Whether it could be kept.
     """
     some = [wanted]
     if wanted.endswith("-"):
         some = [signature for signature in signatures().get(name, ()) if tag_of(signature).startswith(wanted)]
-    for signature in some:
-        if not get(name).load(tag_of(signature)):
-            get(name).compile(signature)
-    return [tag_of(signature) for signature in some]
+    kept = [get(name).load(tag_of(signature)) or get(name).compile(signature) for signature in some]
+    return all(kept)
 
 
 def compile_all(wanted: str) -> Iterator[None]:
-    """The same for all kernels, pausing after each; at last a mark is set on disk, which `all_are_made` finds."""
+    """The same for all kernels, pausing after each; at last a mark is set on disk, which `all_were_made` finds."""
     for name in signatures():
         compile_for(name, wanted)
         yield
@@ -153,9 +151,10 @@ def compile_all(wanted: str) -> Iterator[None]:
     store.write(_ALL, wanted, tuple(_MODULES), b"")
 
 
-def all_are_made(wanted: str) -> bool:
-    """Whether there is machine code on disk of all kernels, as far as their tags begin so ("f4-")."""
-    return store.read(_ALL, wanted, tuple(_MODULES)) is not None
+def all_were_made(wanted: str) -> bool:
+    """Whether there was machine code on disk of all kernels at the start, as far as their tags begin so ("f4-")."""
+    sources = tuple(_MODULES)
+    return wanted in store.tags(_ALL, sources) and store.read(_ALL, wanted, sources) is not None
 
 
 _ALL = "all"  # a name that no kernel has

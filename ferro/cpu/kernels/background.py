@@ -1,11 +1,13 @@
-"""Machine code that is made while NumPy answers: which kernels are ready, and what is ordered of the workshop.
+"""Which answers, kernels or NumPy: chosen once for each function; and what is ordered of the workshop.
 
-A kernel that is not on disk is ordered of a child process, which imports Numba, compiles, keeps the code on disk, and
-says so. So the compiler takes neither the interpreter's lock nor memory from the program, and no call waits for it.
-Until the code is there, functions answer by their NumPy formulas, which may round differently.
+A kernel that is not on disk is ordered of a child process, which imports Numba, compiles, and keeps the code on disk.
+So the compiler takes neither the interpreter's lock nor memory from the program, and no call waits for it. Functions
+answer by their NumPy formulas meanwhile, which may round differently; so they go on until the process ends, and the
+next one has the kernel: see Note [What there was at the start] in store.py.
 
 FERRO_KERNELS in the environment chooses another way. "wait": kernels are waited for, so that a program computes the
-same numbers whether or not its kernels were on disk. "off": NumPy answers for ever, in all functions that ask here.
+same numbers whether or not its kernels were on disk. "off": NumPy answers for ever, in all functions that ask here, as
+it does where the system grants no memory for machine code.
 """
 
 from __future__ import annotations
@@ -19,55 +21,70 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.cpu import kernels
+from ferro.cpu import kernels, pages
+from ferro.cpu.kernels import store
 from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
+from ferro.cpu.notices import note
 
 if TYPE_CHECKING:
     from ferro.cpu.kernels.workshop import Workshop
 
 MODE = os.environ.get("FERRO_KERNELS", "").strip().lower()
+if MODE != "off" and pages.refused():
+    note("machine code", f"NumPy answers: {pages.refused()}")
+    MODE = "off"
 
 _lock = threading.RLock()
-_ready: set[tuple[tuple[str, ...], np.dtype]] = set()
+# What was chosen, by kernels and dtype or by kernel and signature; it holds until the process ends.
+_chosen: dict[tuple[str | tuple[str, ...], np.dtype | str], bool] = {}
 _orders: dict[
     tuple[str, str], threading.Event
 ] = {}  # by kernel, and signature or beginning of a tag; set when it is answered
 _workshop: Workshop | None = None
+_can_start = True  # until a workshop could not be started or has failed
 
 
 def ready(names: tuple[str, ...], dtype: np.dtype) -> bool:
-    """Whether there is machine code of these kernels for arrays of a dtype; without names, of all kernels.
-
-    What there is not is ordered.
-    """
-    if (names, dtype) in _ready:
-        return True
-    if MODE == "off":
-        return False
-    if MODE != "wait" and False in [_is_ready(name, dtype) for name in names or ("",)]:  # all are ordered
-        return False
-    _ready.add((names, dtype))
-    return True
+    """Whether these kernels answer for arrays of a dtype; without names, all kernels. What there is not is ordered."""
+    chosen = _chosen.get((names, dtype))
+    return _choose(names, dtype) if chosen is None else chosen
 
 
-def _is_ready(name: str, dtype: np.dtype) -> bool:
-    """Whether a kernel has machine code, or none can be ordered, so that it has to be waited for."""
-    wanted = f"{dtype.str[1:]}-"
-    order = _orders.get((name, wanted))
-    if order is None:
-        if kernels.get(name).load_all(dtype) if name else kernels.all_are_made(wanted):
-            return True
-        order = _order(name, wanted)
-    return order is None or order.is_set()
+def _choose(names: tuple[str, ...], dtype: np.dtype) -> bool:
+    with _lock:
+        found = MODE == "wait"
+        if MODE not in ("wait", "off"):
+            missing = [name for name in names or ("",) if not at_start(name, dtype)]
+            for name in missing:
+                _order(name, _begin(dtype))
+            found = not missing
+        return _chosen.setdefault((names, dtype), found)
+
+
+def at_start(name: str, dtype: np.dtype) -> bool:
+    """Whether there was machine code of a kernel for arrays of a dtype ("": of all kernels) that can be used."""
+    with _lock:
+        if (name, dtype) not in _chosen:
+            _chosen[name, dtype] = kernels.get(name).load_all(dtype) if name else kernels.all_were_made(_begin(dtype))
+        return _chosen[name, dtype]
+
+
+def _begin(dtype: np.dtype) -> str:
+    """How the tags begin of machine code for arrays of a dtype."""
+    return f"{dtype.str[1:]}-"
 
 
 def _order(name: str, wanted: str) -> threading.Event | None:
     """The order of a kernel's machine code, for tags that begin so ("f4-") or a signature; None where nobody takes it."""
-    global _workshop  # noqa: PLW0603 (a process has one)
+    global _workshop, _can_start  # noqa: PLW0603 (a process has one)
     with _lock:
         order = _orders.get((name, wanted))
         if order is None:
-            _workshop = _workshop or _start()
+            if _workshop is None and _can_start:
+                _workshop = _start()
+                if _workshop is None:
+                    _can_start = False
+                    note("kernel cache", "no process can be started that compiles; `python -m ferro.warmup` does it")
             if _workshop is None:
                 return None
             order = _orders[name, wanted] = threading.Event()
@@ -92,24 +109,31 @@ def wait_for(kernel: Kernel, signature: str) -> None:
 
 
 def ready_for(kernel: Kernel, args: tuple[Any, ...]) -> bool:
-    """Whether there is machine code of a kernel for a call; what there is not is ordered."""
+    """Whether a kernel answers for a call; what there is not is ordered."""
     signature = "" if MODE == "off" else describe(args)
-    if not signature or MODE == "wait" or kernel.load(tag_of(signature)):
+    if not signature or MODE == "wait":
         return bool(signature)
-    order = _order(kernel.name, signature)
-    return order is None or (order.is_set() and kernel.load(tag_of(signature)))
+    chosen = _chosen.get((kernel.name, signature))
+    if chosen is None:
+        with _lock:
+            tag = tag_of(signature)
+            found = tag in store.tags(kernel.name, kernel.sources) and kernel.load(tag)
+            chosen = _chosen.setdefault((kernel.name, signature), found)
+            if not chosen:
+                _order(kernel.name, signature)
+    return chosen
 
 
 @contextmanager
 def as_if_all_were_ready() -> Iterator[None]:
     """For a rehearsal of kernels."""
-    global MODE, _ready
-    before = MODE, _ready
-    MODE, _ready = "wait", set()
+    global MODE, _chosen
+    before = MODE, _chosen
+    MODE, _chosen = "wait", {}
     try:
         yield
     finally:
-        MODE, _ready = before
+        MODE, _chosen = before
 
 
 def finish() -> None:
@@ -118,18 +142,20 @@ def finish() -> None:
         order.wait()
 
 
-def _delivered(name: str, wanted: str, tags: list[str]) -> None:
-    for tag in tags:
-        kernels.get(name).load(tag)
+def _delivered(name: str, wanted: str) -> None:
+    """It is on disk: for those who wait for it, and for the next process."""
     _orders[name, wanted].set()
 
 
 def _closed(closed: Workshop) -> None:
-    """The child has ended. What it left undone goes to another one; if it fell ill, kernels are waited for."""
-    global _workshop  # noqa: PLW0603 (a process has one)
+    """The child has ended. What it left undone goes to another one, unless it fell ill."""
+    global _workshop, _can_start  # noqa: PLW0603 (a process has one)
     with _lock:
         if _workshop is closed:
             _workshop = None
+        if closed.process.returncode:
+            _can_start = False
+            note("kernel cache", f"the process that compiles has failed ({closed.process.returncode})")
         left = [key for key, order in _orders.items() if not order.is_set()]
         if left and closed.process.returncode == 0:
             _workshop = _workshop or _start()
@@ -152,3 +178,6 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+if MODE not in ("wait", "off"):
+    store.listed()  # see Note [What there was at the start]

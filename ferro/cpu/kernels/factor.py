@@ -17,17 +17,11 @@ ORDER = 16  # up to which numbers one by one are quick enough for `cholesky`
 _CHUNK = 1 << 18  # multiplications, some 20 us
 
 
-_ready: set[np.dtype] = set()  # the dtypes for which there is machine code
-
-
 def ready(x: np.ndarray) -> bool:
     """Whether there are kernels for these matrices."""
     dtype = x.dtype
-    if dtype not in _ready:
-        if dtype not in DTYPES or not background.ready(_KERNELS, dtype):
-            return False
-        _ready.add(dtype)
-    return x.size > 0 and x.shape[-1] * x.shape[-2] <= _MOST
+    return (dtype in DTYPES and background.ready(_KERNELS, dtype)
+        and x.size > 0 and x.shape[-1] * x.shape[-2] <= _MOST)  # fmt: skip
 
 
 def _run(name: str, multiplications: int, count: int, *stacks: Any) -> bool:

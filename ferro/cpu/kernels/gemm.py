@@ -28,14 +28,6 @@ def _suitable() -> bool:
 
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64)) if _suitable() else ()
-_ready: set[np.dtype] = set()  # those of them for which there is machine code
-
-
-def _prepare(dtype: np.dtype) -> bool:
-    if dtype in DTYPES and background.ready(_KERNELS, dtype):
-        _ready.add(dtype)
-        return True
-    return False
 
 
 def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
@@ -66,7 +58,7 @@ def _is_suitable(a: np.ndarray, b: np.ndarray, work: int) -> bool:
     is_large = b.ndim == 2 or (work >= _LEAST_STACK and m * k * n >= _LEAST_EACH)
     if not is_large or m < _FEW_ROWS or n < _FEW_COLUMNS or k != depth or b.dtype is not dtype:
         return False
-    return dtype in _ready or _prepare(dtype)
+    return dtype in DTYPES and background.ready(_KERNELS, dtype)
 
 
 def _by_kernel(a: np.ndarray, b: np.ndarray, start: np.ndarray | None) -> np.ndarray:

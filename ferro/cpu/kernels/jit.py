@@ -9,7 +9,8 @@ Note [Floating point in kernels]
 Note [The cache of kernels]
     Machine code is kept by store.py where machine.py can load it; only elsewhere does Numba keep it. To decide whether
     it is still good, Numba looks only at the file that the kernel stands in; what that takes from other files counts
-    too, as store.py sees it.
+    too, as store.py sees it. Nor does it look whose files they are, though it runs what they say:
+    store.py does. A file that is damaged, or cannot be written, costs time.
 
 Note [Whole registers]
     On many processors with AVX-512 LLVM uses half of each register, because the first of them slowed down when all of
@@ -28,6 +29,7 @@ from numba.extending import intrinsic, overload
 
 from ferro.cpu.kernels import store
 from ferro.cpu.kernels.machine import SUPPORTED
+from ferro.cpu.notices import note
 
 _KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 _INSIDE: dict[str, Any] = {**_KERNEL, "forceinline": True}
@@ -52,9 +54,26 @@ def kernel(fn: Callable[..., Any]) -> Any:
         made: Any = numba.njit(cache=True, **_KERNEL)(fn)
     except RuntimeError:  # Numba found no folder that it may write to
         return numba.njit(**_KERNEL)(fn)
-    index = made._cache._cache_file
+    cache = made._cache
+    index = cache._cache_file
+    if not store.trusted(Path(cache.cache_path), index._index_name.rpartition(".")[0]):
+        return numba.njit(**_KERNEL)(fn)
     index._source_stamp = store.digest((Path(fn.__code__.co_filename).stem,))  # see Note [The cache of kernels]
+    cache.load_overload, cache.save_overload = _tried(cache.load_overload), _tried(cache.save_overload)
     return made
+
+
+def _tried(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call of Numba's cache, after which there is nothing (and it compiles) where the call fails: see the same Note."""
+
+    def tried(*args: Any) -> Any:
+        try:
+            return call(*args)
+        except Exception as error:  # noqa: BLE001 - a damaged file raises whatever it says
+            note("kernel cache", f"Numba could not use its own: {type(error).__name__}: {error}")
+            return None
+
+    return tried
 
 
 def _whole_registers(_context):

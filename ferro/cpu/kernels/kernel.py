@@ -61,12 +61,12 @@ class Kernel:
                 return False
             try:
                 self.add(tag, packed)
-            except ValueError:  # damaged
+            except (ValueError, OSError):  # it is damaged, or the system refuses memory
                 return False
         return True
 
     def load_all(self, dtype: np.dtype) -> bool:
-        """Load what machine code there is for arrays of a dtype. Whether there is any."""
+        """Load what machine code there was at the start for arrays of a dtype. Whether there was any."""
         start = dtype.str[1:] + "-"
         for tag in store.tags(self.name, self.sources):
             if tag.startswith(start):
@@ -81,19 +81,25 @@ class Kernel:
                     if not packed:
                         raise LookupError("only Numba can run it")
                     self.runs = (machine.load(self.name, packed), *self.runs)
-                except (LookupError, OSError):
+                except LookupError:
                     self.runs = (*self.runs, self.compiler())
                 self.tags.add(tag)
 
-    def compile(self, signature: str) -> None:
-        """Make machine code in this process, take it into use, and keep it on disk where possible."""
+    def compile(self, signature: str) -> bool:
+        """Make machine code in this process, take it into use, and keep it on disk where possible. Whether it was."""
+        tag = tag_of(signature)
         with _lock:  # the compiler serves one thread at a time, and so does its import
             from ferro.cpu.kernels import jit_export
 
-            if tag_of(signature) not in self.tags:
-                packed = jit_export.export(self.compiler(), signature)
-                store.write(self.name, tag_of(signature), self.sources, packed)
-                self.add(tag_of(signature), packed)
+            if tag in self.tags:
+                return True
+            packed = jit_export.export(self.compiler(), signature)
+            kept = store.write(self.name, tag, self.sources, packed)
+            try:
+                self.add(tag, packed)
+            except OSError:  # the system refuses memory to ferro: Numba has some already
+                self.add(tag, b"")
+            return kept
 
 
 def describe(args: tuple[Any, ...]) -> str:

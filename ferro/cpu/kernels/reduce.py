@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.background import ready
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous, has_kernel, share_rows
 from ferro.cpu.team import run_rows
 
@@ -20,7 +21,7 @@ TILE = 1024  # columns that are taken together: their sums stay in the first-lev
 
 def has_sum_kernel(x: np.ndarray) -> bool:
     """Whether `total` takes `x`: large, and of single or double precision."""
-    return x.size >= LARGE and (x.dtype in _summed or (has_kernel(x, *_SUMS) and not _summed.add(x.dtype)))
+    return x.size >= LARGE and x.dtype in _REAL and ready(_SUMS, x.dtype)
 
 
 def has_extreme_kernel(x: np.ndarray) -> bool:
@@ -29,7 +30,7 @@ def has_extreme_kernel(x: np.ndarray) -> bool:
 
 
 _DOUBLE = np.dtype(np.float64)
-_summed: set[Any] = set()  # the dtypes whose sums have machine code: asking costs 3 us when the caches are cold
+_REAL = (np.dtype(np.float32), _DOUBLE)
 _SUMS = ("sum_rows", "sum_columns", "square_rows", "square_columns")
 _EXTREMA = ("max_rows", "max_columns", "min_rows", "min_columns", "first_extreme_columns")
 

@@ -22,8 +22,7 @@ def at_hand(name: str, dtype: np.dtype) -> Kernel | None:
     """The kernel of that name, if it can be called for arrays of a dtype without more ado."""
     if dtype not in _REAL or not SUPPORTED or background.MODE == "off":
         return None
-    kernel = get(name)
-    return kernel if background.MODE == "wait" or kernel.load_all(dtype) else None
+    return get(name) if background.MODE == "wait" or background.at_start(name, dtype) else None
 
 
 @cache

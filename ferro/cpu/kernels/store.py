@@ -1,26 +1,56 @@
-"""Machine code on disk: where it is kept, and what its names say about when it may be used.
+"""Machine code on disk: where it is kept, whom it is taken from, and what it says about when it may be used.
 
-A file holds one kernel compiled for one signature. Its name ends in a digest of all that the code depends on: the file
-that the kernel stands in, the files that compile it, the versions of Python, NumPy and Numba, and the processor.
+A file holds one kernel compiled for one signature. It begins with all that the code depends on, in words: the processor's
+instructions, Python, NumPy and Numba, and a digest of the sources, the file that the kernel stands in and the files that
+compile it. What begins otherwise is not read. Its name ends in a digest of the same, so that all have their own files.
+
+Note [Whose machine code is run]
+    Whoever can write to what a process maps as code can do all that its user can. So code is taken only from folders and
+    files that belong to the user or to the system's administrator, and that nobody else may write to; both are looked at
+    when they are open, for a name may be given to something else in between. (Who may write to the folders above can put
+    another one in its place, but none that belongs to the user.) Folders are made with the mode 0700; the one beside the
+    sources with 0755, for an administrator may compile there for all users. What is not taken is noted for
+    `ferro.show_config()`, and costs time only. Windows keeps such rights elsewhere: nothing is looked at there.
+
+Note [What there was at the start]
+    Kernels and formulas round differently, so that a process must not change from one to the other. Which answers is
+    decided by the files that there were when ferro was imported (`tags`): a forked child decides as its parent does,
+    whenever a function is first used, and whatever has been compiled in the meantime.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
+from ferro.cpu.notices import note
+
 _HERE = Path(__file__).parent
+_BESIDE = _HERE / "__pycache__"
 temporary: Path | None = None  # a folder of this process and its children, where there is no other
+KEPT = 4  # files of a kernel and signature that are kept: of several Pythons, processors or versions of ferro
+
+_POSIX = os.name == "posix" and {os.open, os.mkdir, os.rename, os.unlink, os.stat} <= os.supports_dir_fd
+_PLAIN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_ONLY_ITSELF = getattr(os, "O_NOFOLLOW", 0) | getattr(
+    os, "O_NONBLOCK", 0
+)  # no link, and no pipe that waits for a writer
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
 
 
 def folders() -> Iterator[Path]:
@@ -34,12 +64,70 @@ def folders() -> Iterator[Path]:
             return
     if temporary is not None:
         yield temporary / "ferro"
-    yield _HERE / "__pycache__"
-    with suppress(RuntimeError):  # nobody's home
+    yield _BESIDE
+    with suppress(RuntimeError, OSError):  # nobody's home
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         with suppress(OSError):
-            home.mkdir(exist_ok=True)
-        yield home / "ferro"
+            home.mkdir(mode=0o700, exist_ok=True)
+        if not _POSIX or home.stat().st_uid == os.geteuid():  # (as under sudo: nothing is left in another's home)
+            yield home / "ferro"
+
+
+def foreign(found: os.stat_result) -> str:
+    """Why code there is not taken, in words; nothing where it is. See Note [Whose machine code is run]."""
+    if not _POSIX:
+        return ""
+    if found.st_uid not in (0, os.geteuid()):
+        return f"it belongs to user {found.st_uid}"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})"
+    return ""
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A descriptor of a folder that code is taken from, -1 where folders have none; OSError where there is no such folder."""
+    if not _POSIX:
+        yield -1
+        return
+    try:
+        descriptor = os.open(folder, _PLAIN | _ONLY_ITSELF | os.O_DIRECTORY)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EACCES):
+            note("kernel cache", f"{folder} is not used: {error.strerror}")
+        raise
+    try:
+        why = foreign(os.fstat(descriptor))
+        if why:
+            note("kernel cache", f"{folder} is not used: {why}")
+            raise PermissionError(errno.EPERM, why, str(folder))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def trusted(folder: Path, begin: str) -> bool:
+    """Whether code is taken from the files of a folder whose names begin so; another program reads them."""
+    with suppress(OSError), _opened(folder) as descriptor:
+        for file in _names(folder, descriptor) if descriptor >= 0 else ():
+            if file.startswith(begin):
+                found = os.stat(file, dir_fd=descriptor, follow_symlinks=False)
+                why = foreign(found) if stat.S_ISREG(found.st_mode) else "it is no file"
+                if why:
+                    note("kernel cache", f"{folder / file} is not used: {why}")
+                    return False
+        return True
+    return False
+
+
+def _at(folder: Path, descriptor: int, file: str) -> dict:
+    """The arguments that name a file of a folder to the functions of `os`."""
+    return {"path": file, "dir_fd": descriptor} if descriptor >= 0 else {"path": folder / file}
+
+
+def _names(folder: Path, descriptor: int) -> list[str]:
+    with os.scandir(descriptor if descriptor >= 0 else folder) as entries:
+        return [entry.name for entry in entries]
 
 
 def writable() -> bool:
@@ -48,63 +136,150 @@ def writable() -> bool:
 
 
 def _can_write(folder: Path) -> bool:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK | os.X_OK)
+    with suppress(OSError):
+        folder.mkdir(mode=0o755 if folder == _BESIDE else 0o700)
+    with suppress(OSError), _opened(folder):
+        return os.access(folder, os.W_OK | os.X_OK)
+    return False
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def read(name: str, tag: str, sources: tuple[str, ...]) -> bytes | None:
     """The machine code of a kernel, `sources` being the files that it stands in; `tag` tells its signatures apart."""
+    file, header = _file(name, tag, sources), _header(name, tag, sources)
     for folder in folders():
-        with suppress(OSError):
-            return (folder / _file(name, tag, sources)).read_bytes()
+        with suppress(OSError), _opened(folder) as descriptor:
+            found = _read(folder, descriptor, file)
+            if found is None:
+                continue
+            begin = len(header) + 8
+            if found.startswith(header) and int.from_bytes(found[begin - 8 : begin], "little") == len(found) - begin:
+                return found[begin:]
+            note("kernel cache", f"{folder / file} is not used: it is damaged, or was made for something else")
     return None
 
 
+def _read(folder: Path, descriptor: int, file: str) -> bytes | None:
+    """All of a file; None where there is none that code is taken from."""
+    place = _at(folder, descriptor, file)
+    try:
+        opened = os.open(flags=_PLAIN | _ONLY_ITSELF, **place)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(opened, "rb") as stream:
+        found = os.fstat(opened)
+        why = foreign(found) if stat.S_ISREG(found.st_mode) else "it is no file"
+        if why:
+            note("kernel cache", f"{folder / file} is not used: {why}")
+            return None
+        return stream.read()
+
+
 def tags(name: str, sources: tuple[str, ...]) -> list[str]:
-    """The tags that there is machine code for."""
+    """The tags that there was machine code for at the start: see Note [What there was at the start]."""
     end = f"-{digest(sources)}.kernel"
-    return [file[len(name) + 1 : -len(end)] for file in _listed().get(name, []) if file.endswith(end)]
+    return [file[len(name) + 1 : -len(end)] for file in listed().get(name, []) if file.endswith(end)]
 
 
 @cache
-def _listed() -> dict[str, list[str]]:
+def listed() -> dict[str, list[str]]:
     """The files that there were at first, by the name of the kernel."""
     found: dict[str, list[str]] = {}
     for folder in folders():
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.endswith(".kernel"):
-                    found.setdefault(entry.name.partition("-")[0], []).append(entry.name)
+        with suppress(OSError), _opened(folder) as descriptor:
+            for file in _names(folder, descriptor):
+                if file.endswith(".kernel"):
+                    found.setdefault(file.partition("-")[0], []).append(file)
     return found
 
 
 def write(name: str, tag: str, sources: tuple[str, ...], packed: bytes) -> bool:
     """Keep machine code. Whether there was a folder for it."""
+    data = _header(name, tag, sources) + len(packed).to_bytes(8, "little") + packed
     for folder in folders():
         if _can_write(folder):
-            with suppress(OSError):
-                _put(folder / _file(name, tag, sources), packed)
+            with suppress(OSError), _opened(folder) as descriptor:
+                _put(folder, descriptor, _file(name, tag, sources), data)
                 return True
     return False
 
 
-def _put(path: Path, packed: bytes) -> None:
+def _put(folder: Path, descriptor: int, file: str, data: bytes) -> None:
     """Write a file in one step: another process finds all of it or nothing."""
-    handle, part = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    part = f"{os.urandom(8).hex()}.part"
+    place = _at(folder, descriptor, part)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(packed)
-        Path(part).replace(path)
+        with os.fdopen(os.open(flags=_NEW, mode=0o644, **place), "wb") as stream:
+            _locked(stream.fileno())
+            stream.write(data)
+            stream.flush()
+            if descriptor >= 0:
+                os.replace(part, file, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        if descriptor < 0:  # (there, open files are not renamed)
+            (folder / part).replace(folder / file)
     except OSError:
-        Path(part).unlink(missing_ok=True)
+        with suppress(OSError):
+            os.unlink(**place)
         raise
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock a file that is being written, for as long as it is open. Whether nobody else had done so."""
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def prune() -> None:
+    """Remove what processes that were killed have left half written, and of each kernel and signature all but the last few files."""
+    for folder in folders():
+        with suppress(OSError), _opened(folder) as descriptor:
+            alike: dict[str, list[str]] = {}
+            for file in _names(folder, descriptor):
+                if file.endswith(".kernel"):
+                    alike.setdefault(file.rpartition("-")[0], []).append(file)
+                elif file.endswith(".part") and descriptor >= 0:
+                    with suppress(OSError):
+                        _remove_if_left(descriptor, file)
+            for files in alike.values():
+                if len(files) > KEPT:
+                    with suppress(OSError):
+                        _remove_oldest(folder, descriptor, files)
+
+
+def _remove_if_left(descriptor: int, file: str) -> None:
+    opened = os.open(file, _PLAIN | _ONLY_ITSELF, dir_fd=descriptor)
+    try:
+        if _locked(opened):  # whoever wrote it has ended
+            os.unlink(file, dir_fd=descriptor)
+    finally:
+        os.close(opened)
+
+
+def _remove_oldest(folder: Path, descriptor: int, files: list[str]) -> None:
+    def written(file: str) -> int:
+        return os.stat(follow_symlinks=False, **_at(folder, descriptor, file)).st_mtime_ns
+
+    for file in sorted(files, key=written)[:-KEPT]:
+        os.unlink(**_at(folder, descriptor, file))
+
+
+# --- what code depends on --------------------------------------------------------------------------------------------
 
 
 def _file(name: str, tag: str, sources: tuple[str, ...]) -> str:
     return f"{name}-{tag}-{digest(sources)}.kernel"
+
+
+def _header(name: str, tag: str, sources: tuple[str, ...]) -> bytes:
+    """What a file begins with."""
+    return f"ferro kernel {name} {tag}\n{_tools()}sources: {digest(sources)}\n\n".encode()
 
 
 @cache
@@ -119,30 +294,47 @@ def _text(source: str) -> bytes:
 @cache
 def digest(sources: tuple[str, ...]) -> str:
     """What tells whether code is still good."""
-    found = hashlib.blake2b(_tools(), digest_size=8)
-    for source in sources:
+    found = hashlib.blake2b(_tools().encode(), digest_size=8)
+    for source in ("jit", "jit_export", "machine", *sources):
         found.update(_text(source))
     return found.hexdigest()
 
 
 @cache
-def _tools() -> bytes:
-    """What all machine code depends on."""
-    found = hashlib.blake2b(f"{sys.version} {np.__version__} {_processor()}".encode())
-    for source in ("jit", "jit_export", "machine"):
-        found.update(_text(source))
+def _tools() -> str:
+    """What all machine code depends on, in words."""
+    kind = "debug" if hasattr(sys, "gettotalrefcount") else "release"
+    lines = [
+        f"python: {sys.version} {sys.implementation.cache_tag} {kind} {getattr(sys, 'abiflags', '')}{EXTENSION_SUFFIXES[0]}",
+        f"numpy: {np.__version__}",
+    ]
     for package in ("numba", "llvmlite"):  # to import them for their versions would take a tenth of a second
         spec = find_spec(package)
         if spec is not None and spec.origin is not None:
             version = Path(spec.origin).with_name("_version.py")
-            found.update(version.read_bytes() if version.exists() else spec.origin.encode())
-    return found.digest()
+            text = version.read_bytes() if version.exists() else spec.origin.encode()
+            number = re.search(rb"""version['"]*(?:\s*[:=]\s*)['"]([\w.+]+)""", text)
+            said = number[1].decode() if number else "?"
+            lines.append(f"{package}: {said} {hashlib.blake2b(text, digest_size=8).hexdigest()}")
+    lines += [f"{key}: {value}" for key, value in sorted(os.environ.items()) if key in _SETTINGS and value]
+    lines.append(_processor())
+    return "".join(f"{' '.join(line.split())}\n" for line in lines)
+
+
+# What changes the code that Numba makes.
+_SETTINGS = (
+    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX", "NUMBA_OPT", "NUMBA_LOOP_VECTORIZE"),
+    *("NUMBA_SLP_VECTORIZE", "NUMBA_BOUNDSCHECK", "NUMBA_DEBUGINFO", "NUMBA_DISABLE_JIT", "NUMBA_LLVM_PASS_TIMINGS"),
+)
 
 
 @cache
 def _processor() -> str:
     """The model and the instructions of the first processor; code is compiled for them, and a cache may be shared."""
+    lines = []
     with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as stream:
         lines = stream.read(1 << 14).split("\n\n")[0].splitlines()
-        return "\n".join(line for line in lines if line.startswith(("model", "flags", "cpu family", "stepping")))
-    return ""
+    lines = [line for line in lines if line.startswith(("model", "flags", "cpu family", "stepping"))]
+    features = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
+    seen = getattr(features, "__cpu_features__", {})  # as the processor itself tells NumPy
+    return f"processor: {'; '.join(lines)}; {' '.join(sorted(name for name, there in seen.items() if there))}"

@@ -28,11 +28,10 @@ MOST_MEMORY = 5e8  # bytes from which a child ends, and another one takes what i
 class Workshop:
     """A child process that makes machine code, and the thread that listens to it.
 
-    `delivered` is called with every answer: kernel, what was ordered, and the tags of the machine code that is now on
-    disk. `closed` is called when the child has ended.
+    `delivered` is called with every answer: kernel, and what was ordered. `closed` is called when the child has ended.
     """
 
-    def __init__(self, delivered: Callable[[str, str, list[str]], None], closed: Callable[[Workshop], None]):
+    def __init__(self, delivered: Callable[[str, str], None], closed: Callable[[Workshop], None]):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])}
         if store.temporary is not None:
             environment["FERRO_CACHE_DIR"] = str(store.temporary)
@@ -59,7 +58,12 @@ class Workshop:
         self.thread = threading.Thread(
             target=self._listen, args=(delivered, closed), name="ferro-workshop", daemon=True
         )
-        self.thread.start()
+        try:
+            self.thread.start()
+        except RuntimeError:
+            self.hang_up()
+            os.close(self.answers)
+            raise
 
     def order(self, name: str, wanted: str) -> None:
         """Ask for a kernel's machine code, for a signature or for all whose tags begin so; see kernels.compile_for."""
@@ -74,13 +78,12 @@ class Workshop:
             if self.process.returncode is None:
                 self.process.returncode = 0
 
-    def _listen(self, delivered: Callable[[str, str, list[str]], None], closed: Callable[[Workshop], None]) -> None:
+    def _listen(self, delivered: Callable[[str, str], None], closed: Callable[[Workshop], None]) -> None:
         heard = b""
         while piece := os.read(self.answers, 1 << 16):
             *lines, heard = (heard + piece).split(b"\n")
             for line in lines:
-                name, wanted, *tags = line.decode().split("\t")
-                delivered(name, wanted, tags)
+                delivered(*line.decode().split("\t"))
         self.process.wait()
         closed(self)  # so that nobody orders here any more
         self.hang_up()
@@ -90,7 +93,7 @@ class Workshop:
 _open: list[Workshop] = []
 
 
-def start(delivered: Callable[[str, str, list[str]], None], closed: Callable[[Workshop], None]) -> Workshop | None:
+def start(delivered: Callable[[str, str], None], closed: Callable[[Workshop], None]) -> Workshop | None:
     """A workshop; None where this program is not one that could start it, or there is nowhere to keep what it makes."""
     if not Path(sys.executable or "").name.startswith("python"):
         return None  # Python is part of another program
@@ -146,10 +149,12 @@ def serve() -> None:
         name, wanted = line.rstrip("\n").split("\t")
         if name:
             try:
-                tags = kernels.compile_for(name, wanted)
+                kept = kernels.compile_for(name, wanted)
             except Exception:  # noqa: BLE001 - the program will meet the error itself, when it compiles what it waits for
-                tags = []
-            _answer(name, wanted, *tags)
+                kept = True
+            _answer(name, wanted)
+            if not kept:
+                raise SystemExit("nothing can be kept any more")
         else:
             later.append((wanted, kernels.compile_all(wanted)))
 

@@ -1,0 +1,334 @@
+"""Machine code on disk: what it was made for, whose it is, and what happens where the disk does not do as it should."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ferro.cpu import notices
+from ferro.cpu.kernels import store
+
+posix = pytest.mark.skipif(not store._POSIX, reason="rights are kept otherwise there")
+
+root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+
+SOURCES = ("jit_pointwise",)
+OTHER = 12345  # another user
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FERRO_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(notices, "_notices", {})
+    return tmp_path / "ferro"
+
+
+def kept(folder):
+    """A file with code in the folder."""
+    assert store.write("cube", "f4-0", SOURCES, b"code")
+    (path,) = folder.iterdir()
+    return path
+
+
+def said():
+    return " ".join(notices.notices().get("kernel cache", ()))
+
+
+# --- whose it is -----------------------------------------------------------------------------------------------------
+
+
+@posix
+def test_folders_are_the_users_own(folder):
+    before = os.umask(0)
+    try:
+        path = kept(folder)
+    finally:
+        os.umask(before)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert store.read("cube", "f4-0", SOURCES) == b"code"
+    assert not said()
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777, 0o1777])
+def test_code_in_a_folder_that_others_may_write_to_is_ignored(folder, mode):
+    path = kept(folder)
+    folder.chmod(mode)
+    assert store.read("cube", "f4-0", SOURCES) is None
+    assert store.listed.__wrapped__() == {}
+    assert not store.writable()
+    assert not store.write("cube", "f4-1", SOURCES, b"code")
+    store.prune()
+    assert [*folder.iterdir()] == [path]
+    assert str(folder) in said()
+    assert "others may write" in said()
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_code_in_a_file_that_others_may_write_to_is_ignored(folder, mode):
+    kept(folder).chmod(mode)
+    assert store.read("cube", "f4-0", SOURCES) is None
+    assert "others may write" in said()
+
+
+@root
+def test_another_users_folder_is_ignored(folder):
+    kept(folder)
+    os.chown(folder, OTHER, OTHER)
+    assert store.read("cube", "f4-0", SOURCES) is None
+    assert not store.writable()
+    assert f"user {OTHER}" in said()
+
+
+@root
+def test_another_users_file_is_ignored(folder):
+    os.chown(kept(folder), OTHER, OTHER)
+    assert store.read("cube", "f4-0", SOURCES) is None
+    assert f"user {OTHER}" in said()
+
+
+@root
+def test_what_the_administrator_has_compiled_is_read_by_all(folder, monkeypatch):
+    kept(folder)
+    monkeypatch.setattr(os, "geteuid", lambda: OTHER)
+    assert store.read("cube", "f4-0", SOURCES) == b"code"
+    os.chown(folder, OTHER + 1, OTHER)
+    assert store.read("cube", "f4-0", SOURCES) is None
+
+
+@root
+def test_nothing_is_left_in_anothers_home(tmp_path, monkeypatch):
+    for variable in ("FERRO_CACHE_DIR", "NUMBA_CACHE_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert tmp_path / "ferro" in [*store.folders()]
+    os.chown(tmp_path, OTHER, OTHER)
+    assert tmp_path / "ferro" not in [*store.folders()]
+
+
+@posix
+def test_links_are_not_followed(folder, tmp_path):
+    path = kept(folder)
+    elsewhere = tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    assert store.read("cube", "f4-0", SOURCES) is None
+    path.unlink()
+    elsewhere.rename(path)
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    assert store.read("cube", "f4-0", SOURCES) is None
+    assert not store.writable()
+
+
+@posix
+def test_what_is_opened_is_what_is_looked_at(folder, monkeypatch):
+    """The file is exchanged between the two calls that a check of its name would take."""
+    path = kept(folder)
+    other = path.with_suffix(".other")
+    other.write_bytes(path.read_bytes().replace(b"code", b"evil"))
+    true = os.open
+
+    def opened(*args, **keywords):
+        found = true(*args, **keywords)
+        if (keywords.get("path") or args[0]) == path.name:
+            other.replace(path)
+        return found
+
+    monkeypatch.setattr(os, "open", opened)
+    assert store.read("cube", "f4-0", SOURCES) == b"code"
+
+
+@posix
+@pytest.mark.timeout(60)
+def test_a_pipe_in_its_place_is_not_waited_for(folder):
+    path = kept(folder)
+    path.unlink()
+    os.mkfifo(path)
+    assert store.read("cube", "f4-0", SOURCES) is None
+
+
+# --- what it was made for --------------------------------------------------------------------------------------------
+
+
+def test_what_was_made_for_something_else_is_refused_whatever_its_name(folder, monkeypatch):
+    path = kept(folder)
+    good = path.read_bytes()
+    for word in (
+        sys.version.split()[0],
+        np.__version__,
+        "release",
+        "processor:",
+        "sources:",
+        "f4-0",
+        "cube",
+        "cpython",
+    ):
+        if word.encode() in good:
+            path.write_bytes(good.replace(word.encode(), b"0" * len(word), 1))
+            assert store.read("cube", "f4-0", SOURCES) is None, word
+    path.write_bytes(good)
+    assert store.read("cube", "f4-0", SOURCES) == b"code"
+    assert "made for something else" in said()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda patch: patch.setattr(sys, "version", sys.version + " changed"),
+        lambda patch: patch.setattr(sys, "abiflags", "t", raising=False),
+        lambda patch: patch.setattr(sys, "gettotalrefcount", lambda: 0, raising=False),
+        lambda patch: patch.setattr(np, "__version__", "2.99"),
+        lambda patch: patch.setattr(store, "_processor", lambda: "processor: another"),
+        lambda patch: patch.setattr(store, "find_spec", lambda package: None),
+        lambda patch: patch.setenv("NUMBA_CPU_NAME", "generic"),
+    ],
+)
+def test_whatever_code_depends_on_is_in_its_name(change, monkeypatch):
+    before = store._tools.__wrapped__()
+    change(monkeypatch)
+    assert store._tools.__wrapped__() != before
+
+
+@pytest.mark.parametrize("cut", [0, 10, 300, -5, -1])
+def test_damaged_files_are_refused(folder, cut):
+    path = kept(folder)
+    good = path.read_bytes()
+    for bad in (good[:cut], good[:cut] + b"\0" * len(good[cut:]), good + b"\0"):
+        path.write_bytes(bad)
+        assert (store.read("cube", "f4-0", SOURCES) in (None, b"cod\0")) or cut == -5
+
+
+# --- disks that are full, read-only, or gone -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO, errno.EACCES])
+def test_what_cannot_be_written_is_not_kept(folder, number, monkeypatch):
+    kept(folder)
+
+    def refused(*_args, **_keywords):
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(os, "replace" if number == errno.ENOSPC else "open", refused)
+    assert not store.write("cube", "f4-1", SOURCES, b"code")
+    monkeypatch.undo()
+    assert len(list(folder.iterdir())) == 1  # nothing half written is left
+
+
+def test_a_folder_that_goes_away_takes_nothing_with_it(folder):
+    path = kept(folder)
+    path.unlink()
+    assert store.read("cube", "f4-0", SOURCES) is None
+    folder.rmdir()
+    assert store.read("cube", "f4-0", SOURCES) is None
+    folder.write_bytes(b"a file in its place")
+    assert store.read("cube", "f4-0", SOURCES) is None
+    assert not store.write("cube", "f4-0", SOURCES, b"code")
+    folder.unlink()
+    folder.parent.rmdir()
+    assert not store.writable()
+
+
+# --- old files -------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_few_of_each_kernel_and_signature_are_kept(folder):
+    now = kept(folder)
+    for age in range(1, 8):
+        other = folder / f"cube-f4-0-{age:016x}.kernel"
+        other.write_bytes(b"old")
+        os.utime(other, ns=(0, 10**18 - age))
+    (folder / "cube-f8-0-0000000000000001.kernel").write_bytes(b"another signature")
+    (folder / "something else").write_bytes(b"")
+    store.prune()
+    left = {path.name for path in folder.iterdir()}
+    assert left == {now.name, "cube-f8-0-0000000000000001.kernel", "something else"} | {
+        f"cube-f4-0-{age:016x}.kernel" for age in range(1, store.KEPT)
+    }
+
+
+@posix
+def test_what_is_being_written_stays_and_what_was_left_goes(folder):
+    kept(folder)
+    with (folder / "1.part").open("wb") as busy:
+        assert store._locked(busy.fileno())
+        (folder / "2.part").write_bytes(b"half")
+        store.prune()
+        assert (folder / "1.part").exists()
+        assert not (folder / "2.part").exists()
+    store.prune()
+    assert not (folder / "1.part").exists()
+
+
+# --- Numba's own -----------------------------------------------------------------------------------------------------
+
+
+@posix
+def test_numbas_files_are_looked_at_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(notices, "_notices", {})
+    tmp_path.chmod(0o700)
+    index = tmp_path / "jit_pool.max_pool-12.py311.nbi"
+    index.write_bytes(b"")
+    assert store.trusted(tmp_path, "jit_pool.max_pool-12.py311")
+    index.chmod(0o666)
+    assert not store.trusted(tmp_path, "jit_pool.max_pool-12.py311")
+    assert store.trusted(tmp_path, "jit_pool.avg_pool-12.py311")
+    tmp_path.chmod(0o777)
+    assert not store.trusted(tmp_path, "jit_pool.avg_pool-12.py311")
+    assert not store.trusted(tmp_path / "nowhere", "jit_pool")
+
+
+NUMBA = """
+import sys
+import numpy as np
+from ferro.cpu.kernels import machine
+machine.SUPPORTED = False
+from ferro.cpu.kernels import jit_pointwise
+from ferro.cpu.notices import notices
+x = np.arange(4, dtype=np.float32)
+out = np.empty_like(x)
+jit_pointwise.cube(x, out)
+print(out.tolist() == [0, 1, 8, 27], sum(jit_pointwise.cube.stats.cache_hits.values()), len(notices().get("kernel cache", ())))
+"""
+
+
+def run_python(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.split()
+
+
+@posix
+def test_numbas_damaged_cache_costs_time_only(tmp_path):
+    pytest.importorskip("numba")
+    settings = {"NUMBA_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": "off", "FERRO_CACHE_DIR": str(tmp_path)}
+    before = os.umask(0o077)
+    try:
+        assert run_python(NUMBA, **settings) == ["True", "0", "0"]
+        assert run_python(NUMBA, **settings) == ["True", "1", "0"]
+        files = [*tmp_path.rglob("*.nb?")]
+        assert files
+        for damage in (b"", b"nonsense"):
+            for path in files:
+                path.write_bytes(damage)
+            right, hits, notes = run_python(NUMBA, **settings)
+            assert (right, hits) == ("True", "0")
+            assert int(notes) > 0
+        for path in files:
+            path.unlink(missing_ok=True)
+        files[0].parent.chmod(0o777)
+        assert run_python(NUMBA, **settings) == ["True", "0", "1"]
+        assert not [*tmp_path.rglob("*.nb?")]
+    finally:
+        os.umask(before)
