@@ -60,6 +60,14 @@ def _inverse_root(var: Any, eps: float) -> Any:
     return np.reciprocal(root, root)
 
 
+def _in_reach(rstd: Any) -> bool:
+    """Whether the variances behind some 1 / sqrt(var + eps) were in the range of float32; of float64 it is not asked."""
+    return rstd.dtype == np.float64 or bool(((rstd > 0) & (rstd < _ROOT_OF_SMALL)).all())
+
+
+_ROOT_OF_SMALL = 1e15  # the reciprocal root of 1e-30: a larger sum of squares has lost nothing to the range
+
+
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
@@ -80,6 +88,12 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     var = row_sums(out * out)
     var /= count
     rstd = _inverse_root(var, eps)
+    if not _in_reach(rstd):
+        doubles = rows.astype(np.float64)
+        mean = doubles.mean(1, keepdims=True)
+        rstd = (1 / np.sqrt(np.square(doubles - mean).mean(1, keepdims=True) + eps)).astype(rows.dtype)
+        mean = mean.astype(rows.dtype)
+        out = rows - mean
     out *= rstd
     if weight is not None:
         out = out * weight
@@ -128,6 +142,8 @@ def rms_norm(x: Any, weight: Any, n: int, eps: float) -> tuple:
     squares = vecdot(rows, rows, keepdims=True) if rows.size >= SMALL else row_sums(rows * rows)
     squares /= scalar(rows.shape[1], squares.dtype)
     rstd = _inverse_root(squares, eps)
+    if not _in_reach(rstd):
+        rstd = (1 / np.sqrt(np.square(rows, dtype=np.float64).mean(1, keepdims=True) + eps)).astype(rows.dtype)
     out = rows * rstd
     if weight is not None:
         out *= _flat(weight)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels import softmax as _softmax
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.common import SMALL_SQUARES, has_kernel
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.reduce import (
     extreme,
@@ -38,6 +38,8 @@ _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
 _and: Any = np.logical_and.reduce
 _or: Any = np.logical_or.reduce
+_SMALL = {FLOAT32: 1e-30, np.dtype(np.float64): SMALL_SQUARES}
+SMALL_NORM = SMALL_SQUARES**0.5
 RUN = 256  # so many numbers may be added one after the other
 SMALL = 4096  # elements below which an array goes straight to NumPy
 
@@ -124,6 +126,8 @@ def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     total = sum(wide(x), dim, keepdim)
     n = count(x.shape, dim)
     if n:
+        if total.dtype is FLOAT32 and not np.isfinite(total).all():  # a sum may overflow where the mean does not
+            total = sum(x.astype(np.float64), dim, keepdim)
         total = total / (n if total.ndim == 0 else number(n, total.dtype))
     else:
         total = np.full_like(total, np.nan)
@@ -185,13 +189,11 @@ def _prod_others(x: Any, dim: int) -> Any:
 @front
 def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
     """Variance over the dimensions `dim`: the sum of |x - mean|^2 over n - correction (at least 0)."""
-    if x.size <= SMALL and x.dtype is FLOAT32 and (rest := count(x.shape, dim) - correction) > 0 <= correction:
-        return _about_mean(x, dim, keepdim)[1] / number(rest, FLOAT32)
     return var_mean(x, dim, correction, keepdim)[0]
 
 
 def _about_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
-    """Of a small array: the mean, its dimensions kept, and the sum of squared distances from it."""
+    """Of a small float64 array: the mean, its dimensions kept, and the sum of squared distances from it."""
     d = x.dtype
     m = _add(x, dim, d, None, True) / number(count(x.shape, dim), d)
     diff = x - m
@@ -200,32 +202,82 @@ def _about_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
 
 def std(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
     """Square root of the variance."""
-    d = x.real.dtype
-    return np.sqrt(wide(var(wide(x), dim, correction, keepdim))).astype(d, copy=False)
+    return std_mean(x, dim, correction, keepdim)[0]
 
 
 def var_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
     """Variance and mean over the dimensions `dim`."""
-    d = x.dtype
+    v, m, scale = _spread(x, dim, correction, keepdim)
+    if scale is not None:
+        v = np.ldexp(v, 2 * scale)
+    return v.astype(x.real.dtype, copy=False), m.astype(x.dtype, copy=False)
+
+
+def _spread(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
+    """Variance and mean over the dimensions `dim`, in double precision, and None.
+
+    Where x is of double precision, and too large or small for its squares: the variance of x over a power of two, the mean of
+    x, and the exponents of the powers.
+    """
+    v, m = _variance(x, dim, correction, keepdim)
+    if x.dtype.itemsize < (16 if x.dtype.kind == "c" else 8) or x.size == 0 or in_range(v):
+        return v, m, None
+    largest = amax(np.maximum(np.abs(x.real), np.abs(x.imag)) if x.dtype.kind == "c" else np.abs(x), dim, True)
+    odd = ~((v > SMALL_SQUARES) & np.isfinite(v)).reshape(largest.shape)
+    if not (odd & np.isfinite(largest) & ((largest < SMALL_NORM) | (largest > 1))).any():
+        return v, m, None  # the variance of equal numbers is 0
+    exponents = np.frexp(largest)[1]
+    v, m = _variance(times_power(x, -exponents), dim, correction, keepdim)
+    scale = exponents.reshape(v.shape)
+    return v, times_power(m, scale), scale
+
+
+def in_range(squares: Any) -> bool:
+    """Whether sums of squares have all lost nothing to the range of their dtype."""
+    return bool(((squares > _SMALL[squares.dtype]) & (squares < np.inf)).all())
+
+
+def times_power(x: Any, exponents: Any) -> Any:
+    """x times 2 to the exponents."""
+    if x.dtype.kind != "c":
+        return np.ldexp(x, exponents)
+    out = np.empty(np.broadcast_shapes(x.shape, exponents.shape), x.dtype)
+    out.real, out.imag = np.ldexp(x.real, exponents), np.ldexp(x.imag, exponents)
+    return out
+
+
+def doubled(x: Any) -> Any:
+    """x in double precision, in which the square of every number of single precision is in range."""
+    kind = np.complex128 if x.dtype.kind == "c" else np.float64
+    return x if x.dtype == kind else x.astype(kind)
+
+
+def _from_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
+    """The mean, and the sum of squared distances from it."""
+    m = mean(x, dim, True)
+    diff = x - m
+    with np.errstate(over="ignore"):
+        squares = sum(diff.real**2 + diff.imag**2 if x.dtype.kind == "c" else diff * diff, dim, keepdim)
+    return m if keepdim else m.reshape(np.shape(squares)), squares
+
+
+def _variance(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
+    """Variance and mean over the dimensions `dim`, in double precision."""
     n = count(x.shape, dim)
     if dim and has_sum_kernel(x):
         m, squares = _moments(x, dim, n)
         m, squares = _kept_or_not(m, x.shape, dim, keepdim), _kept_or_not(squares, x.shape, dim, keepdim)
-    elif x.size <= SMALL and d.kind == "f" and n:
-        m, squares = _about_mean(wide(x), dim, keepdim)
+    elif x.size <= SMALL and x.dtype.kind != "c" and n:
+        m, squares = _about_mean(doubled(x), dim, keepdim)
         m = m if keepdim else m.reshape(squares.shape)
     else:
-        y = wide(x)
-        m = mean(y, dim, True)
-        diff = y - m
-        squares = sum(diff.real**2 + diff.imag**2 if d.kind == "c" else diff * diff, dim, keepdim)
-        m = m if keepdim else m.reshape(np.shape(squares))
+        m, squares = _from_mean(wide(x), dim, keepdim)
+        if squares.dtype is FLOAT32 and not in_range(squares):
+            m, squares = _from_mean(doubled(x), dim, keepdim)
     if n > correction:
-        v = squares / (n - correction)
-    else:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            v = squares / np.zeros_like(squares)
-    return (v.astype(d.type(0).real.dtype, copy=False), m.astype(d, copy=False)) if v.dtype is not d else (v, m)
+        return squares / (n - correction), m
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return squares / np.zeros_like(squares), m
 
 
 def _moments(x: Any, dim: tuple, n: int) -> tuple:
@@ -238,10 +290,11 @@ def _moments(x: Any, dim: tuple, n: int) -> tuple:
 
 def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
     """Standard deviation and mean over the dimensions `dim`."""
-    d = x.dtype
-    v, m = var_mean(wide(x), dim, correction, keepdim)
+    v, m, scale = _spread(x, dim, correction, keepdim)
     s = np.sqrt(v)
-    return (s.astype(d), m.astype(d)) if d is FLOAT16 or d is BFLOAT16 else (s, m)
+    if scale is not None:
+        s = np.ldexp(s, scale)
+    return s.astype(x.real.dtype, copy=False), m.astype(x.dtype, copy=False)
 
 
 # -- extrema -----------------------------------------------------------------------------------------------------------

@@ -289,6 +289,7 @@ GELU = Op("gelu", lambda xp, x, /, approximate: xp.gelu(x, approximate), kind=EL
 def gelu_vjp(g: Tensor, x: Tensor, approximate: str) -> Tensor:
     """g times the slope of gelu at x: the backward of gelu, on Tensors."""
     F = worlds.functional
+    x = F.clamp(x, -40, 40)  # beyond, the slope is 0 or 1
     square = x * x
     if approximate == "tanh":
         t = F.tanh(x * (1 + square * 0.044715) * 0.7978845608028654)
@@ -314,8 +315,10 @@ silu_ = in_place(silu)
 
 def silu_vjp(g: Tensor, x: Tensor) -> Tensor:
     """g times the (conjugate) slope of silu at x: the backward of silu, on Tensors."""
-    s = worlds.functional.sigmoid(x)
-    return g * (s + x * s * (1 - s)).conj()
+    F = worlds.functional
+    s = F.sigmoid(x)
+    near = x if x._data.dtype in COMPLEX else F.clamp(x, -800, 800)  # beyond, the slope is 0 or 1
+    return g * (s + near * s * (1 - s)).conj()
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -329,6 +332,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 def mish_vjp(g: Tensor, x: Tensor) -> Tensor:
     """g times the slope of mish at x: the backward of mish, on Tensors."""
     F = worlds.functional
+    x = F.clamp(x, -800, 40)  # beyond, the slope is 0 or 1
     t = F.tanh(softplus(x, 1.0, 20.0))
     return g * (t + x * F.sigmoid(x) * (1 - t * t))
 
@@ -360,7 +364,7 @@ def softplus_vjp(g: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor:
     """
     F = worlds.functional
     scaled = x * beta
-    return F.where(scaled > threshold, g, g * F.sigmoid(F.where(scaled < threshold, scaled, threshold)))
+    return F.where(scaled > threshold, g, g * F.sigmoid(F.where(scaled >= threshold, threshold, scaled)))
 
 
 def logsigmoid(input: Tensor) -> Tensor:

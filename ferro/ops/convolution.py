@@ -181,7 +181,7 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
             f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, but got bias of "
             f"size {list(b._data.shape)} instead"
         )
-    if 0 in x._data.shape[1:] and 0 in x._data.shape[2:]:
+    if 0 not in x._data.shape[:2] and 0 in x._data.shape[2:]:
         raise RuntimeError(f"{name}: expected non-empty spatial dimensions, got input of shape {list(x._data.shape)}")
 
 
@@ -284,7 +284,7 @@ def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding:
         )
     geometry = zip(batch._data.shape[2:], w._data.shape[2:], stride, pad, dilation, more, strict=True)
     size = tuple([(o - 1) * s - 2 * p + d * (k - 1) + m + 1 for o, k, s, p, d, m in geometry])
-    if min(size) < 1:
+    if min(size) < 0:
         raise RuntimeError(
             f"{name}: Given input size per channel: {tuple(batch._data.shape[2:])}. Calculated output size per "
             f"channel: {size}. Output size is too small"

@@ -17,7 +17,7 @@ from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.ops.extrema import amax, amin
 from ferro.ops.matrix_arguments import matrices, square
-from ferro.ops.reductions import FLOAT32, cast, kept, need_inexact, sum
+from ferro.ops.reductions import FLOAT32, cast, kept, moderate, need_inexact, over_norm, sum
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -84,14 +84,14 @@ def _norm_dtype(dtype: Any, have: Any) -> Any:
 
 
 def _vector_norm_x(xp: Any, g: Any, x: Any, out: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
-    if ord == 2 and xp is cpu and out.ndim == 0 and out:
+    if ord == 2 and xp is cpu and out.ndim == 0 and moderate(out):
         return x * (g / out)
     if not keepdim:
         shape = kept(x.shape, dim)
         g, out = xp.reshape(g, shape), xp.reshape(out, shape)
     if ord == 2:
         zero = out == 0
-        return x * xp.where(zero, 0.0, g / xp.where(zero, 1.0, out))
+        return over_norm(xp, x, xp.where(zero, 0.0, g), xp.where(zero, 1.0, out))
     if ord == 0:
         return xp.zeros_like(x)
     if ord == 1:

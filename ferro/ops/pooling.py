@@ -74,10 +74,10 @@ def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, pad
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
     step = kernel if stride is None or stride == () else ints(name, "stride", stride, n, 1)
     pad, dilation = ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
-    if any(p > (d * (k - 1) + 1) // 2 for p, k, d in zip(pad, kernel, dilation, strict=True)):
+    if any(p > k // 2 for p, k in zip(pad, kernel, strict=True)):
         raise RuntimeError(
-            f"{name}: pad should be at most half of effective kernel size, but got pad={pad}, kernel_size={kernel} and "
-            f"dilation={dilation}"
+            f"{name}: padding should be at most half of kernel size, but got padding={pad}, kernel_size={kernel} "
+            f"and dilation={dilation}"
         )
     size = []
     for s, k, st, p, d in zip(shape, kernel, step, pad, dilation, strict=True):

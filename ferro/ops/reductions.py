@@ -6,6 +6,9 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ferro import cpu
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import ALL_DIMS, into, many_dims, need_tensor, one_dim
@@ -262,8 +265,32 @@ def _var_x(xp: Any, g: Any, x: Any, dim: tuple, correction: Any, keepdim: bool) 
 
 
 def _std_x(xp: Any, g: Any, x: Any, out: Any, dim: tuple, correction: Any, keepdim: bool) -> Any:
+    rest = count(x.shape, dim) - correction
     zero = out == 0
-    return _var_x(xp, xp.where(zero, 0.0, 0.5 * g / xp.where(zero, 1.0, out)), x, dim, correction, keepdim)
+    if rest <= 0:
+        return _var_x(xp, xp.where(zero, 0.0, 0.5 * g / xp.where(zero, 1.0, out)), x, dim, correction, keepdim)
+    g, out = xp.where(zero, 0.0, g) * (1 / rest), xp.where(zero, 1.0, out)
+    diff = x - xp.mean(x, dim, True)
+    if not keepdim:
+        shape = kept(x.shape, dim)
+        g, out = xp.reshape(g, shape), xp.reshape(out, shape)
+    return over_norm(xp, diff, g, out)
+
+
+def over_norm(xp: Any, x: Any, g: Any, norm: Any) -> Any:
+    """x g / norm, where |x| is at most some times the norm: in this order, if g / norm may leave the range."""
+    if xp is cpu and moderate(norm):
+        return x * (g / norm)
+    return x / norm * g
+
+
+def moderate(norm: Any) -> bool:
+    """Whether all numbers of an array lie where neither they nor their reciprocals are near the end of the range."""
+    limit = _MODERATE.get(norm.dtype, 1e3)
+    return bool(((norm > 1 / limit) & (norm < limit)).all())
+
+
+_MODERATE = {FLOAT32: 1e25, np.dtype(np.float64): 1e250}
 
 
 def _with_mean(xp: Any, gx: Any, g: Any, x: Any, dim: tuple, keepdim: bool) -> Any:

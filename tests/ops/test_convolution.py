@@ -224,3 +224,61 @@ def test_fold_is_the_adjoint_of_unfold_and_counts_overlaps(rng: np.random.Genera
 def test_fold_checks_the_shape_of_its_columns(shape: tuple, output: int, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         F.fold(ferro.ones(*shape), output, 2)
+
+
+# -- odd geometry ------------------------------------------------------------------------------------------------------
+
+_ALL_IN_PADDING = [  # images, weight, whether transposed, the rest: large enough for kernels, and small
+    ((64, 16, 1, 9), (32, 16, 1, 1), False, {"padding": (3, 0), "stride": (5, 1)}),
+    ((64, 16, 2), (32, 16, 1), False, {"padding": 3, "stride": 8}),
+    ((64, 16, 2), (32, 16, 2), False, {"padding": 3, "stride": 8, "dilation": 3}),
+    ((1, 2, 1), (2, 2, 1), False, {"padding": 3, "stride": 5}),
+    ((64, 32, 2, 9), (32, 16, 1, 1), True, {"padding": (2, 0), "stride": (5, 1)}),
+    ((64, 32, 2, 9), (32, 16, 2, 1), True, {"padding": (4, 0), "stride": (3, 1), "dilation": (6, 1)}),
+    ((1, 2, 2), (2, 2, 1), True, {"padding": 2, "stride": 5}),
+]
+
+
+@pytest.mark.parametrize(("x_shape", "w_shape", "transposed", "rest"), _ALL_IN_PADDING)
+def test_windows_that_all_lie_in_the_padding(
+    torch: Any, rng: np.random.Generator, x_shape: tuple, w_shape: tuple, transposed: bool, rest: dict
+) -> None:
+    name = f"conv{'_transpose' if transposed else ''}{len(x_shape) - 2}d"
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in (x_shape, w_shape)]
+    found = []
+    for library in (ferro, torch):
+        x, w = [library.from_numpy(a).requires_grad_() for a in arrays]
+        y = getattr(library.nn.functional, name)(x, w, **rest)
+        found.append([v.detach().numpy() for v in (y, *library.autograd.grad(y.sum(), (x, w)))])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("images", [(1, 2, 2, 3), (0, 2, 2, 3), (64, 16, 2, 30)])
+def test_a_transposed_convolution_may_have_an_empty_result(images: tuple) -> None:
+    channels = images[1]
+    x, w, b = ferro.ones(images), ferro.ones(channels, 3, 1, 1), ferro.ones(3)
+    for t in (x, w, b):
+        t.requires_grad_()
+    y = ferro.nn.functional.conv_transpose2d(x, w, b, padding=1)
+    assert y.shape == (images[0], 3, 0, images[3] - 2)
+    for g, t in zip(ferro.autograd.grad(y.sum(), (x, w, b)), (x, w, b), strict=True):
+        assert g.shape == t.shape
+        assert not g.any()
+    with pytest.raises(RuntimeError, match="Output size is too small"):
+        ferro.nn.functional.conv_transpose2d(x, w, b, padding=2)
+
+
+def test_no_images_may_have_empty_ones(torch: Any) -> None:
+    for shape, padding in [((0, 2, 4, 0), 1), ((0, 2, 0, 0), 2)]:
+        for name in ("conv2d", "conv_transpose2d"):
+            sizes = []
+            for library in (ferro, torch):
+                x, w = library.ones(shape), library.ones(2, 2, 3, 3)
+                x.requires_grad_()
+                try:
+                    y = getattr(library.nn.functional, name)(x, w, padding=padding)
+                    sizes.append((tuple(y.shape), tuple(library.autograd.grad(y.sum(), x)[0].shape)))
+                except RuntimeError:
+                    sizes.append(None)
+            assert sizes[0] == sizes[1], (name, shape)

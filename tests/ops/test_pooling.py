@@ -240,3 +240,19 @@ def test_adaptive_sizes_are_checked() -> None:
         F.adaptive_avg_pool2d(x, (1, 2, 3))
     with pytest.raises(RuntimeError, match="non-zero"):
         F.adaptive_avg_pool2d(ferro.ones(1, 2, 0, 5), 2)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_dilation_does_not_widen_the_padding_that_max_pool_takes(torch: Any, n: int) -> None:
+    for kernel, padding, dilation in [(2, 2, 3), (3, 2, 2), (3, 3, 3), (1, 1, 2), (2, 1, 3), (4, 2, 2)]:
+        accepted = []
+        for library in (ferro, torch):
+            pool = getattr(library.nn.functional, f"max_pool{n}d")
+            try:
+                pool(library.ones((1, 1) + (9,) * n), kernel, 1, padding, dilation)
+            except RuntimeError as error:
+                assert "half of" in str(error)
+                accepted.append(False)
+            else:
+                accepted.append(True)
+        assert accepted[0] == accepted[1], (kernel, padding, dilation)

@@ -11,6 +11,7 @@ from ferro.cpu.kernels.lines import over
 _ROOT_HALF = 0.7071067811865476  # 1 / √2
 _ROOT_TWO_OVER_PI = 0.7978845608028654  # √(2 / π)
 _NORMAL = 0.3989422804014327  # 1 / √(2 π)
+_FAR, _GONE = 40, 800  # numbers beyond which a normal density and an exponential are 0: slopes there are those at infinity
 _CUBE = 0.044715  # the coefficient of gelu's approximation by tanh
 
 
@@ -29,6 +30,9 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
         return over("sigmoid", x)
     if is_half(x):
         return in_float32(sigmoid, x)
+    if x.dtype.kind == "f":
+        e = np.exp(-np.abs(x))  # e⁻ˣ would overflow where the result is small, but not 0
+        return np.where(x >= 0, 1, e) / (1 + e)
     with np.errstate(over="ignore"):
         return 1 / (1 + np.exp(-x))
 
@@ -61,6 +65,7 @@ def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
     if is_half(x):
         return in_float32(gelu_vjp, g, x, approximate)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        x = np.minimum(np.maximum(x, -_FAR), _FAR)
         square = x * x
         if approximate == "tanh":
             t = np.tanh(x * (1 + square * _CUBE) * _ROOT_TWO_OVER_PI)
@@ -85,6 +90,8 @@ def silu_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
     if is_half(x):
         return in_float32(silu_vjp, g, x)
     s = sigmoid(x)
+    if x.dtype.kind == "f":
+        x = np.minimum(np.maximum(x, -_GONE), _GONE)
     with np.errstate(invalid="ignore"):
         return g * (s * (1 + x * (1 - s))).conj()
 
@@ -102,12 +109,16 @@ def mish(x: np.ndarray) -> np.ndarray:
 
 
 def mish_vjp(g: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """g times the slope of mish at x: t + x (1 - t²) sigmoid(x), where 1 - t² = 4 (n + 1) / (n + 2)²."""
+    """g times the slope of mish at x: t + x (1 - t²) sigmoid(x), where 1 - t² = 4 (n + 1) / (n + 2)².
+
+    Beyond 20 it is 1 to rounding, but the two factors of its last term, one large and one small, must be taken at 20.
+    """
     if has_kernel(x, "mish_vjp"):
         return over("mish_vjp", g, x)
     if is_half(x):
         return in_float32(mish_vjp, g, x)
-    e = np.exp(np.minimum(x, 20))
+    x = np.minimum(np.maximum(x, -_GONE), 20)
+    e = np.exp(x)
     n = e * (e + 2)
     with np.errstate(invalid="ignore"):
         return g * (n / (n + 2) + x * (e / (1 + e)) * (4 * (n + 1) / ((n + 2) * (n + 2))))

@@ -171,6 +171,8 @@ def conv_dx(
     plan = _plan(x_shape, w.shape, stride, padding, dilation, groups)
     if g.size == 0 or not _is_large(g, x_shape):
         return _conv_dx_numpy(g, w, plan).reshape(x_shape)
+    if not all(plan.shares):  # all windows lie in the padding
+        return np.zeros(x_shape, g.dtype)
     out = (np.empty if plan.meets_all else np.zeros)(x_shape, g.dtype)
     grads, taps, images = _readable(g).reshape(len(g), *plan.out), _readable(w, g.dtype), out.reshape(-1, *plan.image)
     if plan.is_product:

@@ -170,7 +170,8 @@ def gelu_tanh_vjp(g, x, out):
     whole_registers()
     T = x.dtype.type
     for i in range(x.size):
-        v = x[i]
+        v = max(x[i], T(-64))  # beyond, the slope is 0 or 1, also at infinity
+        v = min(v, T(64))
         square = v * v
         t = tanh(v * (T(1) + square * T(0.044715)) * T(0.7978845608028654))
         slope = v * (T(1) - t * t) * (T(1) + square * T(0.134145)) * T(0.7978845608028654)
@@ -206,8 +207,9 @@ def mish_vjp(g, x, out):
     whole_registers()
     T = x.dtype.type
     for i in range(x.size):
-        v = x[i]
-        e = exp(min(v, T(20)))
+        v = max(x[i], T(-800))  # beyond, the slope is 0, and beyond 20 it is 1, also at infinity
+        v = min(v, T(20))
+        e = exp(v)
         n = e * (e + T(2))
         t = n / (n + T(2))
         slope = v * (e / (T(1) + e)) * (T(4) * (n + T(1)) / ((n + T(2)) * (n + T(2))))

@@ -297,7 +297,7 @@ def _gelu_slope32(x):
     # Φ(x) + x φ(x)
     a = abs(x)
     e, r = _density_and_tail(a)
-    left = e * (r - a * f32(0.3989422804014327)) if a < _FAR else x * f32(0)
+    left = f32(0) if a >= _FAR else e * (r - a * f32(0.3989422804014327))  # the limit at infinity
     return f32(1) - left if x > f32(0) else left
 
 
@@ -313,7 +313,9 @@ def _gelu64(x):
 
 @device
 def _gelu_slope64(x):
-    return _normal64(x) + x * _exp64(x * x * f64(-0.5)) * f64(0.3989422804014327)
+    c = max(x, f64(-40))  # beyond, the density is 0, also at infinity
+    c = min(c, f64(40))
+    return _normal64(x) + c * _exp64(c * c * f64(-0.5)) * f64(0.3989422804014327)
 
 
 @device
@@ -372,26 +374,16 @@ def _sigmoid64(x):
 
 
 @device
-def _exp_of_minus(x):
-    """x between -88 and 87, nearest to what is given, and exp(-x)."""
-    c = max(x, f32(-88))
-    c = min(c, f32(87))
-    y, t = _split_exp(-c)
-    return c, _times_power(y, t)
-
-
-@device
 def _silu32(x):
-    _, e = _exp_of_minus(x)
-    return x / (f32(np.inf) if x < f32(-88) else f32(1) + e)
+    return x * _sigmoid32(x)
 
 
 @device
 def _silu_slope32(x):
-    # s (1 + x (1 - s)) with s = sigmoid(x) and 1 - s = e s
-    c, e = _exp_of_minus(x)
-    s = f32(1) / (f32(1) + e)
-    return f32(-0.0) if x < f32(-88) else s * (f32(1) + c * (e * s))
+    # s (1 + x (1 - s)) with s = sigmoid(x); the limits at infinity
+    c = max(x, f32(-104))
+    c = min(c, f32(104))
+    return _sigmoid32(x) * (f32(1) + c * _sigmoid32(-c))
 
 
 @device
@@ -402,7 +394,9 @@ def _silu64(x):
 @device
 def _silu_slope64(x):
     s = _sigmoid64(x)
-    return s * (f64(1) + x * (f64(1) - s))
+    c = max(x, f64(-800))
+    c = min(c, f64(800))
+    return s * (f64(1) + c * (f64(1) - s))
 
 
 @device

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit import kernel, reduction
-from ferro.cpu.kernels.jit_rows import read_ahead, squares_from, total_of
+from ferro.cpu.kernels.jit_rows import read_ahead, squares_from, sum_of, total_of
 
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data
@@ -48,8 +48,8 @@ def layer_norm(x, weight, bias, eps, out, mean, rstd):
     T = x.dtype.type
     n = x.shape[1]
     for i in range(x.shape[0]):
-        m = total_of(x[i]) / T(n)
-        r = T(1) / T(math.sqrt(squares_from(x[i], m) / T(n) + T(eps)))
+        m = T(sum_of(x[i]) / n)
+        r = T(1 / math.sqrt(squares_from(x[i], m) / n + eps))
         mean[i] = m
         rstd[i] = r
         read_ahead(x, i + 1)
@@ -82,7 +82,7 @@ def layer_norm_vjp(g, x, mean, rstd, weight, out, sums):
             else:
                 plain, product = _sums_of_products(g[i], x[i], m)
             plain /= T(n)
-            product *= r * r / T(n)
+            product = product * r / T(n) * r  # in this order: r² alone may leave the range
             if weight.size:
                 for j in range(n):
                     out[i, j] = r * (g[i, j] * weight[j] - plain - (x[i, j] - m) * product)
@@ -117,7 +117,7 @@ def channel_squares(x, mean, first, last, totals):
     """Adds to totals the sum of the squares of the distances from the channel's mean."""
     for a in range(x.shape[0]):
         for k in range(first, last):
-            totals[k] += f64(squares_from(x[a, k], mean[k]))
+            totals[k] += squares_from(x[a, k], mean[k])
 
 
 @kernel
@@ -129,10 +129,10 @@ def channel_moments(x, sums, squares):
             total, spread = f64(0), f64(0)
             for start in range(0, n, _PIECE):
                 piece = x[a, k, start : start + _PIECE]
-                s = f64(total_of(piece))
+                s = sum_of(piece)
                 m = s / piece.size
                 near = x.dtype.type(m)
-                q = f64(squares_from(piece, near)) - piece.size * (m - f64(near)) ** 2
+                q = squares_from(piece, near) - piece.size * (m - f64(near)) ** 2
                 d = m - total / start if start else f64(0)
                 spread += q + d * d * start * piece.size / (start + piece.size)
                 total += s
@@ -170,13 +170,13 @@ def channel_norm_vjp(g, x, mean, scale, plain, product, out):
 
 
 @kernel
-def channel_mix(g, x, mean, of_g, of_x, shift, out):
-    """g of_g + (x - mean) of_x + shift."""
+def channel_mix(g, x, mean, rstd, of_g, of_x, shift, out):
+    """g of_g + (x - mean) rstd of_x + shift."""
     for a in range(x.shape[0]):
         for k in range(x.shape[1]):
-            m, p, q, b = mean[k], of_g[k], of_x[k], shift[k]
+            m, r, p, q, b = mean[k], rstd[k], of_g[k], of_x[k], shift[k]
             for j in range(x.shape[2]):
-                out[a, k, j] = g[a, k, j] * p + ((x[a, k, j] - m) * q + b)
+                out[a, k, j] = g[a, k, j] * p + ((x[a, k, j] - m) * r * q + b)
 
 
 # --- channels: a channel has one place, and is a column of a matrix ---------------------------------------------------
@@ -261,7 +261,7 @@ def batch_norm(x, weight, bias, eps, out, mean, var):
         m = T(total / count)
         spread = f64(0)
         for a in range(x.shape[0]):
-            spread += f64(squares_from(x[a, k], m))
+            spread += squares_from(x[a, k], m)
         v = T(spread / count)
         mean[k], var[k] = m, v
         scale = T(1) / T(math.sqrt(v + T(eps)))

@@ -274,8 +274,8 @@ def loss_vjp(x, y, kind, p, factor, out):
     elif kind == 1:
         for i in range(x.size):
             d = x[i] - y[i]
-            s = T(1) if d > T(0) else T(-1)
-            out[i] = (T(0) if d == T(0) else d if math.isnan(d) else s) * T(factor)
+            s = T(-1) if d < T(0) else T(0)
+            out[i] = (T(1) if d > T(0) else s) * T(factor)  # the sign of nan is 0
     else:
         for i in range(x.size):
             d = x[i] - y[i]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel, reduction
 from ferro.cpu.kernels.jit_math import rank, unrank
-from ferro.cpu.kernels.jit_rows import squares_from, total_of
+from ferro.cpu.kernels.jit_rows import squares_from, sum_of
 from ferro.cpu.kernels.reduce import TILE
 
 f64 = np.float64
@@ -90,7 +90,7 @@ def sum_rows(x, out, first, stop):
         i, start, end = _part(k, out, x)
         total = f64(0)
         for at in range(start, end, _BLOCK):
-            total += f64(total_of(x[i, at : min(at + _BLOCK, end)]))
+            total += sum_of(x[i, at : min(at + _BLOCK, end)])
         out[k] = total
 
 
@@ -101,7 +101,7 @@ def square_rows(x, mean, out, first, stop):
         i, start, end = _part(k, out, x)
         total = f64(0)
         for at in range(start, end, _BLOCK):
-            total += f64(squares_from(x[i, at : min(at + _BLOCK, end)], mean[i]))
+            total += squares_from(x[i, at : min(at + _BLOCK, end)], mean[i])
         out[k] = total
 
 
@@ -132,20 +132,23 @@ def sum_columns(x, out, first, stop):
 
 @kernel
 def square_columns(x, mean, out, first, stop):
-    """The sums of (x - mean)², with a mean for each column of each matrix of x."""
-    few, total = np.zeros(TILE, x.dtype), np.zeros(TILE, f64)
+    """The sums of (x - mean)², with a mean for each column of each matrix of x: in float64, whose range is wide enough."""
+    total = np.zeros(TILE, f64)
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
         row, center = out[to, columns], mean[i, columns]
-        for r in range(start, end, _ROWS):
-            for s in range(r, min(r + _ROWS, end)):
-                a = x[i, s, columns]
-                for j in range(row.size):
-                    d = a[j] - center[j]
-                    few[j] += d * d
+        behind = start + (end - start) // 4 * 4
+        for r in range(start, behind, 4):
+            a, b, c, d = x[i, r, columns], x[i, r + 1, columns], x[i, r + 2, columns], x[i, r + 3, columns]
             for j in range(row.size):
-                total[j] += f64(few[j])
-                few[j] = 0
+                m = f64(center[j])
+                p, q, s, t = f64(a[j]) - m, f64(b[j]) - m, f64(c[j]) - m, f64(d[j]) - m
+                total[j] += (p * p + q * q) + (s * s + t * t)
+        for r in range(behind, end):
+            a = x[i, r, columns]
+            for j in range(row.size):
+                p = f64(a[j]) - f64(center[j])
+                total[j] += p * p
         for j in range(row.size):
             row[j] = total[j]
             total[j] = 0

@@ -25,6 +25,7 @@ from ferro.cpu.kernels.jit_math import rank, unrank
 
 SIDE = 4  # rows side by side
 SHORT = 512  # numbers in each of them, at most
+_SMALL_SQUARES = np.float64(1e-30)  # a sum of float32 squares above has lost nothing to their range
 _LINE, _AHEAD = 64, (2048, 8192)  # bytes of a cache line, and of a row that is worth asking for
 
 
@@ -45,13 +46,44 @@ def dot(x, y):
 
 
 @reduction
-def squares_from(x, mean):
-    """The sum of (x - mean)²."""
+def _total_of(x):
+    total = np.float64(0)
+    for j in range(x.size):
+        total += np.float64(x[j])
+    return total
+
+
+@device
+def sum_of(x):
+    """The sum of a row as float64, added in the precision of the data where that does not overflow."""
+    total = np.float64(total_of(x))
+    return total if abs(total) < np.inf else _total_of(x)
+
+
+@reduction
+def _plain_squares(x, mean):
     total = x.dtype.type(0)
     for j in range(x.size):
         d = x[j] - mean
         total += d * d
     return total
+
+
+@reduction
+def _wide_squares(x, mean):
+    total = np.float64(0)
+    for j in range(x.size):
+        d = np.float64(x[j]) - np.float64(mean)
+        total += d * d
+    return total
+
+
+@device
+def squares_from(x, mean):
+    """The sum of (x - mean)² as float64, added in the precision of the data where its range is wide enough."""
+    total = np.float64(_plain_squares(x, mean))
+    fine = (total > _SMALL_SQUARES) & (total < np.inf)
+    return total if fine | (x.itemsize == 8) else _wide_squares(x, mean)
 
 
 @device

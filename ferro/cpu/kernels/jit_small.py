@@ -10,11 +10,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ferro.cpu.kernels import jit_norm, jit_optim, jit_pointwise
 from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
-from ferro.cpu.kernels.jit_rows import dot, largest, squares_from, total_of
+from ferro.cpu.kernels.common import SMALL_SQUARES
+from ferro.cpu.kernels.jit_rows import largest, squares_from, sum_of, total_of
+
+f64 = np.float64
 
 MOST = 4096  # numbers that have channels: more are for kernels that go along the rows
 RUN = 256  # so many numbers may be added one after the other,
@@ -94,8 +99,15 @@ def sum(x, before, n, behind, out):
 def mean(x, before, n, behind, out):
     fine = _sums(x, before, n, behind, out)
     for i in range(out.size):
+        fine &= abs(out[i]) < np.inf
         out[i] /= x.dtype.type(n)
     return fine
+
+
+@device
+def _in_range(squares, x):
+    """Whether a sum of squares has lost nothing to the range of float64. Else Python scales the numbers."""
+    return (squares > SMALL_SQUARES) & (squares < np.inf) | (squares == 0) & (x.itemsize == 4)
 
 
 @kernel
@@ -108,17 +120,19 @@ def var(x, correction, before, n, behind, out):
             start = r * n * behind + i
             if behind == 1:
                 row = x[start : start + n]
-                total = squares_from(row, total_of(row) / T(n))
+                total = squares_from(row, T(sum_of(row) / n))
             else:
-                total = T(0)
+                total = f64(0)
                 for j in range(n):
-                    total += x[start + j * behind]
-                m = total / T(n)
-                total = T(0)
+                    total += f64(x[start + j * behind])
+                m = total / n
+                total = f64(0)
                 for j in range(n):
-                    d = x[start + j * behind] - m
+                    d = f64(x[start + j * behind]) - m
                     total += d * d
-            out[r * behind + i] = total / T(n - correction)
+            if not _in_range(total, x):
+                return False
+            out[r * behind + i] = total / (n - correction)
     return True
 
 
@@ -127,8 +141,10 @@ def vector_norm(x, order, before, n, behind, out):
     if order != 2 or behind > 1 or n > LONG:
         return False
     for r in range(before):
-        row = x[r * n : r * n + n]
-        out[r] = math.sqrt(dot(row, row))
+        total = squares_from(x[r * n : r * n + n], x.dtype.type(0))
+        if not _in_range(total, x):
+            return False
+        out[r] = math.sqrt(total)
     return True
 
 

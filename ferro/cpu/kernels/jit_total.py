@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel
+from ferro.cpu.kernels.common import SMALL_SQUARES
 from ferro.cpu.kernels.jit_reduce import (
     max_columns,
     max_rows,
@@ -90,6 +91,7 @@ amin = _reduction(
     _together(lambda a, b: a if (a <= b) | (a != a) else b, lambda best, n: best),  # noqa: PLR0124
 )
 _norm_of = _together(lambda a, b: a + b, lambda total, n: math.sqrt(total))
+_SMALL_NORM = math.sqrt(SMALL_SQUARES)
 
 
 @kernel
@@ -105,4 +107,7 @@ def vector_norm(x, order, before, n, behind, out, board, count):
         columns = (x.reshape(before, n, behind), zero, found, _FIRST, tiles)
         over_rows(square_columns, board, count, chunks, tiles, -1, 3, columns)
     _norm_of(found, before, n, out)
-    return True
+    fine = True
+    for i in range(out.size):
+        fine &= (out[i] > _SMALL_NORM) & (out[i] < np.inf) | (x.itemsize == 4)
+    return fine  # else Python scales the numbers

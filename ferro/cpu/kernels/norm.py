@@ -60,9 +60,9 @@ def layer_norm(
         return out.astype(x.dtype), mean, rstd
     rows = contiguous(x).reshape(x.size // n if n else 0, n)
     if not has_kernel(x, "layer_norm"):
-        mean = rows.mean(1)
+        mean, var = _moments(rows, (1,))
+        mean, rstd = mean.astype(x.dtype), (1 / np.sqrt(var + eps)).astype(x.dtype)
         centred = rows - mean[:, None]
-        rstd = 1 / np.sqrt(np.square(centred).mean(1) + x.dtype.type(eps))
         out = centred * rstd[:, None]
         if weight is not None:
             out = out * weight.reshape(-1)
@@ -175,20 +175,27 @@ def moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarra
     """
     if is_half(x):
         x = widened(x)
+    mean, var = _moments(x, dims)
+    with np.errstate(over="ignore"):
+        return mean.astype(x.dtype, copy=False), var.astype(x.dtype, copy=False)
+
+
+def _moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The same of float32 or float64 arrays, as float64: the variance may lie beyond the range of the data."""
     shape = [n for dim, n in enumerate(x.shape) if dim not in dims]
     if not has_kernel(x, *_MOMENTS):
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.asarray(x.mean(dims, dtype=np.float64 if x.dtype == np.float32 else None))
-            centred = x - np.expand_dims(mean, dims).astype(x.dtype)
-            return mean.astype(x.dtype), np.asarray(np.square(centred).mean(dims))
+            mean = np.asarray(x.mean(dims, dtype=np.float64))
+            centred = x - np.expand_dims(mean.astype(x.dtype), dims)
+            return mean, np.asarray(np.mean(np.square(centred, dtype=np.float64), dims))
     word, parts = _as_channels(x, dims)
     if word == "channel" and parts.shape[2] >= LONG:
         mean, var = _long_moments(parts)
-        return mean.astype(x.dtype).reshape(shape), var.astype(x.dtype).reshape(shape)
+        return mean.reshape(shape), var.reshape(shape)
     count = parts.size // parts.shape[1]
-    mean = (_per_channel(f"{word}_sums", parts, (parts,), 1)[0] / count).astype(x.dtype)
-    squares = _per_channel(f"{word}_squares", parts, (parts, mean), 1)[0]
-    return mean.reshape(shape), (squares / count).astype(x.dtype).reshape(shape)
+    mean = _per_channel(f"{word}_sums", parts, (parts,), 1)[0] / count
+    squares = _per_channel(f"{word}_squares", parts, (parts, mean.astype(x.dtype)), 1)[0]
+    return mean.reshape(shape), (squares / count).reshape(shape)
 
 
 def _along_channels(parameter: np.ndarray, ndim: int) -> np.ndarray:
@@ -295,8 +302,8 @@ def group_norm(
     """Large x (N, C, ...) normalised over groups of channels, scaled and shifted per channel; mean and rstd per group."""
     n, c = x.shape[:2]
     x = contiguous(x)
-    mean, var = moments(x.reshape(1, n * groups, -1), (0, 2))
-    rstd = (1 / np.sqrt(var + eps)).astype(x.dtype)
+    mean, var = _moments(x.reshape(1, n * groups, -1), (0, 2))
+    mean, rstd = mean.astype(x.dtype), (1 / np.sqrt(var + eps)).astype(x.dtype)
     m, scale = np.repeat(mean, c // groups), np.repeat(rstd, c // groups)
     if weight is not None:
         scale *= np.tile(weight, n)
@@ -324,8 +331,8 @@ def group_norm_vjp(
         w = np.ones(c) if weight is None else weight.astype(np.float64)
         count, r = xs.size // (n * groups), rstd.astype(np.float64)
         one, two = [(total * w).reshape(n * groups, each).sum(1) / count for total in (plain, product)]
-        per_group = -two * r * r * r, -one * r
-        values = [np.repeat(r, each) * np.tile(w, n), *[np.repeat(v, each) for v in per_group]]
+        per_group = -two * r * r, -one * r
+        values = [np.repeat(r, each), np.repeat(r, each) * np.tile(w, n), *[np.repeat(v, each) for v in per_group]]
         g_x = _by_channel("channel_mix", x.shape, [gs, xs], [m, *[v.astype(x.dtype) for v in values]])
     g_weight = (product * rstd.reshape(n, groups).repeat(each, 1)).sum(0).astype(x.dtype) if needs[1] else None
     return g_x, g_weight, plain.sum(0).astype(x.dtype) if needs[2] else None
