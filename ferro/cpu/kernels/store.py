@@ -19,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ferro.cpu import isa
+
 _HERE = Path(__file__).parent
 temporary: Path | None = None  # a folder of this process and its children, where there is no other
 
@@ -128,7 +130,7 @@ def digest(sources: tuple[str, ...]) -> str:
 @cache
 def _tools() -> bytes:
     """What all machine code depends on."""
-    found = hashlib.blake2b(f"{sys.version} {np.__version__} {_processor()}".encode())
+    found = hashlib.blake2b(f"{sys.version} {np.__version__} {isa.key()} {_processor()}".encode())
     for source in ("jit", "jit_export", "machine"):
         found.update(_text(source))
     for package in ("numba", "llvmlite"):  # to import them for their versions would take a tenth of a second
