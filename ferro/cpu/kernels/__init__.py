@@ -74,7 +74,18 @@ _MODULES = {
 }
 # Those that are written for AVX-512: elsewhere they are neither called nor compiled.
 WIDE = frozenset(
-    "attend attend_vjp product_part eliminate_blocks log_determinants reflect_back reflect_blocks root substitute lstm".split()
+    [
+        "attend",
+        "attend_vjp",
+        "product_part",
+        "eliminate_blocks",
+        "log_determinants",
+        "reflect_back",
+        "reflect_blocks",
+        "root",
+        "substitute",
+        "lstm",
+    ]
 )
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

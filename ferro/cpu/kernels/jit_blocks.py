@@ -18,7 +18,6 @@ from numba.extending import intrinsic
 from ferro.cpu import isa
 from ferro.cpu.kernels.jit import device
 
-
 in_llvm: Any = intrinsic  # a function for kernels, whose first parameter is the compiler's
 
 BYTES, MANY = isa.registers()  # of a vector register, and whether there are 32 of them

@@ -687,7 +687,10 @@ def export(functions: dict[str, Any]) -> bytes:
     for symbol in SYMBOLS:
         binding.add_symbol(symbol, address(symbol))
     with global_compiler_lock:
-        made = [numba.njit(_i64(_i64, _i64), error_model="numpy", **NO_WRAPPERS)(function) for function in functions.values()]
+        made = [
+            numba.njit(_i64(_i64, _i64), error_model="numpy", **NO_WRAPPERS)(function)
+            for function in functions.values()
+        ]
         compiled = [function.overloads[_i64, _i64] for function in made]
 
         def write_entries(context: Any, module: Any) -> None:
