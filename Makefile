@@ -11,7 +11,19 @@ INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test slow opdb docs bench lint format install-demo install-test install-lint clean
+# The tape, the engine, the rules of autograd, the samples of every operation, kernels against formulas, stress: these
+# run once more in each of the configurations below.
+SLICE := tests/core tests/autograd tests/cpu tests/ops tests/stress
+CONFIGURATIONS := kernels-off machine-code-off isa-avx2 isa-baseline
+slice-kernels-off: export FERRO_KERNELS := off
+slice-machine-code-off: export FERRO_MACHINE_CODE := off
+slice-isa-avx2: export FERRO_ISA := avx2
+slice-isa-baseline: export FERRO_ISA := baseline
+# Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
+MOST_SKIPPED := 20
+
+.PHONY: help demo test test-slices test-pythons slow opdb docs bench lint format clean
+.PHONY: install-demo install-test install-lint $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
 
@@ -19,6 +31,9 @@ help:
 	@echo "make demo     train a network on handwritten digits; writes digits.png"
 	@echo "make test     run the tests but the slow ones (JOBS=$(JOBS) processes)"
 	@echo "make slow     run the slow tests"
+	@echo "make test-slices   the core tests in each configuration: $(CONFIGURATIONS)"
+	@echo "make slice-NAME    the same in one of them"
+	@echo "make test-pythons  the core tests on Debian's Python 3.13 and 3.14 (needs root, debootstrap, a network)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
 	@echo "make docs     write docs/operations.md and docs/subgradients.md from the declarations"
 	@echo "make bench    time ferro beside torch"
@@ -32,7 +47,17 @@ demo: install-demo
 
 test: install-test
 	$(PY) -m ferro.warmup
-	$(PY) -m pytest -m "not slow" -n $(JOBS) --dist worksteal
+	$(PY) -m pytest -m "not slow" -n $(JOBS) --dist worksteal --most-skipped $(MOST_SKIPPED)
+
+test-slices: $(CONFIGURATIONS:%=slice-%)
+
+$(CONFIGURATIONS:%=slice-%): install-test
+	@echo "the core tests with $(@:slice-%=%)"
+	$(PY) -m ferro.warmup
+	$(PY) -m pytest -q -m "not slow" -n $(JOBS) --dist worksteal --most-skipped $(MOST_SKIPPED) $(SLICE)
+
+test-pythons:
+	bash .ci/pythons
 
 slow: install-test
 	$(PY) -m pytest -m slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.metadata
 import os
 import random
@@ -18,8 +19,8 @@ from hypothesis import settings
 settings.register_profile("ferro", derandomize=True, deadline=None, database=None, print_blob=False)
 settings.load_profile("ferro")
 
-# Kernels are waited for: else NumPy would answer until they are made, and round differently in the middle of a test.
-os.environ["FERRO_KERNELS"] = "wait"
+# Kernels are waited for: else NumPy would answer until they are made.
+os.environ["FERRO_KERNELS"] = os.environ.get("FERRO_KERNELS") or "wait"
 
 # What code under test may switch and must switch back (tests too).
 AMBIENT = ("is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "get_num_threads")
@@ -34,6 +35,36 @@ def pytest_report_header() -> str:
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"no {name}")
     return ", ".join(versions)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--most-skipped",
+        type=float,
+        default=100,
+        metavar="PERCENT",
+        help="fail if more of the tests are skipped: then they say little of what they were run for",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep `--most-skipped`, where the results come together."""
+    reporter, most = session.config.pluginmanager.get_plugin("terminalreporter"), session.config.option.most_skipped
+    if reporter is None or hasattr(session.config, "workerinput") or most >= 100:
+        return
+    skipped, passed = len(reporter.stats.get("skipped", ())), len(reporter.stats.get("passed", ()))
+    share = 100 * skipped / max(skipped + passed, 1)
+    reporter.write_line(f"\n{share:.1f} % of the tests were skipped, of at most {most:g} %")
+    if share > most or not passed:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> None:
+    """Take what there is by now out of the sight of the cycle collector: all that the tests collect is what they made."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -72,6 +72,21 @@ _MODULES = {
     "jit_team": "set_up wake serve",
     "jit_winograd": "winograd winograd_by_taps winograd_taps",
 }
+# Those that are written for AVX-512: elsewhere they are neither called nor compiled.
+WIDE = frozenset(
+    [
+        "attend",
+        "attend_vjp",
+        "product_part",
+        "eliminate_blocks",
+        "log_determinants",
+        "reflect_back",
+        "reflect_blocks",
+        "root",
+        "substitute",
+        "lstm",
+    ]
+)
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 

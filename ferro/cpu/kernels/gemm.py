@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferro.cpu import isa
 from ferro.cpu.kernels import background, get
 from ferro.cpu.team import helpers, run_rows
 from ferro.cpu.threads import gemm as blas_gemm
@@ -18,16 +19,7 @@ _CHUNK = 1 << 20  # multiplications, some 12 us
 _FEW, _BROAD = 320, 8  # rows (`FEW` of jit_gemm.py) up to which b is not copied; columns of tiles that can be shared
 
 
-def _suitable() -> bool:
-    """Whether the processor is one that the kernel is written for."""
-    try:
-        from numpy._core._multiarray_umath import __cpu_features__ as found
-    except ImportError:
-        return False
-    return bool(found.get("AVX512F"))
-
-
-DTYPES = (np.dtype(np.float32), np.dtype(np.float64)) if _suitable() else ()
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64)) if isa.has_avx512() else ()
 
 
 def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:

@@ -10,27 +10,17 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ferro.cpu import isa
 from ferro.cpu.kernels.jit import device
-
-
-def _registers() -> tuple[int, bool]:
-    """Bytes of a vector register, and whether there are 32 of them."""
-    features = binding.get_host_cpu_features()
-    if features.get("avx512f"):
-        return 64, True
-    if features.get("avx2"):
-        return 32, False
-    return 16, bool(features.get("neon"))
-
 
 in_llvm: Any = intrinsic  # a function for kernels, whose first parameter is the compiler's
 
-BYTES, MANY = _registers()
+BYTES, MANY = isa.registers()  # of a vector register, and whether there are 32 of them
 ROWS = 8 if MANY else 4  # of the tallest block
 
 
@@ -56,8 +46,9 @@ class Code:
         self.lanes = max(least, BYTES // self.size)  # LLVM divides what is longer than a register
         self.vector = ir.VectorType(self.number, self.lanes)
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        # One instruction where the processor has it, else two; llvm.fma would be a call of libm for each number there.
         self.fma = cgutils.get_or_insert_function(
-            builder.module, kind, f"llvm.fma.v{self.lanes}f{array.dtype.bitwidth}"
+            builder.module, kind, f"llvm.fmuladd.v{self.lanes}f{array.dtype.bitwidth}"
         )
         self.zero = ir.Constant(self.vector, [0.0] * self.lanes)
 

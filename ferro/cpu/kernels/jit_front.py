@@ -51,7 +51,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import make_array, populate_array
 
 from ferro.cpu.kernels.board import ASLEEP, BOARD, BUDGET, CORES, GATHER, MEMBERS, RUNS
-from ferro.cpu.kernels.jit import device
+from ferro.cpu.kernels.jit import NO_WRAPPERS, device
 from ferro.cpu.kernels.jit_export import ENTRY, assembled, entry_type
 from ferro.cpu.kernels.jit_fields import (  # fmt: skip  # noqa: F401 (some are named in the texts of arguments alone)
     READABLE,
@@ -641,7 +641,10 @@ def export(functions: dict[str, Any]) -> bytes:
     for symbol in SYMBOLS:
         binding.add_symbol(symbol, address(symbol))
     with global_compiler_lock:
-        made = [numba.njit(_i64(_i64, _i64), error_model="numpy")(function) for function in functions.values()]
+        made = [
+            numba.njit(_i64(_i64, _i64), error_model="numpy", **NO_WRAPPERS)(function)
+            for function in functions.values()
+        ]
         compiled = [function.overloads[_i64, _i64] for function in made]
 
         def write_entries(context: Any, module: Any) -> None:

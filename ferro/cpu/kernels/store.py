@@ -35,6 +35,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ferro.cpu import isa
 from ferro.cpu.notices import note
 
 _HERE = Path(__file__).parent
@@ -307,6 +308,7 @@ def _tools() -> str:
     lines = [
         f"python: {sys.version} {sys.implementation.cache_tag} {kind} {getattr(sys, 'abiflags', '')}{EXTENSION_SUFFIXES[0]}",
         f"numpy: {np.__version__}",
+        f"instructions: {isa.key()}",
     ]
     for package in ("numba", "llvmlite"):  # to import them for their versions would take a tenth of a second
         spec = find_spec(package)
