@@ -8,6 +8,7 @@ import gc
 import sys
 from array import array
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -138,11 +139,10 @@ def census() -> array:
     return found
 
 
-def nothing_grew(said: str, before: array, after: array, most: int) -> None:
-    """Fail if there are more blocks or references than before (of immortal objects the count never changes)."""
+def grown(before: array, after: array, most: int) -> dict[str, int]:
+    """Of what there is more than before: blocks, or references (of immortal objects the count never changes)."""
     names = [*map(repr, COUNTED), "blocks of memory"]
-    grown = {n: b - a for n, a, b in zip(names, before, after, strict=True) if abs(b - a) >= most}
-    assert not grown, f"{said}: leaves behind {grown}"
+    return {n: b - a for n, a, b in zip(names, before, after, strict=True) if abs(b - a) >= most}
 
 
 def settled() -> None:
@@ -175,8 +175,8 @@ def swept(text: str, function: Callable, make: Callable, most: int, attempt: Cal
                 got = numbers(got)
                 assert same(got, want), f"{said}: gave {got}, expected {want}"
             del x, got
-        if counting:
-            nothing_grew(said, *counted, REPEATS // 2)
+        left = grown(*counted, REPEATS // 2) if counting else {}
+        assert not left, f"{said}: leaves behind {left}"
         fine += 1
         if fine > 6:
             return
@@ -263,7 +263,7 @@ class Recorder:
         return apply_module.watched(op, xs, params, mode)
 
 
-def bare() -> Iterator[tuple[str, Callable, Callable]]:
+def bare() -> Iterator[tuple[str, Callable]]:
     """Calls of machine code itself, one for each operation, with no frame of Python between: all that is left is its own."""
     recorder = Recorder()
     with mode.switched(observers=(recorder,)):
@@ -271,10 +271,13 @@ def bare() -> Iterator[tuple[str, Callable, Callable]]:
             with contextlib.suppress(Exception):
                 call.run([ferro.from_numpy(a) for a in call.arrays()])
     for name, (op, xs, params) in sorted(recorder.found.items()):
+        function = op.viewing if op.view else op.direct
+        if function is None or isinstance(function, FunctionType):
+            continue
         for way, ready in (("of leaves", as_leaf), ("of results", as_result), ("of views", as_view)):
             inputs = tuple([x if x is None else ready(x) for x in xs])
-            for function, arguments in entries(op, inputs, params):
-                yield f"{function.__name__}({name}) {way}", functools.partial(function, *arguments), arguments
+            for applied, arguments in entries(op, inputs, params):
+                yield f"{applied.__name__}({name}) {way}", functools.partial(applied, *arguments)
 
 
 def entries(op: Any, xs: tuple, params: tuple) -> Iterator[tuple]:
@@ -309,9 +312,9 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     """The cases: everything that is interrupted, by everything that comes."""
     most = 600 if options.long else 40
     ends = [("no memory once", memory_ends), ("no memory any more", nothing_is_left)] if _testcapi is not None else []
-    for text, function, _ in bare() if ends else ():
+    for text, function in bare() if ends else ():
         for how, attempt in ends if options.long else ends[:1]:
-            yield f"{text}: {how}", lambda text=text, f=function, attempt=attempt: swept(text, f, lambda: (), most, attempt, True)
+            yield f"{text}: {how}", lambda text=text, f=function, attempt=attempt: swept(text, f, tuple, most, attempt, True)
     for text, (f, make) in programs().items():
         for how, attempt in (*ends, ("interrupted at calls", at_calls), ("interrupted at lines", at_lines)):
             if options.long or text in PROGRAMS or how in ("no memory once", "interrupted at calls"):
