@@ -3,6 +3,7 @@
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
 from ferro import autograd, debug, fft, func, linalg, masked, nn, optim, profiler, signal, special, utils
 from ferro import functional as _functional
+from ferro.__config__ import show_config
 from ferro._version import __version__
 from ferro.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled

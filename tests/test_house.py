@@ -22,7 +22,7 @@ PACKAGE = ROOT / "ferro"
 LAYERS = (
     ("examples",),
     ("__init__",),
-    ("optim", "nn", "utils", "debug", "profiler", "warmup"),
+    ("optim", "nn", "utils", "debug", "profiler", "warmup", "env", "__config__"),
     ("func",),
     ("autograd",),
     ("functional", "tensor", "printing", "fft", "linalg", "masked", "signal", "special"),

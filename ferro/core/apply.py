@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
-from ferro.core import dtypes, tape, views, worlds
+from ferro.core import dtypes, tape, worlds
 from ferro.core.base import (  # fmt: skip
     LEAF,
     Lost,
@@ -18,6 +18,7 @@ from ferro.core.base import (  # fmt: skip
     history,
     mark_inference,
     new,
+    not_a_tensor,
     wrap,
 )
 from ferro.core.mode import ACTIVE, MODE, Mode, current, switched
@@ -42,7 +43,7 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     try:
         a = x._data
     except AttributeError:
-        raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}") from None
+        raise not_a_tensor(op.name, x) from None
     n = x._node if x._counter is None else history(x)
     if n is None and op.floats and a.dtype not in INEXACT:
         x = wrap(a.astype(dtypes.default().np))
@@ -70,11 +71,8 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
             out = op.forward(world(a), a, *params)
     except RuntimeWarning:
         out = asarray(_unwarned(op, (a,), params))
-    t = new(Tensor)
-    t._data = out
-    t._counter = t._meta = None
+    t = wrap(out)
     if n is None or not op.diff:
-        t._node = None
         if lost is not None:
             t._meta = lost
         elif n is not None:
@@ -174,11 +172,8 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         out = _unwarned(op, (a, b), ())
     if type(out) is not ndarray:
         out = asarray(out)
-    t = new(Tensor)
-    t._data = out
-    t._counter = t._meta = None
+    t = wrap(out)
     if not op.diff:
-        t._node = None
         if nx is not None or ny is not None:
             t._meta = Lost(op.name, caller(2), x if nx is not None else y, out.dtype)
         elif x._meta is not None or y._meta is not None:
@@ -186,7 +181,6 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         return t
     if nx is None:
         if ny is None:
-            t._node = None
             if lost is not None:
                 t._meta = lost
             elif ((m := x._meta) is not None and (type(m) is Lost or (m := m.lost) is not None)) or (
@@ -270,9 +264,7 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
         out = op.direct(arrays, dim)  # type: ignore[misc]
     except ValueError as e:
         raise _shape_error(op, tuple(arrays), e) from None
-    t = new(Tensor)
-    t._data = out
-    t._node = t._counter = t._meta = None
+    t = wrap(out)
     if mask and mode is None:
         node = t._node = Node()
         plan: Any = op.plans.get(mask) or op.plan(mask)
@@ -356,9 +348,7 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
     if type(data) is not ndarray and isinstance(data, np.generic):
         data = asarray(data)
         outs = (data, *outs[1:])
-    t = new(Tensor)
-    t._data = data
-    t._node = t._counter = t._meta = None
+    t = wrap(data)
     if op.view:
         mark_view(t, xs[0], op, params, None, recording)
     if mask and (dtype := data.dtype) in INEXACT:
@@ -403,9 +393,7 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
     marked = mask or not recording or len(xs) > 1 or xs[0]._meta is not None
     tensors = []
     for i, d in enumerate(data):
-        t = new(Tensor)
-        t._data = d
-        t._counter = t._meta = t._node = None
+        t = wrap(d)
         if op.view:
             mark_view(t, xs[0], op, params, i, recording, place)
         if outputs[i] is not None:
@@ -609,6 +597,9 @@ NUMBERS = (int, float, complex, bool)
 def operands(name: str, *given: Any) -> list:
     """Tensors for the operands of an elementwise operation: Python numbers take part in type promotion as such."""
     tensors = [g for g in given if isinstance(g, TensorBase)]
+    for t in tensors:
+        if not hasattr(t, "_data"):
+            raise not_a_tensor(name, t)
     found = []
     for g in given:
         if isinstance(g, (TensorBase, *NUMBERS)):
@@ -679,13 +670,10 @@ def _clash(shapes: list) -> str:
     return "the shapes differ"
 
 
-Tensor: Any = TensorBase
 worlds.apply = apply
 
 
 def bind(cls: Any) -> None:
     """Registers the Tensor class (defined above the core)."""
-    global Tensor  # noqa: PLW0603 (the core stands below the class it makes instances of)
-    Tensor = worlds.tensor_class = cls
+    worlds.tensor_class = cls
     tape.fill(Tensor=cls, constant=constant, guard=guard, _mark_lost=_mark_lost)
-    views.bind(cls)

@@ -13,6 +13,7 @@ from ferro.core.dtypes import INEXACT
 from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta, table
 from ferro.core.provenance import Place, at, caller
 from ferro.cpu import locks
+from ferro.cpu.kernels.front import short_way
 
 new = object.__new__
 
@@ -149,8 +150,12 @@ class TensorBase:
     _meta: Meta | None
 
 
+@short_way
 def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:
-    """A tensor around an array, with the given history."""
+    """A tensor around an array, with the given history.
+
+    Behind machine code, other threads never see a tensor that lacks a slot; without it they may, for a moment.
+    """
     if type(data) is not np.ndarray and isinstance(data, np.generic):
         data = np.asarray(data)
     t = new(worlds.tensor_class if cls is None else cls)
@@ -159,6 +164,17 @@ def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:
     t._counter = None
     t._meta = None
     return t
+
+
+def not_a_tensor(name: str, x: Any) -> Exception:
+    """The error for the input of an operation that has no array: something else, or a tensor that nobody initialized."""
+    kind = type(x).__name__
+    if isinstance(x, TensorBase):
+        return RuntimeError(
+            f"{name}(): argument 'input' is a {kind} that is not initialized (made by {kind}.__new__() alone, or its data was "
+            "deleted). Make tensors with tensor() or as results of operations."
+        )
+    return TypeError(f"{name}(): argument 'input' must be Tensor, not {kind}")
 
 
 def meta_of(t: TensorBase) -> Meta:

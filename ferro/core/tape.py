@@ -66,7 +66,9 @@ def fill(**objects: Any) -> None:
         for k, field in enumerate(FIELDS):
             owner, dot, slot = field.partition(".")
             if dot:
-                found[k] = _offset(_CLASSES[owner], slot)
+                found[k] = offset(_CLASSES[owner], slot)
+                if found[k] not in _places(_CLASSES[owner], 1)[slot]:
+                    raise LayoutError(f"{field} lies elsewhere than was measured")
             elif field in _OBJECTS:
                 found[k] = id(_OBJECTS[field])
     except (LayoutError, AttributeError, TypeError) as e:
@@ -75,15 +77,17 @@ def fill(**objects: Any) -> None:
     TABLE[:] = found
 
 
-@cache
-def _offset(owner: Any, slot: str) -> int:
+def offset(owner: Any, slot: str) -> int:
     """Where the objects of a class keep what stands in a slot."""
-    return only_place(f"{owner.__name__}.{slot}", _places(owner)[slot])
+    return only_place(f"{owner.__name__}.{slot}", _places(owner, 0)[slot])
 
 
 @cache
-def _places(owner: Any) -> dict[str, list[int]]:
-    """The places where the objects of a class may keep what stands in each slot: that of one are filled with known objects."""
+def _places(owner: Any, turn: int) -> dict[str, list[int]]:
+    """The places where the objects of a class may keep what stands in each slot: those of one are filled with known objects.
+
+    turn: 0 to measure, 1 to look once more.
+    """
     some = object.__new__(owner)
     slots = {name: value for name, value in owner.__dict__.items() if type(value) is MemberDescriptorType}
     known = {name: object() for name in slots}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro.core import worlds
-from ferro.core.base import LEAF, TensorBase, View, history, new, version_of
+from ferro.core.base import LEAF, View, history, new, not_a_tensor, version_of, wrap
 from ferro.core.mode import ACTIVE, MODE, current
 from ferro.core.node import MultiNode, Node, Pick, next_sequence
 from ferro.core.op import Op
@@ -23,14 +23,13 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     try:
         a = x._data
     except AttributeError:
-        raise TypeError(f"{op.name}(): argument 'input' must be Tensor, not {type(x).__name__}") from None
+        raise not_a_tensor(op.name, x) from None
     mode = None
     if (ACTIVE and (mode := MODE.get()) is not None and not mode.silent) or type(a) is not ndarray:
         return worlds.apply(op, (x,), params)
     viewing: Any = op.viewing
     out = viewing(a, params[0]) if len(params) == 1 else viewing(a, *params)  # (a star costs half as much as a view)
-    t = new(Tensor)
-    t._data = out
+    t = wrap(out)
     v = x._counter
     n = x._node if v is None or not v.n else history(x)
     m = x._meta
@@ -54,10 +53,7 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
             view.creation = view.creation or "no_grad"
             view.under = mode.lost
             view.born = next_sequence()
-    else:
-        t._counter = t._meta = None
     if n is None or mode is not None:
-        t._node = None
         mark = mode.lost if n is not None and mode is not None else None if m is None else m.lost
         if mark is not None:
             if t._meta is None:
@@ -115,8 +111,7 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
     found = []
     outputs = []
     for i, out in enumerate(arrays):
-        t = new(Tensor)
-        t._data = out
+        t = wrap(out)
         t._counter = v
         view = t._meta = View()
         view.base = base
@@ -135,8 +130,6 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
             pick.shape = shape = out.shape
             pick.dtype = dtype
             outputs.append((shape, dtype))
-        else:
-            t._node = None
         found.append(t)
     if node is not None:
         node.outputs = tuple(outputs)
@@ -173,12 +166,3 @@ def shares(a: Any, b: Any) -> bool:
         base = a.base
         return base is not None and (base is b or base is b.base or np.may_share_memory(a, b))
     return np.may_share_memory(a, b)
-
-
-Tensor: Any = TensorBase
-
-
-def bind(cls: Any) -> None:
-    """Registers the Tensor class (defined above the core)."""
-    global Tensor  # noqa: PLW0603 (the core stands below the class it makes instances of)
-    Tensor = cls

@@ -343,7 +343,9 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
                                f"number of channels in input, but got {label} of shape "
                                f"{list(t._data.shape)} and input of shape {list(shape)}")  # fmt: skip
     if shape[0] * shape[1] // num_groups * math.prod(shape[2:]) == 1:
-        raise ValueError(f"group_norm: Expected more than 1 value per channel when training, got input size {list(shape)}")
+        raise ValueError(
+            f"group_norm: Expected more than 1 value per channel when training, got input size {list(shape)}"
+        )
     return _groups(input, num_groups, weight, bias, eps)
 
 

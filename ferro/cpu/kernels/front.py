@@ -84,7 +84,7 @@ def behind(function: Any) -> Any:
 
 
 def short_way(function: Any) -> Any:
-    """A decorator: a function that applies operations (core/apply.py, core/views.py) behind the machine code of jit_tape.py."""
+    """A decorator: a function of the tape (core/apply.py, core/views.py, core/base.py) behind the machine code of jit_tape.py."""
     code = _code("tape")
     return function if code is None else code.function(function.__name__, function.__name__, function)
 
@@ -111,7 +111,10 @@ def make(what: str) -> bytes:
 
     found: dict[str, Any] = {}
     if what == "tape":
-        for module, names in ((jit_tape, ("unary", "binary", "joined", "apply")), (jit_views, ("viewed", "parted"))):
+        for module, names in (
+            (jit_tape, ("wrap", "unary", "binary", "joined", "apply")),
+            (jit_views, ("viewed", "parted")),
+        ):
             found.update({name: getattr(module, name) for name in names})
     tables = [*_LAYOUTS.items(), *_SINGLE.items()] if what == "f4" else _LAYOUTS.items() if what == "f8" else ()
     for module, layouts in tables:

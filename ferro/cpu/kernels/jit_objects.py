@@ -69,7 +69,7 @@ def _entry(name: str) -> Any:
     return device(entry)
 
 
-tensor_class, _parameter, node_class, the_leaf = map(_entry, ("Tensor", "Parameter", "Node", "LEAF"))
+tensor_class, parameter_class, node_class, the_leaf = map(_entry, ("Tensor", "Parameter", "Node", "LEAF"))
 _active, the_sequence, _outside, _outermost = map(_entry, ("ACTIVE", "sequence", "OUTSIDE", "outermost"))
 constant_function, _frame_at, one_object, zero_object = map(_entry, ("constant", "_getframe", "1", "0"))
 _mode, _mode_silent, _mode_lost = map(_entry, ("MODE", "Mode.silent", "Mode.lost"))
@@ -141,7 +141,7 @@ def is_tensor(x):
     One that another thread is making, or that somebody has taken a slot from, is left to Python.
     """
     kind = class_of(x)
-    if kind != tensor_class() and kind != _parameter():
+    if kind != tensor_class() and kind != parameter_class():
         return False
     if word(x + t_data()) == 0 or word(x + t_node()) == 0 or word(x + t_meta()) == 0:
         return False
@@ -429,12 +429,12 @@ def edge_of(x):
 
 
 @device
-def tensor_of(out, node, mark):
+def tensor_of_class(kind, out, node, mark):
     """A new tensor around an array, with its history and the mark that it inherits. It owns them; they are let go if it fails.
 
     Nothing runs between the making of the object and the filling of its slots: nobody sees it half made.
     """
-    t = allocate(tensor_class(), 0) if out != 0 and node != 0 and mark != 0 else 0
+    t = allocate(kind, 0) if out != 0 and node != 0 and mark != 0 else 0
     if t == 0:
         return give_up(out, node, mark)
     put(t + t_data(), out)
@@ -442,6 +442,12 @@ def tensor_of(out, node, mark):
     put(t + t_counter(), kept(the_none()))
     put(t + t_meta(), mark)
     return t
+
+
+@device
+def tensor_of(out, node, mark):
+    """The same of class Tensor."""
+    return tensor_of_class(tensor_class(), out, node, mark)
 
 
 @device

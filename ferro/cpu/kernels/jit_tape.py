@@ -61,6 +61,7 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     op_nondiff,
     op_taped,
     pair,
+    parameter_class,
     params_and_shape,
     pick_of,
     plan_keeps,
@@ -79,11 +80,27 @@ from ferro.cpu.kernels.jit_objects import (  # fmt: skip
     t_data,
     t_meta,
     t_node,
+    tensor_class,
     tensor_of,
+    tensor_of_class,
     v_lost,
     view_class,
     watch_inputs,
 )
+
+
+def wrap(objects, count):
+    """wrap(data), wrap(data, node) or wrap(data, node, cls)."""
+    if not 1 <= count <= 3:
+        return 0
+    data, node, kind = word(objects), the_none(), tensor_class()
+    if count > 1:
+        node = word(objects + 8)
+    if count == 3 and word(objects + 16) != the_none():
+        kind = word(objects + 16)
+    if class_of(data) != array_type() or kind == 0 or (kind != tensor_class() and kind != parameter_class()):
+        return 0
+    return tensor_of_class(kind, kept(data), kept(node), kept(the_none()))
 
 
 def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)

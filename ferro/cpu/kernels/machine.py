@@ -64,7 +64,8 @@ class _Method(ctypes.Structure):
     )
 
 
-_kept: list[Any] = []  # code that functions of Python point to stays for as long as the process lives
+_kept: list[Any] = []  # what functions of Python point to, and threads run, stays until the process has ended
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
 
 
 def pack(code: bytes, entries: dict[str, int], symbols: list[str], addresses: list[tuple[int, int, int]]) -> bytes:
@@ -133,6 +134,7 @@ OBJECTS: dict[str, Any] = {
 }
 # Arrays of whose numbers it knows the address: where objects keep what, core/tape.py's table, and the team's numbers.
 TABLES = {"ferro.layout": layout.TABLE, "ferro.tape": TABLE, "ferro.team": SHARED}
+_kept.append(TABLES)
 
 # Which of Numba's libraries the functions come from that kernels call to allocate and to reshape.
 _LIBRARIES = {"NRT_": "core/runtime/_nrt_python", "numba_": "_helperlib"}

@@ -1,0 +1,118 @@
+"""What runs how in this process, and why: ``ferro.show_config()``, which ``python -m ferro.env`` calls."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from ferro._version import __version__
+from ferro.cpu import isa, memory, threads
+from ferro.cpu.kernels import background, front, machine, store
+from ferro.cpu.kernels.tape_table import TABLE
+from ferro.cpu.notices import notices
+
+__all__ = ["show_config"]
+
+_PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "ml_dtypes")
+
+
+def show_config(mode: str = "stdout") -> dict[str, dict[str, Any]] | None:
+    """Says what runs how in this process, and why: versions, processor, machine code, kernels, memory, threads.
+
+    Put what it prints into a report of a bug; ``python -m ferro.env`` prints the same.
+
+    Args:
+        mode: ``"stdout"`` prints it; ``"dicts"`` returns it instead, section by section.
+
+    Raises:
+        ValueError: for any other mode.
+
+    Example::
+
+        >>> ferro.show_config("dicts")["machine code"]["tape"] in ("on", "off")
+        True
+    """
+    if mode not in ("stdout", "dicts"):
+        raise ValueError(f"show_config: mode is {mode!r}; it may be 'stdout' or 'dicts'")
+    found = {
+        "versions": _versions(),
+        "processor": {"model": _model(), "instruction set": isa.describe(), "cores": len(_cores())},
+        "machine code": _machine_code(),
+        "kernels": _kernels(),
+        "memory": {
+            "freed blocks are kept": _on(memory._keeps_freed_blocks),
+            "arrays begin with a cache line": _on(memory._aligns_arrays),
+        },
+        "threads": {"number": threads.get_num_threads()},
+        "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(("FERRO_", "NUMBA_", "OPENBLAS_"))},
+        "switched off": {part: "; ".join(why) for part, why in notices().items()},
+    }
+    if mode == "dicts":
+        return found
+    for section, rows in found.items():
+        print(f"{section}:")  # noqa: T201 (it is asked to print)
+        for name, value in rows.items() or (("-", "nothing"),):
+            print(f"    {name}: {value}")  # noqa: T201
+    return None
+
+
+def _on(value: object) -> str:
+    return "on" if value else "off"
+
+
+def _versions() -> dict[str, str]:
+    build = "free-threaded" if "t" in sys.abiflags else "debug" if "d" in sys.abiflags else ""
+    found = {
+        "ferro": __version__,
+        "python": f"{sys.implementation.name} {platform.python_version()} {build}".strip(),
+    }
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    found["system"] = platform.platform()
+    return found
+
+
+def _model() -> str:
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as stream:
+            lines = [line for line in stream if line.startswith("model name")]
+    except OSError:
+        lines = []
+    return lines[0].partition(":")[2].strip() if lines else platform.processor() or platform.machine()
+
+
+def _cores() -> Any:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+
+
+def _machine_code() -> dict[str, str]:
+    """Which parts of ferro run as machine code, and which as Python."""
+    if not machine.SUPPORTED:
+        off = f"off: {machine.REFUSAL}"
+        return {"kernels": f"called through Numba ({off})", "functions of arrays": off, "tape": off}
+    if background.MODE == "off":
+        return dict.fromkeys(("kernels", "functions of arrays", "tape"), "off: FERRO_KERNELS switches it off")
+    found = {"kernels": "on"}
+    for part, codes in {"functions of arrays": ("f4", "f8"), "tape": ("tape",)}.items():
+        there = all(front._code(code) is not None for code in codes)
+        found[part] = "on" if there else "off: it was not on disk, or could not be loaded, when this process began"
+    if not TABLE.any():
+        found["tape"] = f"off: {'; '.join(notices().get('machine code of the tape', ()))}"
+    return found
+
+
+def _kernels() -> dict[str, Any]:
+    folders = [str(folder) for folder in store.folders()]
+    counts = sum(len(files) for files in store.listed().values())
+    return {
+        "mode": background.MODE or "made in the background",
+        "folders": ", ".join(folders),
+        "on disk at the start": counts,
+    }
