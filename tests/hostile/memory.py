@@ -1,0 +1,110 @@
+"""Hostile cases: calls repeated very often, fine ones and refused ones, leave memory and references where they were."""
+
+from __future__ import annotations
+
+import gc
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ferro
+from ferro import nn
+from ferro.core import apply
+from tests.hostile.calls import Call, calls
+from tests.hostile.child import Options, note
+from tests.hostile.failures import PROGRAMS, census, grown
+from tests.hostile.tampered import every_short_way, leaf, view
+
+
+def often(text: str, call: Callable, times: int) -> None:
+    """Repeat a call; references must stay, and blocks of memory too but for a few."""
+    note(text)
+    for _ in range(20):
+        quiet(call)
+    apply._constants.clear()
+    resident = pages()
+    before = census()
+    for _ in range(times):
+        quiet(call)
+    apply._constants.clear()
+    left = grown(before, census(), max(30, times // 4))
+    assert not left, f"{text}: {times} calls leave behind {left}"
+    if times > 5000:
+        more = (pages() - resident) * resource.getpagesize()
+        assert more < 64 * times, f"{text}: {times} calls take {more} bytes of memory"
+
+
+def quiet(call: Callable) -> None:
+    """The call, whether or not it raises."""
+    try:
+        call()
+    except Exception:  # noqa: BLE001 (calls that are refused must not leak either)
+        return
+
+
+def pages() -> int:
+    """The memory of this process, in pages."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1])
+
+
+def repeated(call: Call, times: int) -> None:
+    """A public function: without a history, recorded and run backward, and refused."""
+    arrays = call.arrays()
+    text = f"ferro.{call.path}{call.sample}"
+    often(text, lambda: call.run(list(map(fresh, arrays))), times)
+    if not arrays:
+        return
+    odd, tensors = ferro.ones(5, 7, 3, 2, 1, 2), list(map(fresh, arrays))
+
+    def refused() -> None:
+        quiet(lambda: call.run(["text", *tensors[1:]]))
+        quiet(lambda: call.run([*tensors[:-1], odd]))
+        quiet(lambda: call.run([tensors[0].to(ferro.int8), *tensors[1:]]))
+
+    often(f"{text}, recorded", lambda: backward(call.run([recorded(fresh(a)) for a in arrays])), times)
+    often(f"{text}, refused: text, a wrong shape, a wrong dtype", refused, times)
+
+
+def fresh(a: Any) -> Any:
+    """A tensor of its own for an array."""
+    return ferro.tensor(a)
+
+
+def recorded(t: Any) -> Any:
+    """The tensor with a history, if it can have one."""
+    return t.requires_grad_() * 1 if t.is_floating_point() else t
+
+
+def backward(result: Any) -> None:
+    """Gradients of the first result that has a history."""
+    for t in result if isinstance(result, (tuple, list)) else (result,):
+        if isinstance(t, ferro.Tensor) and t.requires_grad:
+            t.backward(ferro.ones_like(t))
+            return
+
+
+def trained() -> None:
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.LayerNorm(6), nn.Linear(6, 3))
+    optimizer = ferro.optim.Adam(net.parameters())
+    for _ in range(2):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(ferro.ones(5, 4)), ferro.zeros(5, dtype=ferro.int64)).backward()
+        optimizer.step()
+
+
+def cases(options: Options) -> Iterator[tuple[str, Callable]]:
+    """The cases: single calls into machine code, small programs, everything public."""
+    gc.disable()
+    times = 20_000 * options.rounds if options.long else 300
+    for text, f in every_short_way().items():
+        for make in (leaf, view):
+            yield f"{text}, x = {make.__name__}()", lambda text=text, f=f, make=make: often(text, lambda: f(make()), times)
+    for text, f in PROGRAMS.items():
+        yield text, lambda text=text, f=f: often(text, lambda: f(leaf()), times // 2)
+    yield "training", lambda: often("training", trained, times // 4)
+    functions = {call.path.rpartition(".")[2] for call in calls(1) if not call.path.startswith("Tensor.")}
+    for call in calls(1):
+        if options.long or not (call.path.startswith("Tensor.") and call.path[7:] in functions):
+            rounds = times if options.long else 60
+            yield f"ferro.{call.path}{call.sample}", lambda call=call, rounds=rounds: repeated(call, rounds)
