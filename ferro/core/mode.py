@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -116,8 +117,8 @@ class _Active:
     def __init__(self) -> None:
         ACTIVE.append(None)
 
-    def __del__(self) -> None:
-        ACTIVE.pop()
+    def __del__(self, pop: Callable = ACTIVE.pop) -> None:  # (the interpreter may end first, and take ACTIVE away)
+        pop()
 
 
 class Entry(_Active):

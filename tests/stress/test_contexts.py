@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -266,3 +268,9 @@ def test_anomaly_mode_of_two_threads_that_leave_in_the_order_in_which_they_came(
     thread.start()
     in_threads(two)
     assert not ferro.is_anomaly_enabled()
+
+
+def test_a_program_may_end_inside_of_a_context() -> None:
+    program = "import ferro; ferro.set_grad_enabled(False); c = ferro.inference_mode(); c.__enter__(); ferro.autograd.detect_anomaly().__enter__()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
