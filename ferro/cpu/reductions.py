@@ -285,7 +285,8 @@ def _moments(x: Any, dim: tuple, n: int) -> tuple:
     m = total(x, dim) / n
     near = m.astype(x.dtype)
     with np.errstate(invalid="ignore"):
-        return m, total(x, dim, mean=near) - n * (m - near) ** 2  # `near` is the mean only up to rounding
+        squares = total(x, dim, mean=near) - n * (m - near) ** 2  # `near` is the mean only up to rounding
+        return m, np.maximum(squares, 0)
 
 
 def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
