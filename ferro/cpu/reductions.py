@@ -259,7 +259,11 @@ def _from_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
     n = count(x.shape, dim)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         # added in double precision, in which the sum of equal float32 numbers is exact
-        m = (_add(x, dim, np.result_type(x.dtype, np.float64), None, True) / n).astype(x.dtype) if n else mean(x, dim, True)
+        m = (
+            (_add(x, dim, np.result_type(x.dtype, np.float64), None, True) / n).astype(x.dtype)
+            if n
+            else mean(x, dim, True)
+        )
         diff = x - m
         squares = sum(diff.real**2 + diff.imag**2 if x.dtype.kind == "c" else diff * diff, dim, keepdim)
     return m if keepdim else m.reshape(np.shape(squares)), squares

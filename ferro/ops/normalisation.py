@@ -351,7 +351,9 @@ def functional_group_norm(input: Tensor, num_groups: int, weight: Tensor | None 
     result = group_norm(input, num_groups, weight, bias, eps)
     shape = input._data.shape
     if shape[0] * shape[1] // num_groups * math.prod(shape[2:]) == 1:
-        raise ValueError(f"group_norm: Expected more than 1 value per channel when training, got input size {list(shape)}")
+        raise ValueError(
+            f"group_norm: Expected more than 1 value per channel when training, got input size {list(shape)}"
+        )
     return result
 
 
