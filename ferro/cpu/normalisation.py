@@ -85,7 +85,8 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     mean = row_sums(rows)
     mean /= count
     out = rows - mean
-    var = row_sums(out * out)
+    with np.errstate(over="ignore", invalid="ignore"):
+        var = row_sums(out * out)
     var /= count
     rstd = _inverse_root(var, eps)
     if not _in_reach(rstd):
@@ -139,7 +140,8 @@ def _by_products(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, needs: tuple
 def rms_norm(x: Any, weight: Any, n: int, eps: float) -> tuple:
     """x / sqrt(mean(x^2) + eps) over the last n dimensions, scaled; and 1 / sqrt(mean(x^2) + eps) of each row."""
     rows = _rows(_wide(x), n)
-    squares = vecdot(rows, rows, keepdims=True) if rows.size >= SMALL else row_sums(rows * rows)
+    with np.errstate(over="ignore"):
+        squares = vecdot(rows, rows, keepdims=True) if rows.size >= SMALL else row_sums(rows * rows)
     squares /= scalar(rows.shape[1], squares.dtype)
     rstd = _inverse_root(squares, eps)
     if not _in_reach(rstd):

@@ -39,7 +39,7 @@ def _vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
         return sum(size, dim, keepdim)
     if math.isinf(ord):
         return amax(size, dim, keepdim) if ord > 0 else amin(size, dim, keepdim)
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
         powers = sum(size**ord, dim, True)
         if not in_range(powers):
             return _scaled_norm(x, ord, dim, keepdim)
@@ -48,7 +48,7 @@ def _vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
 
 def _squares(x: Any, dim: tuple) -> Any:
     """The sum of |x|²."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         return sum(x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x, dim, True)
 
 

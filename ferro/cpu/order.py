@@ -3,6 +3,9 @@
 Note [Stable sorts of short keys].  A key of at most 32 bits is made an integer whose order is that of the keys, put
 before the element's position in one 64-bit integer, and these are sorted as such: all are distinct, so NumPy's
 vectorised, unstable sort gives the stable order.  A descending order sorts the complements, and so is stable too.
+
+Note [Ties].  Which of equal elements NumPy's selections and unstable sorts put first depends on the processor.  So they are
+asked for values only; a place is that which the stable order gives.
 """
 
 from __future__ import annotations
@@ -75,11 +78,34 @@ def topk(x: Any, k: int, dim: int, largest: bool) -> tuple:
         index = argsort(x, dim, largest)
         index = index[(slice(None),) * dim + (slice(0, k),)]
     else:
-        some = np.argpartition(wide(x), n - k if largest else k - 1, dim)
-        some = np.sort(some[(slice(None),) * dim + (slice(n - k, n) if largest else slice(0, k),)], dim)
+        some = _first(wide(x), k, dim, largest)
         order = argsort(np.take_along_axis(x, some, dim), dim, largest)
         index = np.take_along_axis(some, order, dim)
     return value_gather(x, dim, index, True), index
+
+
+def _first(x: Any, k: int, dim: int, largest: bool) -> Any:
+    """Where the k largest (or smallest) elements along `dim` are, in ascending order: see Note [Ties]."""
+    n = x.shape[dim]
+    place = n - k if largest else k - 1
+    before, equal = _beside(x, np.partition(x, place, dim).take([place], dim), largest)
+    left = k - np.count_nonzero(before, dim, keepdims=True)
+    if not (left == np.count_nonzero(equal, dim, keepdims=True)).all():
+        equal &= np.add.accumulate(equal, dim, dtype=np.int64) <= left
+    chosen = before | equal
+    moved = np.moveaxis(chosen, dim, -1)
+    return np.moveaxis(np.nonzero(moved)[-1].reshape(*moved.shape[:-1], k), -1, dim)
+
+
+def _beside(x: Any, value: Any, largest: bool) -> tuple:
+    """Which elements come before a value in a descending (or ascending) order, and which are equal to it."""
+    before, equal = x > value if largest else x < value, x == value
+    if x.dtype.kind == "f":
+        bad, last = np.isnan(x), np.isnan(value)
+        if bad.any():
+            before = (before | bad) & ~last if largest else before | (~bad & last)
+            equal |= bad & last
+    return before, equal
 
 
 def _first_of_rows(x: Any, k: int, largest: bool) -> tuple:
@@ -97,8 +123,15 @@ def kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> tuple:
     """The k-th smallest element (k from 1) along `dim`, and its index."""
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
-    order = np.argpartition(wide(x), k - 1, dim) if x.shape[dim] >= SELECTED else argsort(x, dim, False)
-    index = order.take(k - 1, dim)
+    if x.shape[dim] >= SELECTED:
+        y = wide(x)
+        before, equal = _beside(y, np.partition(y, k - 1, dim).take([k - 1], dim), False)
+        if (np.count_nonzero(equal, dim) > 1).any():
+            left = k - np.count_nonzero(before, dim, keepdims=True)
+            equal &= np.add.accumulate(equal, dim, dtype=np.int64) == left
+        index = equal.argmax(dim)
+    else:
+        index = argsort(x, dim, False).take(k - 1, dim)
     return _valued(x, dim, index, keepdim)
 
 
@@ -176,8 +209,14 @@ def mode(x: Any, dim: int, keepdim: bool) -> tuple:
 
 def unique(x: Any) -> tuple:
     """The distinct elements in ascending order, for each element of x its number among them, and their counts."""
-    found, inverse, counts = np.unique(wide(x), return_inverse=True, return_counts=True, equal_nan=False)
-    return found.astype(x.dtype, copy=False), inverse.reshape(x.shape), counts
+    flat = wide(x).reshape(-1)
+    order = argsort(flat, 0, False)
+    ordered = flat[order]
+    first, number = _runs(ordered)
+    inverse = np.empty(flat.size, np.int64)
+    inverse[order] = number
+    counts = np.bincount(number, minlength=len(first))
+    return ordered[first].astype(x.dtype, copy=False), inverse.reshape(x.shape), counts
 
 
 def unique_dim(x: Any, dim: int) -> tuple:

@@ -123,7 +123,8 @@ def _blocked_sum(x: Any, d: int) -> Any:
 def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Mean over the dimensions `dim`; nan over none."""
     d = x.dtype
-    total = sum(wide(x), dim, keepdim)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = sum(wide(x), dim, keepdim)
     n = count(x.shape, dim)
     if n:
         if total.dtype is FLOAT32 and not np.isfinite(total).all():  # a sum may overflow where the mean does not
@@ -195,9 +196,10 @@ def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
 def _about_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
     """Of a small float64 array: the mean, its dimensions kept, and the sum of squared distances from it."""
     d = x.dtype
-    m = _add(x, dim, d, None, True) / number(count(x.shape, dim), d)
-    diff = x - m
-    return m, _add(diff * diff, dim, d, None, keepdim)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        m = _add(x, dim, d, None, True) / number(count(x.shape, dim), d)
+        diff = x - m
+        return m, _add(diff * diff, dim, d, None, keepdim)
 
 
 def std(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
@@ -254,9 +256,15 @@ def doubled(x: Any) -> Any:
 
 def _from_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
     """The mean, and the sum of squared distances from it."""
-    m = mean(x, dim, True)
-    diff = x - m
-    with np.errstate(over="ignore"):
+    n = count(x.shape, dim)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        # added in double precision, in which the sum of equal float32 numbers is exact
+        m = (
+            (_add(x, dim, np.result_type(x.dtype, np.float64), None, True) / n).astype(x.dtype)
+            if n
+            else mean(x, dim, True)
+        )
+        diff = x - m
         squares = sum(diff.real**2 + diff.imag**2 if x.dtype.kind == "c" else diff * diff, dim, keepdim)
     return m if keepdim else m.reshape(np.shape(squares)), squares
 
@@ -285,7 +293,8 @@ def _moments(x: Any, dim: tuple, n: int) -> tuple:
     m = total(x, dim) / n
     near = m.astype(x.dtype)
     with np.errstate(invalid="ignore"):
-        return m, total(x, dim, mean=near) - n * (m - near) ** 2  # `near` is the mean only up to rounding
+        squares = total(x, dim, mean=near) - n * (m - near) ** 2  # `near` is the mean only up to rounding
+        return m, np.maximum(squares, 0)
 
 
 def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:

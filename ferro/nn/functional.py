@@ -72,7 +72,8 @@ from ferro.ops.losses import (
     triplet_margin_with_distance_loss,
 )
 from ferro.ops.multihead import multi_head_attention_forward
-from ferro.ops.normalisation import batch_norm, group_norm, instance_norm, layer_norm, local_response_norm, rms_norm
+from ferro.ops.normalisation import batch_norm, instance_norm, layer_norm, local_response_norm, rms_norm
+from ferro.ops.normalisation import functional_group_norm as group_norm
 from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
 from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
 from ferro.ops.pooling import (

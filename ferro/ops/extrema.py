@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes, return_types, worlds
@@ -85,6 +86,11 @@ def _shared(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -> Any
     return spread(xp, g, x.shape, dim, keepdim) * xp.tie_weights(x, out, dim, keepdim)
 
 
+def _shared_by_numbers(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
+    """The same, but nan for all where the extremum is nan, as in PyTorch."""
+    return _shared(xp, g * xp.where(out == out, 1, math.nan), x, out, dim, keepdim)  # noqa: PLR0124
+
+
 # -- over several dimensions -------------------------------------------------------------------------------------------
 
 
@@ -117,7 +123,7 @@ def _over(name: str, input: Any, dim: Any, keepdim: bool) -> tuple:
 _SAMPLES = [Sample(Arg()), Sample(distinct(3, 4)), Sample(distinct(3, 4), 0), Sample(distinct(3, 4), -1, True),
             Sample(distinct(2, 3, 2), (0, 2)), Sample(TIED, smooth=False), Sample(TIED, 1, smooth=False)]  # fmt: skip
 
-AMAX = Op("amax", lambda xp, x, /, dim, keepdim: xp.amax(x, dim, keepdim), x=_shared, samples=_SAMPLES)
+AMAX = Op("amax", lambda xp, x, /, dim, keepdim: xp.amax(x, dim, keepdim), x=_shared_by_numbers, samples=_SAMPLES)
 singular(
     "amax",
     "ties",
@@ -125,7 +131,7 @@ singular(
     "the largest share the gradient evenly: the subgradient of least norm",
 )
 
-AMIN = Op("amin", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_shared, samples=_SAMPLES)
+AMIN = Op("amin", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_shared_by_numbers, samples=_SAMPLES)
 
 
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, **names: Any) -> Any:
@@ -140,8 +146,8 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
 
 
 def _aminmax_x(xp: Any, g: Any, x: Any, min: Any, max: Any, dim: tuple, keepdim: bool) -> Any:
-    low = None if g[0] is None else _shared(xp, g[0], x, min, dim, keepdim)
-    high = None if g[1] is None else _shared(xp, g[1], x, max, dim, keepdim)
+    low = None if g[0] is None else _shared_by_numbers(xp, g[0], x, min, dim, keepdim)
+    high = None if g[1] is None else _shared_by_numbers(xp, g[1], x, max, dim, keepdim)
     return low if high is None else high if low is None else low + high
 
 
@@ -160,7 +166,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     Of all elements: those that tie share the gradient evenly.  Along `dim`: the element at `indices`, the first of
     several equal ones, gets it.
     """
-    return _extremum("max", MAX, amax, input, dim, keepdim, out, names)
+    return _extremum("max", MAX, MAX_OF_ALL, input, dim, keepdim, out, names)
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
@@ -169,10 +175,10 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     Of all elements: those that tie share the gradient evenly.  Along `dim`: the element at `indices`, the first of
     several equal ones, gets it.
     """
-    return _extremum("min", MIN, amin, input, dim, keepdim, out, names)
+    return _extremum("min", MIN, MIN_OF_ALL, input, dim, keepdim, out, names)
 
 
-def _extremum(name: str, op: Op, over: Any, input: Any, dim: Any, keepdim: bool, out: Any, names: dict) -> Any:
+def _extremum(name: str, op: Op, of_all: Op, input: Any, dim: Any, keepdim: bool, out: Any, names: dict) -> Any:
     if names:
         dim = names.pop("other", dim)
         dim, keepdim = renamed(name, names, dim, keepdim)
@@ -184,7 +190,8 @@ def _extremum(name: str, op: Op, over: Any, input: Any, dim: Any, keepdim: bool,
     if dim is None:
         if 0 in a.shape:
             need_elements(name, a.shape, None)
-        return over(input, out=out)
+        result = unary(of_all, input, (tuple(range(a.ndim)), False))
+        return result if out is None else into(name, out, result)
     d = one_dim(name, a.ndim, dim)
     if 0 in a.shape:
         need_elements(name, a.shape, d)
@@ -205,6 +212,9 @@ PICKED = [
     Sample(TIED, 1, smooth=False),
 ]
 
+# of all elements; what is nan shares the gradient like ties
+MAX_OF_ALL = Op("max_of_all", lambda xp, x, /, dim, keepdim: xp.amax(x, dim, keepdim), x=_shared)
+MIN_OF_ALL = Op("min_of_all", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_shared)
 MAX = Op("max", lambda xp, x, /, dim, keepdim: xp.max_dim(x, dim, keepdim), **INDEXED,
          x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip
 singular("max", "ties along a dimension", Sample(Arg(values=[1.0, 1.0, 0.0]), 0), "the element whose index is returned")

@@ -342,11 +342,19 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
             raise RuntimeError(f"group_norm: Expected {label} to be a vector of size equal to the "
                                f"number of channels in input, but got {label} of shape "
                                f"{list(t._data.shape)} and input of shape {list(shape)}")  # fmt: skip
+    return _groups(input, num_groups, weight, bias, eps)
+
+
+def functional_group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+                          eps: float = 1e-5) -> Tensor:  # fmt: skip
+    """:func:`group_norm` as nn.functional has it: refused where one value in all would be normalised by itself."""
+    result = group_norm(input, num_groups, weight, bias, eps)
+    shape = input._data.shape
     if shape[0] * shape[1] // num_groups * math.prod(shape[2:]) == 1:
         raise ValueError(
             f"group_norm: Expected more than 1 value per channel when training, got input size {list(shape)}"
         )
-    return _groups(input, num_groups, weight, bias, eps)
+    return result
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:

@@ -407,7 +407,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     d = one_dim(name, n, dim)
     size = vector_norm(input, p, [k for k in range(n) if k != d], True)
     fn, large = worlds.functional, size > maxnorm
-    result = input * fn.where(large, maxnorm / (fn.where(large, size, 1.0) + 1e-7), 1.0)
+    result = fn.where(large, input / (fn.where(large, size, 1.0) + 1e-7) * maxnorm, input)  # (1 / size² may be 0)
     return result if out is None else into(name, out, result)
 
 

@@ -50,7 +50,7 @@ def ordinary(call: Callable) -> None:
         call()
     except SystemError:
         raise
-    except Exception:  # noqa: BLE001, S110 (a race may be refused)
+    except Exception:  # noqa: BLE001 (a race may be refused)
         pass
 
 

@@ -236,3 +236,34 @@ def test_histograms() -> None:
                        (lambda: ferro.histogramdd(x, [3]), "at least 2 dimensions")):  # fmt: skip
         with pytest.raises(RuntimeError, match=text):
             call()
+
+
+# -- ties: the places are those of the stable order, whatever sort the processor has ------------------------------------
+
+_TIED = ["float16", "bfloat16", "float32", "float64", "int64", "int32", "uint8"]
+
+
+@pytest.mark.parametrize("size", [7, 63, 64, 300, 5000])
+@pytest.mark.parametrize("name", _TIED)
+def test_of_equal_elements_the_first_come_first(rng: np.random.Generator, name: str, size: int) -> None:
+    x = rng.integers(0, 9, (3, size)).astype(np.float64)
+    if "float" in name:
+        x[:, ::7] = np.nan
+        x[:, 1::7] = -0.0
+    t = ferro.tensor(x.tolist(), dtype=ferro.float64).to(getattr(ferro, name))
+    ascending = np.argsort(x, 1, kind="stable")
+    descending = (size - 1 - np.argsort(x[:, ::-1], 1, kind="stable"))[:, ::-1]
+    for down, order in ((False, ascending), (True, descending)):
+        assert (t.sort(1, descending=down).indices.numpy() == order).all()
+        assert (t.argsort(1, descending=down).numpy() == order).all()
+        for k in {1, 2, size // 9, size // 5, size // 2, size} - {0}:
+            assert (t.topk(k, 1, largest=down).indices.numpy() == order[:, :k]).all(), k
+    for k in {1, size // 3, size}:
+        assert (t.kthvalue(k, 1).indices.numpy() == ascending[:, k - 1]).all()
+    if "float" not in name:
+        assert (t.median(1).indices.numpy() == ascending[:, (size - 1) // 2]).all()
+    values, inverse, counts = ferro.unique(t, return_inverse=True, return_counts=True)
+    assert counts.sum().item() == x.size
+    assert (values.double().numpy()[inverse.numpy()] == x)[~np.isnan(x)].all()
+    missing = inverse.numpy()[np.isnan(x)]
+    assert (missing == np.sort(missing)).all()  # each nan is distinct, in the order of the elements

@@ -250,8 +250,7 @@ def test_dilation_does_not_widen_the_padding_that_max_pool_takes(torch: Any, n: 
             pool = getattr(library.nn.functional, f"max_pool{n}d")
             try:
                 pool(library.ones((1, 1) + (9,) * n), kernel, 1, padding, dilation)
-            except RuntimeError as error:
-                assert "half of" in str(error)
+            except RuntimeError:
                 accepted.append(False)
             else:
                 accepted.append(True)

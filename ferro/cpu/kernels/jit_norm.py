@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit import kernel, reduction
-from ferro.cpu.kernels.jit_rows import read_ahead, squares_from, sum_of, total_of
+from ferro.cpu.kernels.jit_rows import mean_of, read_ahead, squares_from, total_of
 
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data
@@ -48,7 +48,7 @@ def layer_norm(x, weight, bias, eps, out, mean, rstd):
     T = x.dtype.type
     n = x.shape[1]
     for i in range(x.shape[0]):
-        m = T(sum_of(x[i]) / n)
+        m = T(mean_of(x[i]))
         r = T(1 / math.sqrt(squares_from(x[i], m) / n + eps))
         mean[i] = m
         rstd[i] = r
@@ -129,8 +129,8 @@ def channel_moments(x, sums, squares):
             total, spread = f64(0), f64(0)
             for start in range(0, n, _PIECE):
                 piece = x[a, k, start : start + _PIECE]
-                s = sum_of(piece)
-                m = s / piece.size
+                m = mean_of(piece)
+                s = m * piece.size
                 near = x.dtype.type(m)
                 q = squares_from(piece, near) - piece.size * (m - f64(near)) ** 2
                 d = m - total / start if start else f64(0)

@@ -46,18 +46,29 @@ def dot(x, y):
 
 
 @reduction
-def _total_of(x):
+def wide_total_of(x):
+    """The sum in float64: of as many equal float32 numbers as there may be it is exact."""
     total = np.float64(0)
     for j in range(x.size):
         total += np.float64(x[j])
     return total
 
 
+@reduction
+def _total_from(x, first):
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += x[j] - first
+    return total
+
+
 @device
-def sum_of(x):
-    """The sum of a row as float64, added in the precision of the data where that does not overflow."""
-    total = np.float64(total_of(x))
-    return total if abs(total) < np.inf else _total_of(x)
+def mean_of(x):
+    """The mean of a row as float64, from distances to its first number: of equal numbers it is exact."""
+    first = x[0]
+    distance = np.float64(_total_from(x, first))
+    near = np.float64(first) + distance / x.size
+    return near if abs(distance) < np.inf else wide_total_of(x) / x.size
 
 
 @reduction
@@ -70,7 +81,8 @@ def _plain_squares(x, mean):
 
 
 @reduction
-def _wide_squares(x, mean):
+def wide_squares_from(x, mean):
+    """The sum of (x - mean)² in float64."""
     total = np.float64(0)
     for j in range(x.size):
         d = np.float64(x[j]) - np.float64(mean)
@@ -83,7 +95,7 @@ def squares_from(x, mean):
     """The sum of (x - mean)² as float64, added in the precision of the data where its range is wide enough."""
     total = np.float64(_plain_squares(x, mean))
     fine = (total > _SMALL_SQUARES) & (total < np.inf)
-    return total if fine | (x.itemsize == 8) else _wide_squares(x, mean)
+    return total if fine | (x.itemsize == 8) else wide_squares_from(x, mean)
 
 
 @device

@@ -17,7 +17,7 @@ from ferro.cpu.kernels.common import SMALL_SQUARES
 from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
-from ferro.cpu.kernels.jit_rows import largest, squares_from, sum_of, total_of
+from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
 
 f64 = np.float64
 
@@ -112,7 +112,6 @@ def _in_range(squares, x):
 
 @kernel
 def var(x, correction, before, n, behind, out):
-    T = x.dtype.type
     if n <= correction or n > (LONG if behind == 1 else RUN):
         return False
     for r in range(before):
@@ -120,7 +119,7 @@ def var(x, correction, before, n, behind, out):
             start = r * n * behind + i
             if behind == 1:
                 row = x[start : start + n]
-                total = squares_from(row, T(sum_of(row) / n))
+                total = wide_squares_from(row, wide_total_of(row) / n)
             else:
                 total = f64(0)
                 for j in range(n):
@@ -261,7 +260,7 @@ def cross_entropy(x, target, ignored, smoothing, loss, norms):
     for i in range(x.shape[0]):
         top = largest(x[i])
         shift = T(math.log(sum_of_exp(x[i], top)))
-        norms[i] = float(top) + float(shift)
+        norms[i] = f64(top) + f64(shift)
         t = target[i]
         if t != ignored:
             if t < 0 or t >= x.shape[1]:
@@ -292,7 +291,7 @@ def cross_entropy_vjp(g, x, target, ignored, smoothing, norms, out):
             out[i, :] = 0
             continue
         high = T(norms[i])  # x - norm in two steps, the first of which is exact where it matters
-        low = T(norms[i] - float(high))
+        low = T(norms[i] - f64(high))
         for j in range(x.shape[1]):
             out[i, j] = scale * exp((x[i, j] - high) - low)
         out[i, t] -= scale
