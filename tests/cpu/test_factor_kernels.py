@@ -10,11 +10,12 @@ import scipy.linalg
 
 from ferro import cpu
 from ferro.cpu import linalg_solve, products, threads
-from ferro.cpu.kernels import factor, gemm
+from ferro.cpu.kernels import factor
+from tests.configuration import with_avx512
 
 DTYPES = (np.float32, np.float64)
 SHAPES = [(1, 1), (3, 3), (16, 16), (17, 17), (40, 33), (33, 40), (5, 50), (100, 100), (330, 20)]
-with_kernels = pytest.mark.skipif(not gemm.DTYPES, reason="the kernels are for processors with AVX-512")
+with_kernels = with_avx512
 
 
 def _bound(x: np.ndarray) -> float:
