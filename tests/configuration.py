@@ -12,4 +12,6 @@ KERNELS = background.MODE != "off"
 
 with_kernels = pytest.mark.skipif(not KERNELS, reason="FERRO_KERNELS=off: NumPy answers")
 with_machine_code = pytest.mark.skipif(not (SUPPORTED and KERNELS), reason="no machine code in this process")
-with_avx512 = pytest.mark.skipif(not isa.has_avx512(), reason="the kernels are for processors with AVX-512")
+with_avx512 = pytest.mark.skipif(
+    not (isa.has_avx512() and KERNELS), reason="the kernels are for processors with AVX-512"
+)
