@@ -1,5 +1,6 @@
 """ferro: eager, tape-based automatic differentiation for Python with PyTorch's API, on NumPy, Numba and CuPy."""
 
+from ferro._importing import done as _done  # isort: skip (before all else)
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
 from ferro import autograd, debug, fft, func, linalg, masked, nn, optim, profiler, signal, special, utils
 from ferro import functional as _functional
@@ -149,3 +150,5 @@ short, int, long = int16, int32, int64
 cfloat, cdouble = complex64, complex128
 
 __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
+
+_done()

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 
-from ferro.cpu import kernels
-from ferro.cpu.kernels import store
+from ferro.cpu import isa, kernels
+from ferro.cpu.kernels import background, store
 
 
 def main() -> None:
@@ -27,7 +27,15 @@ def main() -> None:
         for _ in kernels.compile_all(given.only):
             pass
         return
+    if background.MODE == "off":
+        print("FERRO_KERNELS=off: no kernel is compiled")  # noqa: T201 - a program for people
+        return
     start = time.perf_counter()
+    count = sum(map(len, kernels.signatures().values()))
+    print(  # noqa: T201
+        f"compiling {count} kernels for {isa.describe()}, as far as they are not on disk: about three minutes on two cores",
+        flush=True,
+    )
     command = [sys.executable, "-m", "ferro.warmup", "--only"]
     running = [subprocess.Popen([*command, kind]) for kind in kernels.KINDS]
     codes = [process.wait() for process in running]  # (all are waited for)

@@ -30,7 +30,7 @@ LAYERS = (
     ("core",),
     ("cpu", "cuda"),
     ("xp",),
-    ("_version",),
+    ("_version", "_importing"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

@@ -17,9 +17,9 @@ from ferro.core.node import MultiNode, Node, Pick
 from ferro.core.op import OPS
 from ferro.core.provenance import line_of
 from ferro.cpu.kernels.front import behind
-from ferro.cpu.kernels.machine import SUPPORTED
+from tests.configuration import with_machine_code
 
-pytestmark = pytest.mark.skipif(not SUPPORTED, reason="on this system there is no machine code of the tape")
+pytestmark = with_machine_code
 FUNCTIONS = {name: getattr(applying, name) for name in ("unary", "binary", "joined", "apply")}
 FUNCTIONS |= {name: getattr(views, name) for name in ("viewed", "parted")}
 

@@ -7,8 +7,9 @@ import pytest
 
 import ferro
 from ferro.cpu.kernels import attention, get
+from tests.configuration import with_avx512
 
-pytestmark = pytest.mark.skipif(not attention.DTYPES, reason="the kernels are for processors with AVX-512")
+pytestmark = with_avx512
 
 DTYPES = (np.float32, np.float64)
 SHAPES = (  # in front, rows, columns, width, depth

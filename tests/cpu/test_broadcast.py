@@ -7,6 +7,7 @@ import pytest
 
 from ferro.cpu import fusion
 from ferro.cpu.kernels import broadcast
+from tests.configuration import with_kernels
 
 FORMULAS = {
     np.add: lambda xp, a, b: a + b,
@@ -16,6 +17,7 @@ FORMULAS = {
 }
 
 
+@with_kernels
 @pytest.mark.parametrize("ufunc", FORMULAS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(200, 300), (3, 70, 257)])
@@ -32,6 +34,7 @@ def test_rows_and_columns(ufunc: np.ufunc, dtype: type, shape: tuple, rng: np.ra
             np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want[zeros]))
 
 
+@with_kernels
 def test_one_thread_takes_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     combine = broadcast.combine
@@ -41,6 +44,7 @@ def test_one_thread_takes_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == [broadcast.OPERATIONS[np.subtract][1]]
 
 
+@with_kernels
 def test_the_result_may_be_the_matrix() -> None:
     x = np.ones((200, 300), np.float32)
     assert fusion.evaluate(FORMULAS[np.add], x, x[0].copy(), out=x) is x

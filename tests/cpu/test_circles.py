@@ -7,6 +7,9 @@ from ferro import cpu
 from ferro.cpu import team, threads
 from ferro.cpu.kernels import background
 
+# Where NumPy answers it warns of infinities; ferro keeps that from its users, pytest shows it.
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+
 FUNCTIONS = {
     "sin": (lambda x: cpu.sin(x), np.sin),
     "cos": (lambda x: cpu.cos(x), np.cos),

@@ -10,11 +10,11 @@ import scipy.linalg
 
 from ferro import cpu
 from ferro.cpu import linalg_solve, products, threads
-from ferro.cpu.kernels import factor, gemm
+from ferro.cpu.kernels import factor
+from tests.configuration import with_avx512
 
 DTYPES = (np.float32, np.float64)
 SHAPES = [(1, 1), (3, 3), (16, 16), (17, 17), (40, 33), (33, 40), (5, 50), (100, 100), (330, 20)]
-with_kernels = pytest.mark.skipif(not gemm.DTYPES, reason="the kernels are for processors with AVX-512")
 
 
 def _bound(x: np.ndarray) -> float:
@@ -34,7 +34,7 @@ def _product(lu: np.ndarray, pivots: np.ndarray) -> np.ndarray:
 # -- LU ----------------------------------------------------------------------------------------------------------------
 
 
-@with_kernels
+@with_avx512
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_lu_factors_multiply_to_the_matrix_and_pivots_are_lapacks(dtype: Any, shape: tuple, rng: Any) -> None:
@@ -48,7 +48,7 @@ def test_lu_factors_multiply_to_the_matrix_and_pivots_are_lapacks(dtype: Any, sh
         assert (pivots == scipy.linalg.lu_factor(x)[1] + 1).all()
 
 
-@with_kernels
+@with_avx512
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lu_of_singular_matrices(dtype: Any, rng: Any) -> None:
     x = rng.uniform(-1, 1, (2, 3, 40, 40)).astype(dtype)
@@ -133,7 +133,7 @@ def test_stacks_are_factored_alike_for_any_number_of_threads(rng: Any) -> None:
 # -- Cholesky ----------------------------------------------------------------------------------------------------------
 
 
-@with_kernels
+@with_avx512
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 2, 8, 16])
 def test_small_cholesky_factors_read_the_lower_triangle_alone(dtype: Any, n: int, rng: Any) -> None:

@@ -7,6 +7,7 @@ import ferro
 from ferro import cpu
 from ferro.cpu import fusion, team, threads
 from ferro.cpu.kernels import background
+from tests.configuration import with_kernels
 
 SIZE = fusion.LARGE + 4099  # some blocks, the last of them ragged
 
@@ -40,6 +41,7 @@ def reference(formula, *arrays):
     return formula(cpu, *arrays)
 
 
+@with_kernels
 @pytest.mark.parametrize("n", [1, 2, 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", FORMULAS)
@@ -59,6 +61,7 @@ def test_programs_give_the_numbers_that_numpy_gives(name, dtype, n):
     np.testing.assert_array_equal(found, expected)
 
 
+@with_kernels
 def test_numbers_and_arrays_of_one_element_stand_beside_large_arrays():
     x = np.linspace(-1, 1, SIZE, dtype=np.float32).reshape(3, -1)[:, : SIZE // 3].copy()
     x = np.resize(x, (3, 50_000))
@@ -72,6 +75,7 @@ def test_numbers_and_arrays_of_one_element_stand_beside_large_arrays():
     assert fusion.evaluate(formula, x, scale, 0.8)[0, 0] != found[0, 0]  # another number, another program
 
 
+@with_kernels
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("shape", [(300,), (1, 300), (200, 1), (20, 10, 1), (10, 300), (1, 10, 300)])
 def test_rows_and_columns_are_repeated(shape, n):
@@ -87,12 +91,14 @@ def test_rows_and_columns_are_repeated(shape, n):
     np.testing.assert_array_equal(found, y - x * y)
 
 
+@with_kernels
 def test_the_result_may_take_the_place_of_an_operand():
     x, y = np.ones(SIZE), np.full(SIZE, 2.0)
     assert fusion.evaluate(lambda xp, x, y: x + y, x, y, out=x) is x
     assert (x == 3).all()
 
 
+@with_kernels
 @pytest.mark.parametrize("n", [1, 2])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("columns", [1, 1000])

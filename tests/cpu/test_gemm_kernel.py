@@ -9,8 +9,9 @@ import pytest
 
 from ferro.cpu import threads
 from ferro.cpu.kernels import background, gemm, get
+from tests.configuration import with_avx512
 
-pytestmark = pytest.mark.skipif(not gemm.DTYPES, reason="the kernel is for processors with AVX-512")
+pytestmark = with_avx512
 
 DTYPES = (np.float32, np.float64)
 LAYOUTS = ("rows", "columns", "wide rows", "wide columns", "backwards", "neither")

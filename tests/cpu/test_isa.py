@@ -90,7 +90,7 @@ def test_what_is_compiled_what_is_chosen_and_the_key_of_the_cache_follow_the_var
             assert "ymm" not in code
             assert not re.search(r"\tv[a-z]", code)  # as every instruction of AVX begins
     assert lines["baseline"][0] == "baseline"
-    digests = {level: digest for level, digest in lines.values()}
+    digests = dict(lines.values())
     assert len(set(digests.values())) == len(digests)  # each level has machine code of its own on disk
 
 

@@ -26,6 +26,7 @@ from ferro.cpu.kernels import (
     softmax,
 )
 from ferro.cpu.kernels.kernel import tag_of
+from tests.configuration import with_kernels
 
 FLOATS = [np.float32, np.float64]
 TOLERANCE = {np.float32: 2e-6, np.float64: 1e-13}
@@ -258,6 +259,7 @@ def test_activations_of_special_values_are_those_of_the_formula(name, monkeypatc
                 np.testing.assert_array_equal(result[:3], expected[:3])
 
 
+@with_kernels
 def test_pointwise_results_keep_the_memory_layout(rng):
     x = numbers(rng, (40, 30, 20), np.float32)
     for view in (x, x.transpose(2, 0, 1), x.swapaxes(0, 1), x[:, ::2], x[::-1], np.broadcast_to(x[:1], x.shape)):

@@ -14,9 +14,9 @@ from scipy import special
 from ferro.cpu import team, threads
 from ferro.cpu.kernels import front
 from ferro.cpu.kernels.board import BUDGET, CORES, RUNS, SHARED
-from ferro.cpu.kernels.machine import SUPPORTED
+from tests.configuration import with_machine_code
 
-pytestmark = pytest.mark.skipif(not SUPPORTED, reason="fronts are machine code for Linux on x86-64")
+pytestmark = with_machine_code
 
 DTYPES = (np.float32, np.float64)
 LARGE = 300 * 401

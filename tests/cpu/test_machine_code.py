@@ -12,8 +12,9 @@ import pytest
 from ferro.cpu import extensions, isa, notices, pooling
 from ferro.cpu.kernels import _MODULE_OF, WIDE, activations, background, get, machine, signatures, store, workshop
 from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
+from tests.configuration import with_machine_code
 
-native = pytest.mark.skipif(not machine.SUPPORTED, reason="on this system Numba itself runs the kernels")
+native = with_machine_code
 
 
 def run_python(code, **environment):

@@ -12,6 +12,7 @@ from ferro.cpu import threads
 from ferro.cpu.kernels import recurrent, softmax
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.loss import cross_entropy_fwd
+from tests.configuration import with_avx512
 
 LENGTHS = (*range(1, 36), 47, 63, 64, 65, 103, 127, 128, 129, 511, 512, 513, 1000, 2048, 2049, 5000)
 
@@ -109,7 +110,7 @@ def _threads_as_before():
     threads.set_num_threads(before)
 
 
-@pytest.mark.skipif(not recurrent.DTYPES, reason="the kernel is for processors with AVX-512")
+@with_avx512
 @pytest.mark.usefixtures("_threads_as_before")
 @pytest.mark.parametrize("counts", [(40,) * 6, (77, 76, 50, 33, 16, 1), (1, 20, 33, 70)])
 def test_sequences_of_an_lstm_shared_by_threads(monkeypatch, counts):

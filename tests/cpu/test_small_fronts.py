@@ -14,9 +14,9 @@ import ferro
 from ferro.cpu import convolution, embedding, joining, losses, normalisation
 from ferro.cpu.kernels import optim
 from ferro.cpu.kernels.front import behind
-from ferro.cpu.kernels.machine import SUPPORTED
+from tests.configuration import with_machine_code
 
-pytestmark = pytest.mark.skipif(not SUPPORTED, reason="no machine code on this system")
+pytestmark = with_machine_code
 DTYPES = (np.float32, np.float64)
 ALL = (True, True, True)
 

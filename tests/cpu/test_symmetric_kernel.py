@@ -7,8 +7,9 @@ import pytest
 
 from ferro.cpu import linalg_spectral
 from ferro.cpu.kernels import background, factor
+from tests.configuration import with_avx512
 
-pytestmark = pytest.mark.skipif(not factor.DTYPES, reason="the kernel is for processors with AVX-512")
+pytestmark = with_avx512
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,17 @@
+"""Marks for tests of what some configuration switches off: they skip, and say why."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferro.cpu import isa
+from ferro.cpu.kernels import background
+from ferro.cpu.kernels.machine import SUPPORTED
+
+KERNELS = background.MODE != "off"
+
+with_kernels = pytest.mark.skipif(not KERNELS, reason="FERRO_KERNELS=off: NumPy answers")
+with_machine_code = pytest.mark.skipif(not (SUPPORTED and KERNELS), reason="no machine code in this process")
+with_avx512 = pytest.mark.skipif(
+    not (isa.has_avx512() and KERNELS), reason="the kernels are for processors with AVX-512"
+)
