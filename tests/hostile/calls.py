@@ -79,9 +79,19 @@ def _is_function(thing: Any) -> bool:
     return callable(thing) and not isinstance(thing, type)
 
 
-def calls(most: int = 1000) -> Iterator[Call]:
-    """Calls of everything public, at most so many of each: samples of its own, of its namesake, or general ones."""
+def calls(most: int, methods: bool = True) -> Iterator[Call]:
+    """Calls of everything public, at most so many of each: samples of its own, of its namesake, or general ones.
+
+    methods: also those methods that only hand on to a function of the same name, and names that are one function.
+    """
+    seen: set = set()
+    functions = {path.rpartition(".")[2] for path in paths() if not path.startswith("Tensor.")}
     for path in paths():
+        if not methods:
+            function = lookup(ferro, path)
+            if function in seen or (path.startswith("Tensor.") and path[7:] in functions):
+                continue
+            seen.add(function)
         samples = samples_of(path)
         # Those that differ in the number of tensors tell more than those that differ in their shapes.
         chosen: dict[tuple, Sample] = {}

@@ -130,6 +130,8 @@ def _run(cases: list, given: argparse.Namespace) -> int:
         for _, case in cases:
             case()
             gc.collect()
+    except SystemExit as e:
+        return 1 if e.code else 0
     except BaseException:  # noqa: BLE001 (whatever it is, the case is wrong)
         traceback.print_exc(limit=-12)
         return 1

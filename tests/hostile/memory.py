@@ -106,8 +106,6 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     for text, f in PROGRAMS.items():
         yield text, lambda text=text, f=f: often(text, lambda: f(leaf()), times // 2)
     yield "training", lambda: often("training", trained, times // 4)
-    functions = {call.path.rpartition(".")[2] for call in calls(1) if not call.path.startswith("Tensor.")}
-    for call in calls(1):
-        if options.long or not (call.path.startswith("Tensor.") and call.path[7:] in functions):
-            rounds = times if options.long else 60
-            yield f"ferro.{call.path}{call.sample}", lambda call=call, rounds=rounds: repeated(call, rounds)
+    for call in calls(1, methods=options.long):
+        rounds = times if options.long else 60
+        yield f"ferro.{call.path}{call.sample}", lambda call=call, rounds=rounds: repeated(call, rounds)

@@ -311,6 +311,6 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     modes = tuple(MODES) if options.long else ("", "no_grad")
     for way, make in ways():
         yield f"x = {way}", lambda way=way, make=make: short_ways(way, make, modes)
-    for call in calls(1000 if options.long else 1):
+    for call in calls(1000 if options.long else 1, methods=options.long):
         if places(call.sample):
             yield f"ferro.{call.path}{call.sample}", lambda call=call: half_made(call)

@@ -14,12 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile import limits
+
 ROOT = Path(__file__).resolve().parents[2]
 LONG = int(os.environ.get("FERRO_HOSTILE", "0") or 0)  # rounds of the long form
 LIMIT = 3600 if LONG else 240
 
 pytestmark = pytest.mark.timeout(LIMIT + 30)
-PARTS = {"tampered": 2}
+# Into how many processes a program is cut, and the settings that it runs in where time is short.
+PARTS = {"tampered": 2, "arguments": 2, "failures": 2, "memory": 2, "threads": 1}
+SHORT = {"tampered": ("", "debugging allocators"), "arguments": ("",), "failures": ("",), "memory": ("",), "threads": ("", "debugging allocators", "collecting")}  # fmt: skip
 SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "": ({}, ()),
     "filled memory": ({"MALLOC_PERTURB_": "165"}, ()),
@@ -52,8 +56,18 @@ def run(program: str, *options: str, **environment: str) -> None:
         )
 
 
-@pytest.mark.parametrize("setting", [s for s in SETTINGS if LONG or s != "filled memory"])
-@pytest.mark.parametrize(("program", "part"), [(p, f"{k}/{n}") for p, n in PARTS.items() for k in range(n)])
+CASES = [(program, f"{k}/{n}", setting) for program, n in PARTS.items() for k in range(n) for setting in SETTINGS
+         if LONG or setting in SHORT[program]]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "part", "setting"), CASES)
 def test_a_hostile_program_gets_exceptions_or_right_numbers(program: str, part: str, setting: str) -> None:
     environment, options = SETTINGS[setting]
     run(program, "--part", part, *options, **environment)
+
+
+@pytest.mark.parametrize("setting", SETTINGS if LONG else [""])
+@pytest.mark.parametrize("case", limits.CASES)
+def test_what_the_machine_refuses_costs_time_alone(case: str, setting: str) -> None:
+    environment, options = SETTINGS[setting]
+    run("limits", "--only", case, "--limit", "200", *options, **environment)
