@@ -11,7 +11,10 @@ from ferro.cpu.kernels.lines import over
 _ROOT_HALF = 0.7071067811865476  # 1 / √2
 _ROOT_TWO_OVER_PI = 0.7978845608028654  # √(2 / π)
 _NORMAL = 0.3989422804014327  # 1 / √(2 π)
-_FAR, _GONE = 40, 800  # numbers beyond which a normal density and an exponential are 0: slopes there are those at infinity
+_FAR, _GONE = (
+    40,
+    800,
+)  # numbers beyond which a normal density and an exponential are 0: slopes there are those at infinity
 _CUBE = 0.044715  # the coefficient of gelu's approximation by tanh
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import jit_norm, jit_optim, jit_pointwise
+from ferro.cpu.kernels.common import SMALL_SQUARES
 from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
-from ferro.cpu.kernels.common import SMALL_SQUARES
 from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
 
 f64 = np.float64

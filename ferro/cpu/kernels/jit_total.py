@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel
 from ferro.cpu.kernels.common import SMALL_SQUARES
+from ferro.cpu.kernels.jit import device, kernel
 from ferro.cpu.kernels.jit_reduce import (
     max_columns,
     max_rows,
