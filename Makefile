@@ -11,7 +11,7 @@ INSTALL := $(PY) -m pip install --disable-pip-version-check --quiet
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test slow opdb docs bench lint format install-demo install-test install-lint clean
+.PHONY: help demo test slow hostile opdb docs bench lint format install-demo install-test install-lint clean
 # One pip at a time in one environment.
 .NOTPARALLEL:
 
@@ -19,6 +19,7 @@ help:
 	@echo "make demo     train a network on handwritten digits; writes digits.png"
 	@echo "make test     run the tests but the slow ones (JOBS=$(JOBS) processes)"
 	@echo "make slow     run the slow tests"
+	@echo "make hostile  hostile use at length: every case, every setting (ROUNDS=1)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
 	@echo "make docs     write docs/operations.md and docs/subgradients.md from the declarations"
 	@echo "make bench    time ferro beside torch"
@@ -36,6 +37,10 @@ test: install-test
 
 slow: install-test
 	$(PY) -m pytest -m slow
+
+ROUNDS ?= 1
+hostile: install-test
+	FERRO_HOSTILE=$(ROUNDS) $(PY) -m pytest tests/hostile -n $(JOBS) --dist worksteal
 
 opdb: install-test
 	@set -e; for dtype in float64 complex128 float32; do echo "opdb: $$dtype"; \
