@@ -22,7 +22,7 @@ slice-isa-baseline: export FERRO_ISA := baseline
 # Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
 MOST_SKIPPED := 20
 
-.PHONY: help demo test test-slices test-pythons slow opdb docs bench lint format clean
+.PHONY: help demo test test-slices test-pythons slow hostile opdb docs bench lint format clean
 .PHONY: install-demo install-test install-lint $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
@@ -34,6 +34,7 @@ help:
 	@echo "make test-slices   the core tests in each configuration: $(CONFIGURATIONS)"
 	@echo "make slice-NAME    the same in one of them"
 	@echo "make test-pythons  the core tests on Debian's Python 3.13 and 3.14 (needs root, debootstrap, a network)"
+	@echo "make hostile  hostile use at length: every case, every setting (ROUNDS=1)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
 	@echo "make docs     write docs/operations.md and docs/subgradients.md from the declarations"
 	@echo "make bench    time ferro beside torch"
@@ -61,6 +62,10 @@ test-pythons:
 
 slow: install-test
 	$(PY) -m pytest -m slow
+
+ROUNDS ?= 1
+hostile: install-test
+	FERRO_HOSTILE=$(ROUNDS) $(PY) -m pytest tests/hostile -n $(JOBS) --dist worksteal
 
 opdb: install-test
 	@set -e; for dtype in float64 complex128 float32; do echo "opdb: $$dtype"; \

@@ -193,6 +193,8 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """ln of the multivariate gamma function: p (p-1)/4 ln π + Σ ln Γ(x - j/2) over 0 ≤ j < p."""
     if p < 1:
         raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1, got {p}")
+    if p > 1000:  # (one call for each p: 2**70 would not end)
+        raise ValueError(f"mvlgamma: p has to be at most 1000, got {p}")
     result = lgamma(input)
     for j in range(1, p):
         result = result + lgamma(input - j / 2)

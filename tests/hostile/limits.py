@@ -116,8 +116,7 @@ def few_addresses() -> None:
 def no_code() -> None:
     """Memory for machine code is refused, as SELinux and systemd's MemoryDenyWriteExecute do."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(ROOT = Path(__file__).resolve().parents[2]
-PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0:
+    if libc.prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0) != 0:
         print("the kernel of this machine has no PR_SET_MDWE: mprotect is refused by seccomp instead")
         refuse_exec(libc)
     os.environ["FERRO_KERNELS"] = ""
@@ -282,11 +281,13 @@ def signalled() -> None:
     signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
     want = np.cos(1.0) - np.sin(1.0)
-    while len(times) < 100:
-        z = ferro.ones(50).requires_grad_()
-        (z.sin() + z.cos()).sum().backward()
-        np.testing.assert_allclose(z.grad.numpy(), want, rtol=1e-5)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        while len(times) < 100:
+            z = ferro.ones(50).requires_grad_()
+            (z.sin() + z.cos()).sum().backward()
+            np.testing.assert_allclose(z.grad.numpy(), want, rtol=1e-5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     np.testing.assert_allclose(times, np.cos(1.0), rtol=1e-5)
 
 
@@ -306,7 +307,8 @@ def interrupted() -> None:
                 ((x.sin() * x).view(5, 10).t().softmax(1) + 1).sum().backward()
         except KeyboardInterrupt:
             times += 1
-    signal.setitimer(signal.ITIMER_REAL, 0)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     computes()
 
 
