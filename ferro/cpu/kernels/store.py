@@ -36,6 +36,7 @@ from pathlib import Path
 import numpy as np
 
 from ferro.cpu import isa
+from ferro.cpu.kernels.machine import SUPPORTED
 from ferro.cpu.notices import note
 
 _HERE = Path(__file__).parent
@@ -319,6 +320,8 @@ def _tools() -> str:
             said = number[1].decode() if number else "?"
             lines.append(f"{package}: {said} {hashlib.blake2b(text, digest_size=8).hexdigest()}")
     lines += [f"{key}: {value}" for key, value in sorted(os.environ.items()) if key in _SETTINGS and value]
+    if not SUPPORTED:
+        lines.append("called through Numba")
     lines.append(_processor())
     return "".join(f"{' '.join(line.split())}\n" for line in lines)
 
