@@ -72,8 +72,11 @@ def layouts(a: np.ndarray) -> Iterator[tuple[str, Callable]]:
     yield "read-only", lambda: fixed(a)
     yield "a subclass", lambda: a.copy().view(Odd)
     yield "in a map of memory", lambda: mapped(a)
-    yield "with unit strides of nothing", lambda: np.lib.stride_tricks.as_strided(
-        a.copy(), a.shape, tuple(s if n != 1 else 12345 for n, s in zip(a.shape, a.strides, strict=True))
+    yield (
+        "with unit strides of nothing",
+        lambda: np.lib.stride_tricks.as_strided(
+            a.copy(), a.shape, tuple(s if n != 1 else 12345 for n, s in zip(a.shape, a.strides, strict=True))
+        ),
     )
 
 
@@ -153,7 +156,23 @@ def laid_out(call: Call) -> None:
 
 
 # What tells of memory itself, or of nothing at all.
-TELLING = ("data_ptr", "stride", "storage_offset", "is_contiguous", "empty", "as_strided", "hash", "sizeof", "resize", "set_", "dlpack", "rand", "normal", "dropout", "rrelu")
+TELLING = (
+    "data_ptr",
+    "stride",
+    "storage_offset",
+    "is_contiguous",
+    "empty",
+    "as_strided",
+    "hash",
+    "sizeof",
+    "resize",
+    "set_",
+    "dlpack",
+    "rand",
+    "normal",
+    "dropout",
+    "rrelu",
+)
 
 
 def alike(text: str, path: str, got: Any, want: Any) -> None:
@@ -176,8 +195,16 @@ def odd_tensors(call: Call) -> None:
             if isinstance(thing, Raised):
                 continue
             for k in range(len(fine)):
-                outcome(f"ferro.{call.path} with {call.sample}, tensor {k}: {wrap.__name__} of {name}", call.run, [*fine[:k], thing, *fine[k + 1 :]])
-            outcome(f"ferro.{call.path} with {call.sample}, all tensors: {wrap.__name__} of {name}", call.run, [thing] * len(fine))
+                outcome(
+                    f"ferro.{call.path} with {call.sample}, tensor {k}: {wrap.__name__} of {name}",
+                    call.run,
+                    [*fine[:k], thing, *fine[k + 1 :]],
+                )
+            outcome(
+                f"ferro.{call.path} with {call.sample}, all tensors: {wrap.__name__} of {name}",
+                call.run,
+                [thing] * len(fine),
+            )
 
 
 def odd_numbers(call: Call) -> None:
@@ -188,10 +215,19 @@ def odd_numbers(call: Call) -> None:
     kwargs = {k: filled(v, left) for k, v in call.sample.kwargs.items()}
     for name, thing in odd_objects().items():
         for k in range(len(args)):
-            outcome(f"ferro.{call.path} with {call.sample}, argument {k}: {name}", call.function, *args[:k], thing, *args[k + 1 :], **kwargs)
+            outcome(
+                f"ferro.{call.path} with {call.sample}, argument {k}: {name}",
+                call.function,
+                *args[:k],
+                thing,
+                *args[k + 1 :],
+                **kwargs,
+            )
         for k in kwargs:
             outcome(f"ferro.{call.path} with {call.sample}, {k}={name}", call.function, *args, **{**kwargs, k: thing})
-        outcome(f"ferro.{call.path} with {call.sample}, one more argument: {name}", call.function, *args, thing, **kwargs)
+        outcome(
+            f"ferro.{call.path} with {call.sample}, one more argument: {name}", call.function, *args, thing, **kwargs
+        )
     outcome(f"ferro.{call.path}()", call.function)
 
 
@@ -210,7 +246,14 @@ def resized() -> None:
             y = x.exp()
             note(f"{make.__name__}: {text}")
             change(a)
-            for f in (lambda x: x + x, lambda x: x.sin(), lambda x: x.view(6), lambda x: x.unbind(), repr, lambda x, y=y: (y * x).sum().backward()):
+            for f in (
+                lambda x: x + x,
+                lambda x: x.sin(),
+                lambda x: x.view(6),
+                lambda x: x.unbind(),
+                repr,
+                lambda x, y=y: (y * x).sum().backward(),
+            ):
                 got = outcome(f"{make.__name__}, then {text}", f, x)
                 del got
             assert tuple(x.shape) == (2, 3), f"{make.__name__}, then {text}: the tensor has the shape {x.shape}"

@@ -97,13 +97,20 @@ def switched(x: Any) -> Any:
     return y + z.clone()
 
 
-PROGRAMS: dict[str, Callable] = {f.__name__: f for f in (chain, branched, network, written, parts, twice, hooked, again, switched)}
+PROGRAMS: dict[str, Callable] = {
+    f.__name__: f for f in (chain, branched, network, written, parts, twice, hooked, again, switched)
+}
 
 
 def programs() -> dict[str, Callable]:
     """Everything that is interrupted: single calls into machine code, and small programs."""
     called = every_short_way()
-    found = {f"{text}, x = {make.__name__}()": (f, make) for make in (leaf, view) for text, f in called.items() if "dropout" not in text}
+    found = {
+        f"{text}, x = {make.__name__}()": (f, make)
+        for make in (leaf, view)
+        for text, f in called.items()
+        if "dropout" not in text
+    }
     found.update({name: (f, leaf) for name, f in PROGRAMS.items()})
     return found
 
@@ -126,7 +133,22 @@ def same(a: Any, b: Any) -> bool:
     return np.array_equal(a, b, equal_nan=True) if isinstance(a, np.ndarray) else a == b
 
 
-COUNTED = (None, True, False, LEAF, (), 0, 1, 2, ferro.float32, np.dtype("f4"), np.dtype("i8"), ferro.Tensor, Node, np.ndarray)
+COUNTED = (
+    None,
+    True,
+    False,
+    LEAF,
+    (),
+    0,
+    1,
+    2,
+    ferro.float32,
+    np.dtype("f4"),
+    np.dtype("i8"),
+    ferro.Tensor,
+    Node,
+    np.ndarray,
+)
 
 
 def census() -> array:
@@ -168,7 +190,9 @@ def swept(text: str, function: Callable, make: Callable, most: int, attempt: Cal
             x = make()
             got = attempt(k, function, x)
             settled()
-            assert not isinstance(got, SystemError), f"{said}: an error of the interpreter: {got!r}, because of {got.__cause__!r}"
+            assert not isinstance(got, SystemError), (
+                f"{said}: an error of the interpreter: {got!r}, because of {got.__cause__!r}"
+            )
             if isinstance(got, BaseException):
                 fine = 0
             else:
@@ -314,11 +338,17 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     ends = [("no memory once", memory_ends), ("no memory any more", nothing_is_left)] if _testcapi is not None else []
     for text, function in bare() if ends else ():
         for how, attempt in ends if options.long else ends[:1]:
-            yield f"{text}: {how}", lambda text=text, f=function, attempt=attempt: swept(text, f, tuple, most, attempt, True)
+            yield (
+                f"{text}: {how}",
+                lambda text=text, f=function, attempt=attempt: swept(text, f, tuple, most, attempt, True),
+            )
     for text, (f, make) in programs().items():
         for how, attempt in (*ends, ("interrupted at calls", at_calls), ("interrupted at lines", at_lines)):
             if options.long or text in PROGRAMS or how in ("no memory once", "interrupted at calls"):
                 counting = "interrupted" in how
-                yield f"{text}: {how}", lambda text=text, f=f, make=make, attempt=attempt, counting=counting: swept(
-                    text, f, lambda: (make(),), most, attempt, counting
+                yield (
+                    f"{text}: {how}",
+                    lambda text=text, f=f, make=make, attempt=attempt, counting=counting: swept(
+                        text, f, lambda: (make(),), most, attempt, counting
+                    ),
                 )

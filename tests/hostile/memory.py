@@ -99,7 +99,10 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     times = 20_000 * options.rounds if options.long else 300
     for text, f in every_short_way().items():
         for make in (leaf, view):
-            yield f"{text}, x = {make.__name__}()", lambda text=text, f=f, make=make: often(text, lambda: f(make()), times)
+            yield (
+                f"{text}, x = {make.__name__}()",
+                lambda text=text, f=f, make=make: often(text, lambda: f(make()), times),
+            )
     for text, f in PROGRAMS.items():
         yield text, lambda text=text, f=f: often(text, lambda: f(leaf()), times // 2)
     yield "training", lambda: often("training", trained, times // 4)

@@ -119,7 +119,15 @@ def wrongs() -> dict[str, Any]:
         found[f"View without {slot}"] = made
     for make, kind in ((lambda: y, Node), (picked, MultiNode)):
         for slot in ("code", "dtype", "edges", "meta", "offset", "plan", "saved", "seq", "shape", "outputs"):
-            for what, value in (("", NOTHING), ("None", None), ("5", 5), ("()", ()), ("(5,)", (5,)), ("a tensor", x), ("text", "x")):
+            for what, value in (
+                ("", NOTHING),
+                ("None", None),
+                ("5", 5),
+                ("()", ()),
+                ("(5,)", (5,)),
+                ("a tensor", x),
+                ("text", "x"),
+            ):
                 node = make().detach().requires_grad_().sin() if kind is Node else make()
                 kept = node._node if kind is Node else node._node.node
                 spoil(kept, slot, value)
@@ -172,13 +180,22 @@ def ways() -> Iterator[tuple[str, Callable]]:
     for wrong, value in wrongs().items():
         for slot in _slots_for(wrong):
             for make in (inner, changed) if slot == "_counter" else (view,) if slot == "_meta" else (inner,):
-                yield (f"{make.__name__}() whose {slot} is {wrong}", lambda make=make, slot=slot, value=value: _with(make(), slot, value))
+                yield (
+                    f"{make.__name__}() whose {slot} is {wrong}",
+                    lambda make=make, slot=slot, value=value: _with(make(), slot, value),
+                )
     yield "a tensor that has nothing but an array", lambda: _with(x_of(ferro.Tensor), "_data", np.ones((2, 3), "f4"))
 
 
 def _slots_for(wrong: str) -> tuple:
     """Where a wrong thing is put: what has the name of a slot's class into that slot, the rest into all."""
-    for kind, slot in (("Version", "_counter"), ("View", "_meta"), ("Node", "_node"), ("Pick", "_node"), ("Meta", "_meta")):
+    for kind, slot in (
+        ("Version", "_counter"),
+        ("View", "_meta"),
+        ("Node", "_node"),
+        ("Pick", "_node"),
+        ("Meta", "_meta"),
+    ):
         if wrong.startswith(f"{kind} "):
             return (slot,)
     return ("_data",) if "array" in wrong else SLOTS

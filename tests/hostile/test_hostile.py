@@ -50,7 +50,10 @@ def run(program: str, *options: str, **environment: str) -> None:
         wrong = [k for k, line in enumerate(lines) if line.startswith("wrong ")]
         first = "\n".join(lines[max(0, wrong[0] - 30) : wrong[0] + 2] if wrong else lines[-40:])
         names = "\n".join("\n".join(lines[k : k + 2]) for k in wrong[:40])
-        pytest.fail(f"{program}: exit code {process.returncode}, {len(wrong)} cases wrong\n{names}\n--- the first:\n{first}", pytrace=False)
+        pytest.fail(
+            f"{program}: exit code {process.returncode}, {len(wrong)} cases wrong\n{names}\n--- the first:\n{first}",
+            pytrace=False,
+        )
 
 
 CASES = [(program, f"{k}/{n}", setting) for program, n in PARTS.items() for k in range(n) for setting in SETTINGS

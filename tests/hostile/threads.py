@@ -50,7 +50,7 @@ def ordinary(call: Callable) -> None:
         call()
     except SystemError:
         raise
-    except Exception:  # noqa: BLE001, S110 (a race may be refused)
+    except Exception:  # noqa: BLE001 (a race may be refused)
         pass
 
 
@@ -182,7 +182,10 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     for f in (looked_at, written, resized, counted, ended, shared):
         yield f.__name__, lambda f=f: f(rounds)
     for text, function in every_short_way().items():
-        yield f"{text} while all tensors are looked at", lambda text=text, function=function: computed(text, function, rounds)
+        yield (
+            f"{text} while all tensors are looked at",
+            lambda text=text, function=function: computed(text, function, rounds),
+        )
     for name in ("settrace", "setprofile"):
         yield f"sys.{name}", lambda name=name: watched(getattr(sys, name), max(1, rounds // 4))
         yield f"threading.{name}", lambda name=name: watched(getattr(threading, name), max(1, rounds // 4))
