@@ -59,9 +59,9 @@ def repeated(call: Call, times: int) -> None:
     often(text, lambda: call.run(list(map(fresh, arrays))), times)
     if not arrays:
         return
-    odd = ferro.ones(5, 7, 3, 2, 1, 2)
 
     def refused() -> None:
+        odd = ferro.ones(5, 7, 3, 2, 1, 2)
         tensors = list(map(fresh, arrays))
         quiet(lambda: call.run(["text", *tensors[1:]]))
         quiet(lambda: call.run([*tensors[:-1], odd]))
