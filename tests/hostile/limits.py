@@ -302,7 +302,9 @@ def interrupted() -> None:
     x, times = ferro.ones(50).requires_grad_(), 0
     while times < 200:
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.0005 + times * 1e-6)
+            signal.setitimer(
+                signal.ITIMER_REAL, 0.0005 + times * 1e-6, 0.5
+            )  # (again, where one is lost in a finaliser)
             while True:
                 ((x.sin() * x).view(5, 10).t().softmax(1) + 1).sum().backward()
         except KeyboardInterrupt:
