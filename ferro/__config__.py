@@ -33,7 +33,8 @@ def show_config(mode: str = "stdout") -> dict[str, dict[str, Any]] | None:
 
     Example::
 
-        >>> ferro.show_config("dicts")["machine code"]["tape"] in ("on", "off")
+        >>> import ferro
+        >>> ferro.show_config("dicts")["machine code"]["tape"].split(":")[0] in ("on", "off")
         True
     """
     if mode not in ("stdout", "dicts"):

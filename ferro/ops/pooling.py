@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
@@ -254,8 +257,8 @@ declare("nn.functional.avg_pool3d", [
 # -- adaptive pooling --------------------------------------------------------------------------------------------------
 
 
-def _target(name: str, n: int, shape: tuple, output_size: Any) -> tuple:
-    """The output sizes; None keeps the size of the input."""
+def _target(name: str, n: int, x: Any, shape: tuple, output_size: Any) -> tuple:
+    """The output sizes; None keeps the size of the input. A result that no memory can hold is refused at once."""
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
     if len(given) != n:
         raise RuntimeError(
@@ -264,6 +267,10 @@ def _target(name: str, n: int, shape: tuple, output_size: Any) -> tuple:
     size = tuple([s if o is None else operator.index(o) for s, o in zip(shape, given, strict=True)])
     if min(size) < 0:
         raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {size}")
+    whole = (*x.shape[: x.dim() - n], *size)
+    if math.prod(whole) * x.element_size() >= 1 << 63:
+        raise RuntimeError(f"{name}: Storage size calculation overflowed with sizes={list(whole)}")
+    np.empty(whole, x._data.dtype)  # MemoryError now, not after the windows have been counted
     return size
 
 
@@ -288,7 +295,7 @@ def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
     shape = _image(name, x, n)
     if x._data.dtype not in INEXACT:
         raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
-    size = _target(name, n, shape, output_size)
+    size = _target(name, n, x, shape, output_size)
     if 0 in size or any(s % o for s, o in zip(shape, size, strict=True)):
         return adaptive_avg(x, size)
     kernel = tuple([s // o for s, o in zip(shape, size, strict=True)])
@@ -331,7 +338,7 @@ def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
     shape = _image(name, x, n)
     if x._data.dtype not in INEXACT:
         raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
-    size = _target(name, n, shape, output_size)
+    size = _target(name, n, x, shape, output_size)
     if 0 in size or any(s % o for s, o in zip(shape, size, strict=True)):
         return apply(ADAPTIVE_MAX, (x,), (size,))
     kernel = tuple([s // o for s, o in zip(shape, size, strict=True)])

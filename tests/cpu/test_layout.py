@@ -74,7 +74,7 @@ said = ferro.show_config("dicts")
 print(said["machine code"]["tape"])
 print(said["switched off"])
 """
-ANSWER = "44.0 [[1.0, 4.0], [3.0, 4.0]]"
+ANSWER = "41.0 [[1.0, 4.0], [3.0, 4.0]]"
 
 
 def answer_of_torch(torch: Any) -> str:
