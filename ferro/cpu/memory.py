@@ -157,8 +157,12 @@ _said = os.environ.get("FERRO_MALLOC", "").strip().lower()
 _theirs = sorted({*_SETTINGS} & {*os.environ}) + ["GLIBC_TUNABLES"] * (
     "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", "")
 )
+# Where Python looks for mistakes in the use of memory, what it has not given out must not be returned to it.
+_debugged = sys.flags.dev_mode or os.environ.get("PYTHONMALLOC", "").endswith("debug")
 _wanted = _said not in _DISABLED and (bool(_said) or not _theirs)
 if not _wanted:
     note("allocator", f"left as it is: {' '.join(_theirs) if _said not in _DISABLED else f'FERRO_MALLOC={_said}'}")
 _keeps_freed_blocks = _library is not None and _wanted and _keep_freed_blocks(_library)
-_aligns_arrays = _library is not None and _wanted and _align_arrays(_library)
+if _wanted and _debugged:
+    note("allocator", "NumPy's allocator is left as it is: Python's allocators are those for debugging")
+_aligns_arrays = _library is not None and _wanted and not _debugged and _align_arrays(_library)

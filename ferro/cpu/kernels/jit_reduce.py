@@ -4,8 +4,8 @@ Each row, or the columns of each matrix, are cut into equal parts, and each part
 have a result for each part, kernels of columns a row of results, which is cut into tiles. A call computes the results,
 or tiles, from number `first` to before `stop`.
 
-Products and sums are taken in float64, in several interleaved ones; squares of rows in the precision of the data, at most
-_BLOCK of them, where its range is wide enough.
+Products and sums are taken in float64, sums in blocks of _BLOCK numbers or _ROWS rows, of which less is lost than one
+after the other; squares of rows in the precision of the data where its range is wide enough.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ferro.cpu.kernels.reduce import TILE
 
 f64 = np.float64
 _BLOCK = 2048
+_ROWS = 32
 
 
 @device
@@ -106,19 +107,24 @@ def square_rows(x, mean, out, first, stop):
 
 @kernel
 def sum_columns(x, out, first, stop):
-    total = np.zeros(TILE, f64)
+    few, total = np.zeros(TILE, f64), np.zeros(TILE, f64)
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
         row = out[to, columns]
-        behind = start + (end - start) // 4 * 4
-        for r in range(start, behind, 4):
-            a, b, c, d = x[i, r, columns], x[i, r + 1, columns], x[i, r + 2, columns], x[i, r + 3, columns]
+        for r in range(start, end, _ROWS):
+            last = min(r + _ROWS, end)
+            behind = r + (last - r) // 4 * 4
+            for s in range(r, behind, 4):
+                a, b, c, d = x[i, s, columns], x[i, s + 1, columns], x[i, s + 2, columns], x[i, s + 3, columns]
+                for j in range(row.size):
+                    few[j] += (f64(a[j]) + f64(b[j])) + (f64(c[j]) + f64(d[j]))
+            for s in range(behind, last):
+                a = x[i, s, columns]
+                for j in range(row.size):
+                    few[j] += f64(a[j])
             for j in range(row.size):
-                total[j] += (f64(a[j]) + f64(b[j])) + (f64(c[j]) + f64(d[j]))
-        for r in range(behind, end):
-            a = x[i, r, columns]
-            for j in range(row.size):
-                total[j] += f64(a[j])
+                total[j] += few[j]
+                few[j] = 0
         for j in range(row.size):
             row[j] = total[j]
             total[j] = 0

@@ -3,7 +3,7 @@
 What stands here says again, for the most frequent case, what `unary` and `binary` in core/apply.py say, and these stand
 behind it: for any argument that is not a plain tensor of small float32 or float64 arrays, while any mode is on, and for
 whatever raises. The objects of the tape are known here by a table, see core/tape.py: addresses of objects, and where
-classes with slots keep theirs.
+classes with slots keep theirs. Every function begins with `is_op`: where the table is empty, no object is an operation.
 
 Note [Who owns what]
     Functions of jit_objects.py that make an object take over what they are given, and let it go if they fail; given 0,
@@ -199,10 +199,11 @@ def binary(objects, count):
     if count != 3:
         return 0
     op, x, y = word(objects), word(objects + 8), word(objects + 16)
-    mode = mode_here()
-    if mode == -1 or not is_op(op) or word(op + op_taped()) != the_true():
+    if not is_op(op) or word(op + op_taped()) != the_true():
         return 0
-    number = 0
+    number, mode = 0, mode_here()
+    if mode == -1:
+        return 0
     if is_tensor(x):
         if not is_float(word(x + t_data())):
             return 0
@@ -442,7 +443,7 @@ def _wrapped(op, xs, params, mode, mask, edges, result):
 @device
 def _node_with(kind, plan, edges, xs, outs, params, shape, dtype):
     """The node of a call; 0 if that fails. It owns the plan, the shape and the dtype; the edges get one more owner."""
-    saved = saved_values(plan, xs, outs, params) if plan != 0 else 0
+    saved = saved_values(plan, xs, outs, params) if plan != 0 and shape != 0 else 0
     watched = kept(plan)
     node = node_of(kind, plan, kept(edges), saved, shape, dtype, plan != 0 and word(plan + plan_keeps()) == the_true())
     if node != 0 and not watch_inputs(node, watched, xs):
@@ -535,10 +536,11 @@ def joined(objects, count):
     if count != 3:
         return 0
     op, xs, dim = word(objects), word(objects + 8), word(objects + 16)
-    mode = mode_here()
-    if not (is_op(op) and is_tuple(xs)) or mode == -1 or count_of(xs) > 60:
+    if not (is_op(op) and is_tuple(xs)) or count_of(xs) > 60:
         return 0
-    mask, description, many = 0, 0, count_of(xs)
+    mask, description, many, mode = 0, 0, count_of(xs), mode_here()
+    if mode == -1:
+        return 0
     for k in range(many):
         x = item_at(xs, k)
         if not is_tensor(x) or not is_up_to_date(x):
