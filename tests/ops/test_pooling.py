@@ -260,7 +260,9 @@ def test_dilation_does_not_widen_the_padding_that_max_pool_takes(torch: Any, n: 
 @pytest.mark.parametrize("name", ["adaptive_max_pool1d", "adaptive_avg_pool1d"])
 def test_results_that_no_memory_holds_are_refused_at_once(name):
     pool = getattr(ferro.nn.functional, name)
-    with pytest.raises(RuntimeError, match=rf"{name}: Storage size calculation overflowed with sizes=\[1, 2, {1 << 62}\]"):
+    with pytest.raises(
+        RuntimeError, match=rf"{name}: Storage size calculation overflowed with sizes=\[1, 2, {1 << 62}\]"
+    ):
         pool(ferro.ones(1, 2, 4), 1 << 62)
     with pytest.raises(MemoryError):
         pool(ferro.ones(1, 2, 4), 1 << 50)
