@@ -13,7 +13,7 @@ export PYTHONNOUSERSITE := 1
 
 # The tape, the engine, the rules of autograd, the samples of every operation, kernels against formulas, stress: these
 # run once more in each of the configurations below.
-SLICE := tests/core tests/autograd tests/cpu tests/ops tests/stress
+SLICE := tests/core tests/autograd tests/cpu tests/stress tests/ops/test_derived.py tests/ops/test_range.py
 CONFIGURATIONS := kernels-off machine-code-off isa-avx2 isa-baseline
 slice-kernels-off: export FERRO_KERNELS := off
 slice-machine-code-off: export FERRO_MACHINE_CODE := off

@@ -72,6 +72,8 @@ def diagonal_put(x: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
 def _mesh(dim: int, index: Any) -> tuple:
     """The key under which NumPy finds what gather finds along `dim`."""
     n = index.ndim
+    if index.size and index.min() < 0:  # (NumPy refuses what is too large)
+        raise IndexError(f"index {index.min()} is out of bounds for dimension {dim}")
     return tuple(
         [index if d == dim else np.arange(s).reshape((s,) + (1,) * (n - d - 1)) for d, s in enumerate(index.shape)]
     )
@@ -80,6 +82,8 @@ def _mesh(dim: int, index: Any) -> tuple:
 def _places(shape: tuple, dim: int, index: Any) -> Any:
     """The flat numbers, in a C-ordered array of `shape`, of the elements that `index` names along `dim`."""
     n, step, places = index.ndim, 1, None
+    if index.size and (index.min() < 0 or index.max() >= shape[dim]):  # another row, in the flat array
+        raise IndexError(f"an index is out of bounds for dimension {dim} with size {shape[dim]}")
     for d in reversed(range(n)):
         part = index if d == dim else np.arange(index.shape[d]).reshape((-1,) + (1,) * (n - d - 1))
         part = part * step if step != 1 else part

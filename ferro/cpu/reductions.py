@@ -173,7 +173,7 @@ def prod_others(x: Any, dim: int | None) -> Any:
         if fine.all():
             return quotients(whole, x, dim)
         return _prod_others(x.astype(np.float64), dim).astype(d)
-    return _prod_others(wide(x), dim).astype(d, copy=False)
+    return _prod_others(x.astype(np.float64) if d is FLOAT32 else wide(x), dim).astype(d, copy=False)
 
 
 def _prod_others(x: Any, dim: int) -> Any:

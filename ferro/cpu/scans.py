@@ -61,7 +61,7 @@ def logcumsumexp(x: Any, dim: int) -> Any:
     if has_kernel(x, "logcumsumexp"):
         return scan.accumulate("logcumsumexp", x, dim)
     if x.dtype.kind != "c":
-        return np.logaddexp.accumulate(wide(x), dim).astype(x.dtype, copy=False)
+        return np.logaddexp.accumulate(x.astype(np.float64, copy=False), dim).astype(x.dtype, copy=False)
     y = np.moveaxis(x, dim, 0)
     out = np.array(y)
     with np.errstate(invalid="ignore", divide="ignore"):

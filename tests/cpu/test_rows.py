@@ -12,7 +12,7 @@ from ferro.cpu import threads
 from ferro.cpu.kernels import recurrent, softmax
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.loss import cross_entropy_fwd
-from tests.configuration import with_avx512
+from tests.configuration import with_avx512, with_kernels
 
 LENGTHS = (*range(1, 36), 47, 63, 64, 65, 103, 127, 128, 129, 511, 512, 513, 1000, 2048, 2049, 5000)
 
@@ -86,6 +86,7 @@ def test_layer_norm_of_rows_of_any_length(rows, n, dtype):
     assert np.allclose(cpu.layer_norm(x, w, b, 1, 1e-5)[0], wanted, rtol=0, atol=200 * np.finfo(dtype).eps)
 
 
+@with_kernels
 def test_large_gradients_are_no_views():
     """The engine copies a gradient that is a view of another array before a leaf may keep it."""
     x = np.random.default_rng(0).uniform(-1, 1, (4, 8, 16, 16)).astype(np.float32)

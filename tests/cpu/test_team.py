@@ -11,6 +11,7 @@ import pytest
 from ferro.cpu import kernels, team, threads
 from ferro.cpu.kernels import background
 from ferro.cpu.kernels.board import SHARED
+from tests.configuration import with_kernels
 
 numba = pytest.importorskip("numba")
 from ferro.cpu.kernels import jit_team  # noqa: E402 - it needs Numba
@@ -162,6 +163,7 @@ def test_a_thread_that_sleeps_is_woken_for_the_next_kernel(monkeypatch):
     found.halt()
 
 
+@with_kernels
 @pytest.mark.parametrize(("name", "args"), [
     ("gelu", (np.linspace(-5, 5, 40_000, dtype=np.float32), np.empty(40_000, np.float32))),
     ("max_pool_vjp", (np.ones((64, 9)), np.tile(np.arange(9), (64, 1)), np.zeros((64, 36)))),

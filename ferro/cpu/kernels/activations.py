@@ -58,7 +58,7 @@ def gelu(x: np.ndarray, approximate: str) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         if approximate == "tanh":
             return x * 0.5 * (1 + np.tanh((x + x * x * x * _CUBE) * _ROOT_TWO_OVER_PI))
-        return x * 0.5 * (1 + erf(x * _ROOT_HALF))
+        return x * 0.5 * special("erfc")(x * -_ROOT_HALF)  # (1 + erf would cancel)
 
 
 def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
@@ -73,7 +73,7 @@ def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
         if approximate == "tanh":
             t = np.tanh(x * (1 + square * _CUBE) * _ROOT_TWO_OVER_PI)
             return g * 0.5 * ((1 + t) + x * (1 - t * t) * (1 + square * (3 * _CUBE)) * _ROOT_TWO_OVER_PI)
-        return g * (0.5 * (1 + erf(x * _ROOT_HALF)) + x * np.exp(square * -0.5) * _NORMAL)
+        return g * (0.5 * special("erfc")(x * -_ROOT_HALF) + x * np.exp(square * -0.5) * _NORMAL)
 
 
 def silu(x: np.ndarray) -> np.ndarray:
