@@ -69,6 +69,11 @@ def has_avx512() -> bool:
     return LEVEL == "avx512"
 
 
+def has_fma() -> bool:
+    """Whether a multiplication and an addition are one instruction with one rounding (on ARM they are, too)."""
+    return LEVEL != "baseline"
+
+
 def registers() -> tuple[int, bool]:
     """Bytes of a vector register, and whether there are 32 of them or more."""
     if LEVEL == "other":

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu import pages
+from ferro.cpu.kernels.machine import SUPPORTED
 from ferro.cpu.notices import note
 
 # The names that <malloc.h> gives to what can be set.
@@ -165,4 +166,4 @@ if not _wanted:
 _keeps_freed_blocks = _library is not None and _wanted and _keep_freed_blocks(_library)
 if _wanted and _debugged:
     note("allocator", "NumPy's allocator is left as it is: Python's allocators are those for debugging")
-_aligns_arrays = _library is not None and _wanted and not _debugged and _align_arrays(_library)
+_aligns_arrays = _library is not None and _wanted and SUPPORTED and not _debugged and _align_arrays(_library)

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from ferro.cpu import memory
+from ferro.cpu.kernels.machine import SUPPORTED
 
+aligned_only = pytest.mark.skipif(not SUPPORTED, reason="no machine code: NumPy keeps its own allocator")
 glibc_only = pytest.mark.skipif(memory._library is None, reason="the C library is not glibc")
 
 # Page faults while 30 arrays of 16 MB come and go; touching one of them afresh takes 4,000, or 8 with huge pages.
@@ -96,6 +98,7 @@ print(memory._aligns_arrays, len(away))
 """
 
 
+@aligned_only
 @glibc_only
 def test_large_arrays_begin_with_a_cache_line():
     aligns, away = run_python(PLACES, FERRO_MALLOC="1")
@@ -128,8 +131,8 @@ print(float(np.ones(100_000).sum()))
 """
 
 
+@aligned_only
 @glibc_only
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="NumPy keeps its own allocator there")
 @pytest.mark.parametrize("allocator", ["default", "debug", "malloc_debug"])
 def test_the_allocator_outlives_its_module(allocator):
     """The end of the process is part of it: what NumPy cannot free it complains about."""
@@ -173,6 +176,7 @@ print(notices.notices()["allocator"][-1])
     assert why in " ".join(said)
 
 
+@aligned_only
 @glibc_only
 def test_what_the_user_says_to_the_c_library_is_left_as_it_is():
     code = """

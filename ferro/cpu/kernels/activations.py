@@ -49,6 +49,11 @@ def sigmoid_vjp(g: np.ndarray, out: np.ndarray) -> np.ndarray:
     return g * (out * (1 - out)).conj()
 
 
+def _tail(x: np.ndarray) -> np.ndarray:
+    """1 + erf(x / √2); of float32 by erfc, which keeps its digits where it is small, as the kernel does."""
+    return special("erfc")(x * -_ROOT_HALF) if x.dtype.itemsize == 4 else 1 + erf(x * _ROOT_HALF)
+
+
 def gelu(x: np.ndarray, approximate: str) -> np.ndarray:
     """x Φ(x) with the normal distribution function Φ, or its approximation if `approximate` is "tanh"."""
     if has_kernel(x, "gelu_tanh" if approximate == "tanh" else "gelu"):
@@ -58,7 +63,7 @@ def gelu(x: np.ndarray, approximate: str) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         if approximate == "tanh":
             return x * 0.5 * (1 + np.tanh((x + x * x * x * _CUBE) * _ROOT_TWO_OVER_PI))
-        return x * 0.5 * special("erfc")(x * -_ROOT_HALF)  # (1 + erf would cancel)
+        return x * 0.5 * _tail(x)
 
 
 def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
@@ -73,7 +78,7 @@ def gelu_vjp(g: np.ndarray, x: np.ndarray, approximate: str) -> np.ndarray:
         if approximate == "tanh":
             t = np.tanh(x * (1 + square * _CUBE) * _ROOT_TWO_OVER_PI)
             return g * 0.5 * ((1 + t) + x * (1 - t * t) * (1 + square * (3 * _CUBE)) * _ROOT_TWO_OVER_PI)
-        return g * (0.5 * special("erfc")(x * -_ROOT_HALF) + x * np.exp(square * -0.5) * _NORMAL)
+        return g * (0.5 * _tail(x) + x * np.exp(square * -0.5) * _NORMAL)
 
 
 def silu(x: np.ndarray) -> np.ndarray:

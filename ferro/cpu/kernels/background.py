@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.cpu import kernels, pages
+from ferro.cpu import isa, kernels, pages
 from ferro.cpu.kernels import store
 from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
 from ferro.cpu.notices import note
@@ -44,6 +44,11 @@ _workshop: Workshop | None = None
 _can_start = True  # until a workshop could not be started or has failed
 
 
+# Kernels that take a multiple of π from an angle and are right only where the product is not rounded before: without such an
+# instruction NumPy answers.
+FUSED = frozenset(("sin", "cos", "sin_vjp", "cos_vjp"))
+
+
 def ready(names: tuple[str, ...], dtype: np.dtype) -> bool:
     """Whether these kernels answer for arrays of a dtype; without names, all kernels. What there is not is ordered."""
     chosen = _chosen.get((names, dtype))
@@ -53,7 +58,9 @@ def ready(names: tuple[str, ...], dtype: np.dtype) -> bool:
 def _choose(names: tuple[str, ...], dtype: np.dtype) -> bool:
     with _lock:
         found = MODE == "wait"
-        if MODE not in ("wait", "off"):
+        if not isa.has_fma() and not FUSED.isdisjoint(names):
+            found = False
+        elif MODE not in ("wait", "off"):
             missing = [name for name in names or ("",) if not at_start(name, dtype)]
             for name in missing:
                 _order(name, _begin(dtype))

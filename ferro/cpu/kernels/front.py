@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu import isa
 from ferro.cpu.kernels import background, store
 from ferro.cpu.kernels.machine import SUPPORTED, Code
 
@@ -70,6 +71,8 @@ _DTYPES = {"f4": np.float32, "f8": np.float64}
 def front(function: Any, name: str = "") -> Any:
     """A decorator: the function behind the fronts of its name, as far as there is machine code of them."""
     name = name or function.__name__
+    if name in background.FUSED and not isa.has_fma():
+        return function
     for code in map(_code, reversed(_DTYPES)):
         if code is not None and name in code.entries:
             function = code.function(name, name, function)
