@@ -15,3 +15,4 @@ with_machine_code = pytest.mark.skipif(not (SUPPORTED and KERNELS), reason="no m
 with_avx512 = pytest.mark.skipif(
     not (isa.has_avx512() and KERNELS), reason="the kernels are for processors with AVX-512"
 )
+with_fma = pytest.mark.skipif(not isa.has_fma(), reason="without a fused multiplication NumPy answers")

@@ -14,7 +14,7 @@ from scipy import special
 from ferro.cpu import team, threads
 from ferro.cpu.kernels import front
 from ferro.cpu.kernels.board import BUDGET, CORES, RUNS, SHARED
-from tests.configuration import with_machine_code
+from tests.configuration import with_fma, with_machine_code
 
 pytestmark = with_machine_code
 
@@ -143,7 +143,9 @@ def test_functions_of_one_array(name: str, x: Array) -> None:
     near(ask_all(name, x), UNARY[name](x.astype(np.longdouble)).astype(x.dtype), x, 16)
 
 
-@pytest.mark.parametrize("name", ["exponential", "sin", "cos"])
+@pytest.mark.parametrize(
+    "name", ["exponential", pytest.param("sin", marks=with_fma), pytest.param("cos", marks=with_fma)]
+)
 def test_functions_of_one_array_of_float32(name: str, rng: np.random.Generator) -> None:
     x = rng.standard_normal(LARGE).astype(np.float32)
     reference = {"exponential": np.exp}.get(name) or getattr(np, name)
