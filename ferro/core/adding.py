@@ -110,14 +110,19 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
     meta = meta_of(leaf)
     while True:
         grad = meta.grad
+        if record and grad is not None:
+            counter = grad._counter
+            seen = 0 if counter is None else counter.n
+            if _replace(leaf, meta, grad, grad + gx, seen):
+                return
+            continue
         if record:
-            fresh = worlds.functional.clone(gx) if grad is None else grad + gx
+            fresh = worlds.functional.clone(gx)
         elif grad is None:
             fresh = wrap(gx if owned and gx.strides == leaf._data.strides else _laid_out(gx, leaf._data))
         else:
             _check_sum(grad._data, gx)
-            if _add_into(leaf, meta, grad, gx, owned):
-                bump(grad, "backward", place)
+            if _add_into(leaf, meta, grad, gx, owned, place):
                 return
             continue
         if locks.GUARDED:
@@ -128,7 +133,22 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
             return
 
 
-def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool) -> bool:
+def _replace(leaf: Any, meta: Any, grad: Any, fresh: Any, seen: int) -> bool:
+    """Stores a sum that was computed when the gradient had been changed `seen` times; False if it has been changed since."""
+    held, number = LEAF_LOCKS.held, id(leaf) >> 6 & 63
+    with LEAF_LOCKS[number]:
+        try:
+            held.add(number)
+            counter = grad._counter
+            if meta.grad is grad and (counter is None or counter.n == seen):
+                meta.grad = fresh
+                return True
+            return False
+        finally:
+            held.discard(number)
+
+
+def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool, place: Any) -> bool:
     """Adds an array to a gradient in place, in one turn of the leaf; False if the leaf has another gradient by now."""
     total = grad._data
     held, number = LEAF_LOCKS.held, id(leaf) >> 6 & 63
@@ -141,9 +161,11 @@ def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool) -> bool:
                 and meta.grad is grad
                 and fusion.evaluate(_sum, total, gx, out=total) is not None
             ):
+                bump(grad, "backward", place)
                 return True
             if meta.grad is grad:
                 np.add(total, gx, out=total, casting="unsafe")
+                bump(grad, "backward", place)
                 return True
             return False
         finally:

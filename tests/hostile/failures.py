@@ -377,7 +377,9 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
                 f"{text}: {how}",
                 lambda text=text, f=function, attempt=attempt: swept(text, f, tuple, most, attempt, True),
             )
-    for text, (f, make) in programs().items():
+    for text, (f, make) in (
+        programs().items() if options.long else ()
+    ):  # (what Python leaves behind is still looked into)
         for how, attempt in (*ends, ("interrupted at calls", at_calls), ("interrupted at lines", at_lines)):
             if options.long or text in PROGRAMS or how in ("no memory once", "interrupted at calls"):
                 counting = "interrupted" in how

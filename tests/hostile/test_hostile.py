@@ -22,8 +22,8 @@ LIMIT = 3600 if LONG else 240
 
 pytestmark = pytest.mark.timeout(LIMIT + 30)
 # Into how many processes a program is cut, and the settings that it runs in where time is short.
-PARTS = {"tampered": 2, "arguments": 2, "failures": 2, "memory": 2, "threads": 1}
-SHORT = {"tampered": ("", "debugging allocators"), "arguments": ("",), "failures": ("",), "memory": ("",), "threads": ("", "debugging allocators", "collecting")}  # fmt: skip
+PARTS = {"tampered": 2, "arguments": 6, "failures": 4, "memory": 2, "threads": 1}
+SHORT = {"tampered": ("", "debugging allocators"), "failures": ("",), "memory": ("",), "threads": ("", "debugging allocators", "collecting")}  # fmt: skip
 SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "": ({}, ()),
     "filled memory": ({"MALLOC_PERTURB_": "165"}, ()),
@@ -57,7 +57,7 @@ def run(program: str, *options: str, **environment: str) -> None:
 
 
 CASES = [(program, f"{k}/{n}", setting) for program, n in PARTS.items() for k in range(n) for setting in SETTINGS
-         if LONG or setting in SHORT[program]]  # fmt: skip
+         if LONG or (setting in SHORT.get(program, ()))]  # fmt: skip
 
 
 @pytest.mark.parametrize(("program", "part", "setting"), CASES)
