@@ -30,7 +30,9 @@ def often(text: str, call: Callable, times: int) -> None:
         for _ in range(times):
             quiet(call)
         apply._constants.clear()
-        left = grown(before, census(), max(30, times // 4))
+        left = grown(
+            before, census(), max(50, times // 4)
+        )  # (a leak shows as often as the call; caches of ints and frames do not)
         more = (pages() - resident) * resource.getpagesize()
         if times > 5000 and more > 64 * times:
             left["bytes of memory"] = more
