@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import sys
@@ -66,6 +65,8 @@ def _on(value: object) -> str:
 
 
 def _versions() -> dict[str, str]:
+    from importlib import metadata  # (half a hundred modules, for those who ask)
+
     build = "free-threaded" if "t" in sys.abiflags else "debug" if "d" in sys.abiflags else ""
     found = {
         "ferro": __version__,
@@ -73,8 +74,8 @@ def _versions() -> dict[str, str]:
     }
     for name in _PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
             found[name] = "not installed"
     found["system"] = platform.platform()
     return found

@@ -1,9 +1,13 @@
-"""What the derived tests share: samples built as tensors of either library, outputs flattened, comparisons."""
+"""What tests share: samples built as tensors of either library, outputs flattened, comparisons, other processes."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,7 @@ import numpy as np
 import ferro
 from ferro.core.samples import ENTRIES, Arg, Entry, Sample
 
+ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = {"float64": (1e-9, 1e-10), "complex128": (1e-9, 1e-10), "float32": (2e-4, 2e-5), "float16": (2e-2, 2e-2),
              "bfloat16": (6e-2, 6e-2)}  # fmt: skip
 
@@ -18,6 +23,20 @@ TOLERANCE = {"float64": (1e-9, 1e-10), "complex128": (1e-9, 1e-10), "float32": (
 def rng_of(path: str) -> np.random.Generator:
     """Random numbers that depend on the operation alone."""
     return np.random.default_rng(zlib.crc32(path.encode()))
+
+
+def run_python(code: str, **environment: str) -> str:
+    """What a program prints in a process of its own, which must end well, and say nothing else. Warnings are errors."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout.strip()
 
 
 def lookup(library: Any, path: str) -> Any:

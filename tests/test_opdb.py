@@ -47,6 +47,7 @@ def failures(dtype: str, out: Path, *options: str) -> dict[tuple[str, str], str]
     return found
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("dtype", ALL)
 def test_a_thinned_sweep_passes(dtype: str, tmp_path: Path) -> None:
     found = failures(dtype, tmp_path / "result.json", "--max-samples", "2" if dtype == "float64" else "1")

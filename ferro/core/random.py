@@ -33,7 +33,13 @@ class Generator:
 
     def __init__(self, device: Any = None) -> None:
         self._seed = 67280421310721  # PyTorch's default seed
-        self.numpy = _stream(self._seed)
+        self._numpy: np.random.Generator | None = None
+
+    @property
+    def numpy(self) -> np.random.Generator:
+        """NumPy's generator, made when the first number is wanted: a program without one need not import numpy.random."""
+        made = self._numpy
+        return made or locks.once(self, "_numpy", None, _stream(self._seed & _MASK))
 
     @property
     def device(self) -> device:
@@ -43,7 +49,7 @@ class Generator:
     def manual_seed(self, seed: int) -> Generator:
         """Starts the stream that belongs to `seed`; returns the generator."""
         self._seed = int(seed)
-        self.numpy = _stream(self._seed & _MASK)
+        self._numpy = _stream(self._seed & _MASK)
         return self
 
     def seed(self) -> int:

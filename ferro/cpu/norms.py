@@ -24,7 +24,7 @@ def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
 def _vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     if ord == 2:
         if dim and has_sum_kernel(x):
-            squares = total(x, dim, True, mean=0)
+            squares = total(x, dim, True, power=2)
         else:
             squares = _squares(x, dim)
             if squares.dtype is FLOAT32 and not in_range(squares):

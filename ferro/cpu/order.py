@@ -24,6 +24,8 @@ __all__ = ["argsort", "bincount", "histogram", "kthvalue", "median", "median_dim
 PACKED = 64  # elements per row from which packing keys and positions pays
 SELECTED = 256  # elements per row from which a selection is faster than a sort
 FEW = 16  # elements that are chosen one after the other
+SAMPLED = 8192  # elements of a row from which a sample says where to look for a place, and
+SAMPLE = 1024  # its size
 
 
 # -- sorting -----------------------------------------------------------------------------------------------------------
@@ -88,13 +90,31 @@ def _first(x: Any, k: int, dim: int, largest: bool) -> Any:
     """Where the k largest (or smallest) elements along `dim` are, in ascending order: see Note [Ties]."""
     n = x.shape[dim]
     place = n - k if largest else k - 1
-    before, equal = _beside(x, np.partition(x, place, dim).take([place], dim), largest)
+    before, equal = _beside(x, _at_place(x, place, dim), largest)
     left = k - np.count_nonzero(before, dim, keepdims=True)
     if not (left == np.count_nonzero(equal, dim, keepdims=True)).all():
         equal &= np.add.accumulate(equal, dim, dtype=np.int64) <= left
     chosen = before | equal
     moved = np.moveaxis(chosen, dim, -1)
     return np.moveaxis(np.nonzero(moved)[-1].reshape(*moved.shape[:-1], k), -1, dim)
+
+
+def _at_place(x: Any, place: int, dim: int) -> Any:
+    """The element at a place of the ascending order along `dim`, which is kept.
+
+    In one long row it lies between two elements of a sample, as a rule, and only what lies there too is selected from:
+    "Expected time bounds for selection", Floyd and Rivest 1975, section 2.
+    """
+    if x.size == x.shape[dim] >= SAMPLED and x.dtype.kind in "fiu":
+        row = x.reshape(-1)
+        sample = np.sort(row[:: row.size // SAMPLE])
+        at, margin = place * sample.size // row.size, int(2 * sample.size**0.5)
+        low, high = sample[max(at - margin, 0)], sample[min(at + margin, sample.size - 1)]
+        between = row[np.flatnonzero((row >= low) & (row <= high))]
+        left = place - np.count_nonzero(row < low)
+        if 0 <= left < between.size < row.size // 2:  # (nan is neither below nor between, and comes last)
+            return np.partition(between, left)[left : left + 1].reshape((1,) * x.ndim)
+    return np.partition(x, place, dim).take([place], dim)
 
 
 def _beside(x: Any, value: Any, largest: bool) -> tuple:
@@ -125,7 +145,7 @@ def kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> tuple:
         return x.copy(), np.zeros((), np.int64)
     if x.shape[dim] >= SELECTED:
         y = wide(x)
-        before, equal = _beside(y, np.partition(y, k - 1, dim).take([k - 1], dim), False)
+        before, equal = _beside(y, _at_place(y, k - 1, dim), False)
         if (np.count_nonzero(equal, dim) > 1).any():
             left = k - np.count_nonzero(before, dim, keepdims=True)
             equal &= np.add.accumulate(equal, dim, dtype=np.int64) == left
@@ -148,7 +168,7 @@ def median(x: Any) -> Any:
     y = wide(x).reshape(-1)
     if y.dtype.kind == "f" and np.isnan(y).any():
         return np.asarray(np.nan, x.dtype)
-    return np.asarray(np.partition(y, (y.size - 1) // 2)[(y.size - 1) // 2]).astype(x.dtype)
+    return _at_place(y, (y.size - 1) // 2, 0)[0].astype(x.dtype)
 
 
 def nanmedian(x: Any) -> Any:

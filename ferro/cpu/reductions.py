@@ -290,10 +290,13 @@ def _variance(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
 
 def _moments(x: Any, dim: tuple, n: int) -> tuple:
     """Mean and sum of squared distances from it, in float64, with the dimensions `dim` kept."""
-    m = total(x, dim) / n
-    near = m.astype(x.dtype)
-    with np.errstate(invalid="ignore"):
-        squares = total(x, dim, mean=near) - n * (m - near) ** 2  # `near` is the mean only up to rounding
+    first = x[tuple([slice(1) if d in dim else slice(None) for d in range(x.ndim)])]
+    with np.errstate(over="ignore", invalid="ignore"):
+        m = first + total(x, dim, center=first) / n  # (of equal numbers it is exact)
+        if not np.isfinite(m).all():
+            m = total(x, dim) / n
+        near = m.astype(x.dtype)
+        squares = total(x, dim, center=near, power=2) - n * (m - near) ** 2  # `near` is the mean only up to rounding
         return m, np.maximum(squares, 0)
 
 

@@ -1,8 +1,5 @@
 """Kernels against their NumPy formulas and against PyTorch, SciPy and mpmath; the same numbers for any number of threads."""
 
-import os
-import subprocess
-import sys
 import warnings
 from importlib import import_module
 
@@ -27,6 +24,7 @@ from ferro.cpu.kernels import (
 )
 from ferro.cpu.kernels.kernel import tag_of
 from tests.configuration import with_kernels
+from tests.helpers import run_python
 
 FLOATS = [np.float32, np.float64]
 TOLERANCE = {np.float32: 2e-6, np.float64: 1e-13}
@@ -647,19 +645,6 @@ def test_steps_of_infinities_and_nan(size):
 # --- the table, the compiler and its cache ---------------------------------------------------------------------------
 
 
-def run_python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
 def test_small_arrays_do_not_import_numba():
     code = """
 import sys
@@ -677,7 +662,7 @@ pooling.max_pool(x.reshape(2, 2, 10, 100), (2, 2), (5, 50), (2, 2), (0, 0), (1, 
 optim.sgd_step(x, None, x.copy(), 0.1, 0.0, 0.0, 0.0, False, True)
 print("numba" in sys.modules)
 """
-    assert run_python(code) == ["False"]
+    assert run_python(code).split() == ["False"]
 
 
 def test_every_kernel_of_the_table_exists_and_every_kernel_is_in_the_table():

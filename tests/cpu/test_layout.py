@@ -17,22 +17,10 @@ import ferro
 from ferro.core import tape
 from ferro.core.base import TensorBase, Version
 from ferro.cpu.kernels import layout, machine
+from tests.helpers import run_python
 
 supported = pytest.mark.skipif(not machine.SUPPORTED, reason=f"machine code is off: {machine.REFUSAL}")
 ROOT = str(Path(ferro.__file__).parents[1])
-
-
-def run_python(code: str, **environment: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env={**os.environ, "PYTHONPATH": ROOT, **environment},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
 
 
 # --- objects of Python and NumPy -------------------------------------------------------------------------------------
@@ -95,7 +83,7 @@ def test_a_process_with_a_wrong_offset_runs_without_machine_code(field):
 measured = layout.measured
 layout.measured = lambda: {{**measured(), {field!r}: measured()[{field!r}] + 8}}
 """
-    answer, tape_is, why = run_python(PLANT + plant + PROGRAM, FERRO_KERNELS="")
+    answer, tape_is, why = run_python(PLANT + plant + PROGRAM, FERRO_KERNELS="").splitlines()
     assert answer == ANSWER
     assert tape_is.startswith("off: ")
     assert field in why
@@ -110,7 +98,7 @@ def test_a_field_that_is_found_nowhere_or_twice_switches_machine_code_off():
     plant = """
 layout._objects = lambda turn, objects=layout._objects: {**objects(turn), "list.size": [([1], 7)]}
 """
-    answer, tape_is, why = run_python(PLANT + plant + PROGRAM, FERRO_KERNELS="")
+    answer, tape_is, why = run_python(PLANT + plant + PROGRAM, FERRO_KERNELS="").splitlines()
     assert answer == ANSWER
     assert tape_is.startswith("off: ")
     assert "list.size: 0 places" in why
@@ -153,7 +141,7 @@ def test_what_is_not_known_runs_without_machine_code(monkeypatch, owner, name, v
 
 @supported
 def test_machine_code_is_switched_off_by_the_environment():
-    answer, tape_is, why = run_python(PROGRAM, FERRO_MACHINE_CODE="off", FERRO_KERNELS="")
+    answer, tape_is, why = run_python(PROGRAM, FERRO_MACHINE_CODE="off", FERRO_KERNELS="").splitlines()
     assert answer == ANSWER
     assert tape_is == "off: FERRO_MACHINE_CODE switches it off"
     assert "FERRO_MACHINE_CODE" in why
@@ -193,7 +181,7 @@ def test_a_wrong_slot_leaves_the_tape_to_python(slot, shift):
 only_place = layout.only_place
 layout.only_place = lambda name, found: only_place(name, found) + ({shift} if name == {slot!r} else 0)
 """
-    answer, tape_is, why = run_python(PLANT + plant + PROGRAM, FERRO_KERNELS="wait")
+    answer, tape_is, why = run_python(PLANT + plant + PROGRAM, FERRO_KERNELS="wait").splitlines()
     assert answer == ANSWER
     assert tape_is.startswith("off: ")
     assert f"{slot} lies elsewhere" in why
@@ -212,5 +200,5 @@ def test_show_config_prints_what_it_returns(capsys):
         assert f"{section}:\n" in printed
         assert all(f"    {name}: {value}\n" in printed for name, value in rows.items())
     assert np.__version__ in printed
-    lines = run_python("import runpy; runpy.run_module('ferro.env', run_name='__main__')")
+    lines = run_python("import runpy; runpy.run_module('ferro.env', run_name='__main__')").splitlines()
     assert "versions:" in lines

@@ -1,7 +1,6 @@
 """Machine code of kernels: made elsewhere, kept on disk, loaded without Numba, and refused where it does not fit."""
 
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -13,20 +12,9 @@ from ferro.cpu import extensions, isa, notices, pooling
 from ferro.cpu.kernels import _MODULE_OF, WIDE, activations, background, get, machine, signatures, store, workshop
 from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
 from tests.configuration import with_machine_code
+from tests.helpers import run_python
 
 native = with_machine_code
-
-
-def run_python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout.split()
 
 
 # --- signatures ------------------------------------------------------------------------------------------------------
@@ -148,10 +136,19 @@ def test_what_is_kept_is_found(folder):
 
 def test_the_files_that_a_kernel_stands_in_tell_its_versions_apart(monkeypatch):
     before = store.digest.__wrapped__(("jit_softmax",))
-    true = store._text
-    monkeypatch.setattr(store, "_text", lambda source: true(source) + b" ")
-    assert store.digest.__wrapped__(("jit_softmax",)) != before
-    assert true("jit_math") in true("jit_softmax")  # whose functions it takes
+    read = Path.read_bytes
+    for changed in (
+        "jit_softmax.py",
+        "jit_math.py",
+        "jit_export.py",
+    ):  # its own, one whose functions it takes, the compiler
+        store._source.cache_clear()
+        monkeypatch.setattr(Path, "read_bytes", lambda path, name=changed: read(path) + b" " * (path.name == name))
+        assert store.digest.__wrapped__(("jit_softmax",)) != before
+    store._source.cache_clear()
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b" " * (path.name == "jit_winograd.py"))
+    assert store.digest.__wrapped__(("jit_softmax",)) == before
+    store._source.cache_clear()
 
 
 def test_the_first_folder_that_can_be_written_to_is_taken(tmp_path, monkeypatch):
@@ -211,7 +208,7 @@ print(activations.silu(x)[-1] > 2.8)
 pooling.max_pool(x.reshape(4, 1, 64, 64), (2, 2), (32, 32), (2, 2), (0, 0), (1, 1))
 print(len(get("silu").runs), len(get("max_pool").runs), "numba" in sys.modules)
 """
-    assert run_python(code, FERRO_KERNELS="wait", FERRO_NUM_THREADS="1") == ["True", "1", "1", "False"]
+    assert run_python(code, FERRO_KERNELS="wait", FERRO_NUM_THREADS="1").split() == ["True", "1", "1", "False"]
 
 
 # --- the workshop ----------------------------------------------------------------------------------------------------
@@ -237,8 +234,8 @@ if background._workshop:
 @native
 def test_numpy_answers_to_the_end_of_the_process_and_the_kernel_in_the_next(tmp_path):
     settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": "", "FERRO_NUM_THREADS": "1"}
-    assert run_python(SILU, **settings) == ["0", "2", "0", "False", "True", "0"]
-    assert run_python(SILU, **settings) == ["1", "0", "1", "False", "True"]
+    assert run_python(SILU, **settings).split() == ["0", "2", "0", "False", "True", "0"]
+    assert run_python(SILU, **settings).split() == ["1", "0", "1", "False", "True"]
 
 
 @native
@@ -262,7 +259,7 @@ print(len(children), *sorted(name.partition("-")[0] for name in os.listdir(os.en
         "FERRO_KERNELS": "",
         "PYTHONPATH": f"{tmp_path}:{Path(store.__file__).parents[3]}",
     }
-    assert run_python(code, **settings) == ["2", "cube", "rsqrt"]
+    assert run_python(code, **settings).split() == ["2", "cube", "rsqrt"]
 
 
 def test_kernels_can_be_switched_off():
@@ -274,7 +271,7 @@ x = np.linspace(-3, 3, 10000, dtype=np.float32)
 activations.silu(x), softmax.softmax(x.reshape(100, 100), 1)
 print(len(background._orders), "numba" in sys.modules, "ferro.cpu.kernels.workshop" in sys.modules)
 """
-    assert run_python(code, FERRO_KERNELS="off") == ["0", "False", "False"]
+    assert run_python(code, FERRO_KERNELS="off").split() == ["0", "False", "False"]
 
 
 class Bench:
@@ -415,7 +412,7 @@ else:
     os._exit(0)
 """
     settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": ""}
-    assert run_python(code, **settings) == ["False", "False"]
+    assert run_python(code, **settings).split() == ["False", "False"]
     assert {path.name.partition("-")[0] for path in (tmp_path / "ferro").iterdir()} == {"cube", "rsqrt"}
 
 
@@ -429,7 +426,9 @@ background.ready(("cube",), np.dtype(np.float32))
 background.finish()
 print(store.temporary.is_dir(), len(list(store.temporary.glob("ferro/cube-*.kernel"))), store.temporary)
 """
-    *found, path = run_python(code, FERRO_KERNELS="", FERRO_CACHE_DIR="", NUMBA_CACHE_DIR="", XDG_CACHE_HOME="/nowhere")
+    *found, path = run_python(
+        code, FERRO_KERNELS="", FERRO_CACHE_DIR="", NUMBA_CACHE_DIR="", XDG_CACHE_HOME="/nowhere"
+    ).split()
     assert found == ["True", "1"]
     assert not Path(path).exists()
 
@@ -445,7 +444,7 @@ print("scipy" in sys.modules)
 import scipy.special
 print(np.array_equal(found, scipy.special.expit(x)))
 """
-    assert run_python(code)[1] == "True"
+    assert run_python(code).split()[1] == "True"
     assert extensions.extension("numpy", "no_such_library") is None
     assert extensions.extension("no_such_package", "library") is None
     assert extensions.special("j0")(0.0) == 1  # stands elsewhere in SciPy

@@ -1,14 +1,12 @@
 """The settings of the C library's allocator."""
 
-import os
 import platform
-import subprocess
-import sys
 
 import pytest
 
 from ferro.cpu import memory
 from ferro.cpu.kernels.machine import SUPPORTED
+from tests.helpers import run_python
 
 aligned_only = pytest.mark.skipif(not SUPPORTED, reason="no machine code: NumPy keeps its own allocator")
 glibc_only = pytest.mark.skipif(memory._library is None, reason="the C library is not glibc")
@@ -32,7 +30,8 @@ RESIDENT = """
 import numpy as np
 from ferro.cpu import memory
 def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * 4096
 before = resident()
 arrays = [np.ones(4_000_000, np.float32) for _ in range(6)]
 del arrays
@@ -42,36 +41,23 @@ print(kept > 50e6, resident() - before < 20e6)
 """
 
 
-def run_python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
 @glibc_only
 def test_fresh_results_reuse_freed_memory():
-    kept, faults = run_python(FAULTS, FERRO_MALLOC="1")
+    kept, faults = run_python(FAULTS, FERRO_MALLOC="1").split()
     assert kept == "True"
     assert int(faults) < 20
 
 
 @glibc_only
 def test_the_environment_turns_it_off():
-    kept, faults = run_python(FAULTS, FERRO_MALLOC="0")
+    kept, faults = run_python(FAULTS, FERRO_MALLOC="0").split()
     assert kept == "False"
     assert int(faults) >= 100
 
 
 @glibc_only
 def test_empty_cache_returns_memory():
-    assert run_python(RESIDENT, FERRO_MALLOC="1") == ["True", "True"]
+    assert run_python(RESIDENT, FERRO_MALLOC="1").split() == ["True", "True"]
 
 
 def test_empty_cache_may_be_called_anywhere():
@@ -101,7 +87,7 @@ print(memory._aligns_arrays, len(away))
 @aligned_only
 @glibc_only
 def test_large_arrays_begin_with_a_cache_line():
-    aligns, away = run_python(PLACES, FERRO_MALLOC="1")
+    aligns, away = run_python(PLACES, FERRO_MALLOC="1").split()
     assert aligns == str(platform.machine() == "x86_64")
     assert int(away) == 0 or aligns == "False"
 
@@ -109,7 +95,7 @@ def test_large_arrays_begin_with_a_cache_line():
 @glibc_only
 def test_the_environment_leaves_numpy_its_own_allocator():
     code = "import ferro, numpy; print(numpy._core.multiarray.get_handler_name())"
-    assert run_python(code, FERRO_MALLOC="0") == ["default_allocator"]
+    assert run_python(code, FERRO_MALLOC="0").split() == ["default_allocator"]
 
 
 # The module is loaded again, its code objects and names go, and others take their place; arrays come and go to the end.
@@ -136,7 +122,7 @@ print(float(np.ones(100_000).sum()))
 @pytest.mark.parametrize("allocator", ["default", "debug", "malloc_debug"])
 def test_the_allocator_outlives_its_module(allocator):
     """The end of the process is part of it: what NumPy cannot free it complains about."""
-    found = run_python(AGAIN, FERRO_MALLOC="1", PYTHONMALLOC=allocator)
+    found = run_python(AGAIN, FERRO_MALLOC="1", PYTHONMALLOC=allocator).split()
     if allocator == "default":
         assert found == ["False", "True", "ferro", "0", "100000.0"]
     else:
@@ -171,7 +157,7 @@ np._core._multiarray_umath = interface
 print(memory._align_arrays(library), real.get_handler_name())
 print(notices.notices()["allocator"][-1])
 """
-    done, name, *said = run_python(code, FERRO_MALLOC="0")
+    done, name, *said = run_python(code, FERRO_MALLOC="0").split()
     assert (done, name) == ("False", "default_allocator")
     assert why in " ".join(said)
 
@@ -183,6 +169,6 @@ def test_what_the_user_says_to_the_c_library_is_left_as_it_is():
 from ferro.cpu import memory, notices
 print(memory._keeps_freed_blocks, memory._aligns_arrays, *notices.notices().get("allocator", ()))
 """
-    assert run_python(code, FERRO_MALLOC="", MALLOC_TRIM_THRESHOLD_="100000")[:2] == ["False", "False"]
-    assert "GLIBC_TUNABLES" in run_python(code, FERRO_MALLOC="", GLIBC_TUNABLES="glibc.malloc.top_pad=4096")
-    assert run_python(code, FERRO_MALLOC="1", MALLOC_TRIM_THRESHOLD_="100000")[0] == "True"
+    assert run_python(code, FERRO_MALLOC="", MALLOC_TRIM_THRESHOLD_="100000").split()[:2] == ["False", "False"]
+    assert "GLIBC_TUNABLES" in run_python(code, FERRO_MALLOC="", GLIBC_TUNABLES="glibc.malloc.top_pad=4096").split()
+    assert run_python(code, FERRO_MALLOC="1", MALLOC_TRIM_THRESHOLD_="100000").split()[0] == "True"

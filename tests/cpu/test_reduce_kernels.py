@@ -49,10 +49,24 @@ def test_sums_and_extrema_over_any_dimension(shape, dtype, alike):
             assert found.dtype == dtype
             assert found.shape == size.shape
             assert (np.abs(found - exact.sum(dim)) <= 3e-7 * size).all()
-            squares = alike(reduce.total, x, dim, True, np.dtype(dtype), 0)
+            squares = alike(reduce.total, x, dim, True, np.dtype(dtype), None, 2)
             np.testing.assert_allclose(squares, (exact**2).sum(dim, keepdims=True), rtol=3e-6)
+            center = x.mean(dim, keepdims=True)
+            for power in (1, 2):
+                away = (exact - center) ** power
+                found = alike(reduce.total, x, dim, True, np.dtype(np.float64), center, power)
+                size = np.abs(away).sum(dim, keepdims=True)
+                assert (np.abs(found - away.sum(dim, keepdims=True)) <= 3e-6 * size).all()
             assert (alike(cpu.amax, x, dim, False) == x.max(dim)).all()
             assert (alike(cpu.amin, x, dim, True) == x.min(dim, keepdims=True)).all()
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_sums_of_huge_numbers_that_cancel_stay_in_range(dim, alike):
+    x = np.full((512, 1024), 3e38, np.float32)
+    x[1::2, 1::2] = x[::2, ::2] = -3e38
+    x[7], x[:, 9] = 1, 1
+    np.testing.assert_array_equal(alike(cpu.sum, x, (dim,), False), x.astype(np.float64).sum(dim).astype(np.float32))
 
 
 @pytest.mark.parametrize("dim", [0, 1])

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import subprocess
 import sys
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from ferro.cpu import notices
 from ferro.cpu.kernels import store
+from tests.helpers import run_python
 
 posix = pytest.mark.skipif(not store._POSIX, reason="rights are kept otherwise there")
 
@@ -297,38 +297,26 @@ print(out.tolist() == [0, 1, 8, 27], sum(jit_pointwise.cube.stats.cache_hits.val
 """
 
 
-def run_python(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout.split()
-
-
 @posix
 def test_numbas_damaged_cache_costs_time_only(tmp_path):
     pytest.importorskip("numba")
     settings = {"NUMBA_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": "off", "FERRO_CACHE_DIR": str(tmp_path)}
     before = os.umask(0o077)
     try:
-        assert run_python(NUMBA, **settings) == ["True", "0", "0"]
-        assert run_python(NUMBA, **settings) == ["True", "1", "0"]
+        assert run_python(NUMBA, **settings).split() == ["True", "0", "0"]
+        assert run_python(NUMBA, **settings).split() == ["True", "1", "0"]
         files = [*tmp_path.rglob("*.nb?")]
         assert files
         for damage in (b"", b"nonsense"):
             for path in files:
                 path.write_bytes(damage)
-            right, hits, notes = run_python(NUMBA, **settings)
+            right, hits, notes = run_python(NUMBA, **settings).split()
             assert (right, hits) == ("True", "0")
             assert int(notes) > 0
         for path in files:
             path.unlink(missing_ok=True)
         files[0].parent.chmod(0o777)
-        assert run_python(NUMBA, **settings) == ["True", "0", "1"]
+        assert run_python(NUMBA, **settings).split() == ["True", "0", "1"]
         assert not [*tmp_path.rglob("*.nb?")]
     finally:
         os.umask(before)

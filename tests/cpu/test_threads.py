@@ -5,8 +5,6 @@ import contextvars
 import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 
 from ferro.cpu import threads
+from tests.helpers import run_python
 
 
 @pytest.fixture(autouse=True)
@@ -22,20 +21,6 @@ def _budget_restored():
     before = threads.get_num_threads()
     yield
     threads.set_num_threads(before)
-
-
-def run_python(code, **environment):
-    """What a fresh interpreter prints for `code`."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
 # --- the pool --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ferro
+from ferro.cpu.order import SAMPLED
 
 NAN, INF = float("nan"), float("inf")
 DTYPES = [
@@ -267,3 +268,27 @@ def test_of_equal_elements_the_first_come_first(rng: np.random.Generator, name: 
     assert (values.double().numpy()[inverse.numpy()] == x)[~np.isnan(x)].all()
     missing = inverse.numpy()[np.isnan(x)]
     assert (missing == np.sort(missing)).all()  # each nan is distinct, in the order of the elements
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("kind", ["different", "ties", "in order", "nan", "equal", "infinite"])
+@pytest.mark.parametrize("n", [SAMPLED, SAMPLED + 777, 100_000])
+def test_long_rows_are_selected_from_by_a_sample(n: int, kind: str, dtype: Any, rng: np.random.Generator) -> None:
+    x = (1000 * rng.standard_normal(n)).astype(dtype)
+    if kind == "ties":
+        x //= 500
+    elif kind == "in order":
+        x.sort()
+    elif kind == "equal":
+        x[:] = 3
+    elif kind in ("nan", "infinite") and x.dtype.kind == "f":
+        x[rng.random(n) < 0.3] = np.nan if kind == "nan" else -np.inf
+    descending = np.sort(x)[::-1]  # nan counts as the largest
+    stable = np.argsort(-x, kind="stable")
+    if kind != "nan":
+        np.testing.assert_array_equal(ferro.from_numpy(x).topk(1000).indices.numpy(), stable[:1000])
+    np.testing.assert_array_equal(ferro.from_numpy(x).topk(1000).values.numpy(), descending[:1000])
+    for k in (1, 2, n // 2, n - 1000, n):
+        value, index = ferro.from_numpy(x).kthvalue(k)
+        np.testing.assert_array_equal(value.numpy(), descending[n - k])
+        np.testing.assert_array_equal(x[int(index)], descending[n - k])

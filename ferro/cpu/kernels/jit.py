@@ -12,6 +12,12 @@ Note [The cache of kernels]
     too, as store.py sees it. Nor does it look whose files they are, though it runs what they say:
     store.py does. A file that is damaged, or cannot be written, costs time.
 
+Note [Compiled, never run]
+    Numba makes each function that it compiles ready to run, one by one, though they are only compiled into kernels, and
+    kernels run as machine.py loads them. That took a quarter of the time to compile. There is no option against it, so
+    the methods that do it are replaced meanwhile; other threads wait, as Numba's lock is held. Another Numba, which may
+    have other methods, is left as it is.
+
 Note [Whole registers]
     On many processors with AVX-512 LLVM uses half of each register, because the first of them slowed down when all of
     it was used. For long chains of arithmetic the whole is a third faster. The wish is an attribute of the function,
@@ -20,11 +26,14 @@ Note [Whole registers]
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import codegen
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, overload
 
@@ -38,12 +47,54 @@ NO_WRAPPERS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": T
 _INSIDE: dict[str, Any] = {**_KERNEL, **NO_WRAPPERS, "forceinline": True}
 
 
+def _finish(library: Any) -> None:
+    """What Numba does to a library that is finished, but for loading it."""
+    library._finalize_dynamic_globals()
+    library._finalized = True
+
+
+def _no_place(library: Any, name: str) -> int:
+    library._ensure_finalized()
+    return 0
+
+
+_INSTEAD: tuple[tuple[Any, str, Any], ...] = (
+    (codegen.JITCodeLibrary, "_finalize_final_module", _finish),
+    (codegen.JITCodeLibrary, "get_pointer_to_function", _no_place),
+    (codegen.JITCPUCodegen, "set_env", lambda *_: None),
+)
+_NEEDED = ("_finalize_dynamic_globals", "_ensure_finalized")
+_CAN = all(hasattr(owner, name) for owner, name, _ in _INSTEAD) and all(
+    hasattr(codegen.JITCodeLibrary, n) for n in _NEEDED
+)
+
+
+@contextmanager
+def _never_run() -> Iterator[None]:
+    """See Note [Compiled, never run]."""
+    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in _INSTEAD]
+    try:
+        for owner, name, function in _INSTEAD if _CAN else ():
+            setattr(owner, name, function)
+        yield
+    finally:
+        for owner, name, function in before if _CAN else ():
+            if function is None:  # (it is inherited)
+                delattr(owner, name)
+            else:
+                setattr(owner, name, function)
+
+
 class _Bare(CPUDispatcher):
     """What numba.njit makes of a function, without wrappers. If Python calls it after all, another one is compiled."""
 
     def __init__(self, fn: Callable[..., Any], options: dict[str, Any]):
         super().__init__(fn, {}, {"nopython": True, "boundscheck": None, **NO_WRAPPERS, **options})
         self._wrapped: Any = None
+
+    def compile(self, sig: Any) -> Any:
+        with global_compiler_lock, _never_run():
+            return super().compile(sig)
 
     def __call__(self, *args: Any) -> Any:
         if self._wrapped is None:

@@ -4,8 +4,8 @@ Each row, or the columns of each matrix, are cut into equal parts, and each part
 have a result for each part, kernels of columns a row of results, which is cut into tiles. A call computes the results,
 or tiles, from number `first` to before `stop`.
 
-Products and sums are taken in float64, sums in blocks of _BLOCK numbers or _ROWS rows, of which less is lost than one
-after the other; squares of rows in the precision of the data where its range is wide enough.
+Products are taken in float64, as are squares of columns. At most _BLOCK numbers or _ROWS rows are added in the precision
+of the data, where its range is wide enough, and the sums of blocks in float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit import device, kernel, reduction
 from ferro.cpu.kernels.jit_math import rank, unrank
-from ferro.cpu.kernels.jit_rows import squares_from, wide_total_of
+from ferro.cpu.kernels.jit_rows import squares_from, total_from
 from ferro.cpu.kernels.reduce import TILE
 
 f64 = np.float64
@@ -85,12 +85,13 @@ def quotients(x, product, out, first, stop):
 
 
 @kernel
-def sum_rows(x, out, first, stop):
+def sum_rows(x, center, out, first, stop):
+    """The sums of x - center, with a center for each row of x."""
     for k in range(first, stop):
         i, start, end = _part(k, out, x)
         total = f64(0)
         for at in range(start, end, _BLOCK):  # (float64 too loses less in blocks)
-            total += wide_total_of(x[i, at : min(at + _BLOCK, end)])
+            total += total_from(x[i, at : min(at + _BLOCK, end)], center[i])
         out[k] = total
 
 
@@ -105,29 +106,45 @@ def square_rows(x, mean, out, first, stop):
         out[k] = total
 
 
+@device
+def _add_rows(x, center, start, end, few, total):
+    """Add x - center, so many rows in `few`, of the precision that is wanted, and these to `total`. Whether all is finite."""
+    T = few.dtype.type
+    for r in range(start, end, _ROWS):
+        last = min(r + _ROWS, end)
+        behind = r + (last - r) // 4 * 4
+        for s in range(r, behind, 4):
+            a, b, c, d = x[s], x[s + 1], x[s + 2], x[s + 3]
+            for j in range(total.size):
+                m = T(center[j])
+                few[j] += ((T(a[j]) - m) + (T(b[j]) - m)) + ((T(c[j]) - m) + (T(d[j]) - m))
+        for s in range(behind, last):
+            a = x[s]
+            for j in range(total.size):
+                few[j] += T(a[j]) - T(center[j])
+        for j in range(total.size):
+            total[j] += few[j]
+            few[j] = 0
+    fine = True
+    for j in range(total.size):
+        fine &= abs(total[j]) < np.inf
+    return fine
+
+
 @kernel
-def sum_columns(x, out, first, stop):
-    few, total = np.zeros(TILE, f64), np.zeros(TILE, f64)
+def sum_columns(x, center, out, first, stop):
+    """The sums of x - center, with a center for each column of each matrix of x."""
+    few, wide, sums = np.zeros(TILE, x.dtype), np.zeros(TILE, f64), np.zeros(TILE, f64)
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
         row = out[to, columns]
-        for r in range(start, end, _ROWS):
-            last = min(r + _ROWS, end)
-            behind = r + (last - r) // 4 * 4
-            for s in range(r, behind, 4):
-                a, b, c, d = x[i, s, columns], x[i, s + 1, columns], x[i, s + 2, columns], x[i, s + 3, columns]
-                for j in range(row.size):
-                    few[j] += (f64(a[j]) + f64(b[j])) + (f64(c[j]) + f64(d[j]))
-            for s in range(behind, last):
-                a = x[i, s, columns]
-                for j in range(row.size):
-                    few[j] += f64(a[j])
-            for j in range(row.size):
-                total[j] += few[j]
-                few[j] = 0
+        total = sums[: row.size]
+        total[:] = 0
+        if not _add_rows(x[i, :, columns], center[i, columns], start, end, few, total) and x.itemsize < 8:
+            total[:] = 0
+            _add_rows(x[i, :, columns], center[i, columns], start, end, wide, total)
         for j in range(row.size):
             row[j] = total[j]
-            total[j] = 0
 
 
 @kernel

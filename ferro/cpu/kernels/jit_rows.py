@@ -55,19 +55,33 @@ def wide_total_of(x):
 
 
 @reduction
-def _total_from(x, first):
+def _plain_total_from(x, center):
     total = x.dtype.type(0)
     for j in range(x.size):
-        total += x[j] - first
+        total += x[j] - center
     return total
+
+
+@reduction
+def _wide_total_from(x, center):
+    total = np.float64(0)
+    for j in range(x.size):
+        total += np.float64(x[j]) - np.float64(center)
+    return total
+
+
+@device
+def total_from(x, center):
+    """The sum of x - center as float64, added in the precision of the data where its range is wide enough."""
+    total = np.float64(_plain_total_from(x, center))
+    return total if (abs(total) < np.inf) | (x.itemsize == 8) else _wide_total_from(x, center)
 
 
 @device
 def mean_of(x):
     """The mean of a row as float64, from distances to its first number: of equal numbers it is exact."""
-    first = x[0]
-    distance = np.float64(_total_from(x, first))
-    near = np.float64(first) + distance / x.size
+    distance = total_from(x, x[0])
+    near = np.float64(x[0]) + distance / x.size
     return near if abs(distance) < np.inf else wide_total_of(x) / x.size
 
 

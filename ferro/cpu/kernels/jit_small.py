@@ -74,12 +74,15 @@ def sqrt(x, out):
 @device
 def _sums(x, before, n, behind, out):
     """The sums over the middle one of three dimensions; False if they would be inaccurate."""
-    if n > (LONG if behind == 1 else RUN):
-        return False
     if behind == 1:
         for r in range(before):
-            out[r] = total_of(x[r * n : r * n + n])
+            total = f64(0)
+            for start in range(r * n, r * n + n, LONG):
+                total += total_of(x[start : min(start + LONG, r * n + n)])
+            out[r] = total
         return True
+    if n > RUN:
+        return False
     for r in range(before):
         sums = out[r * behind : r * behind + behind]
         sums[:] = 0

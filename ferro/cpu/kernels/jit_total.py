@@ -24,9 +24,6 @@ from ferro.cpu.kernels.reduce import FEW, GRAIN, PIECE, TILE
 
 _FIRST = np.int64(0)
 
-_doubles = device(lambda rows, columns, x: np.empty((rows, columns)))
-_alike = device(lambda rows, columns, x: np.empty((rows, columns), x.dtype))
-
 
 @device
 def _cut(before, n, behind):
@@ -37,12 +34,30 @@ def _cut(before, n, behind):
     return parts, tiles, max(1, min(-(-8 * before * n * behind // GRAIN), tiles, 32))
 
 
-def _parts_by(rows: Any, columns: Any, room: Any) -> Any:
-    """A function that gives the results of all parts, by kernels of rows and of columns: a row for each part."""
+def _sums_by(rows: Any, columns: Any) -> Any:
+    """A function that gives the sums of all parts, by kernels of rows and of columns: a row for each part."""
 
     def parts_of(x, before, n, behind, board, count):
         parts, tiles, chunks = _cut(before, n, behind)
-        found = room(before * parts, behind, x)
+        found, zero = np.empty((before * parts, behind)), np.zeros((before, behind), x.dtype)
+        if behind == 1:
+            values = (x.reshape(before, n), zero.reshape(-1), found.reshape(-1), _FIRST, tiles)
+            over_rows(rows, board, count, chunks, tiles, -1, 3, values)
+        else:
+            over_rows(
+                columns, board, count, chunks, tiles, -1, 3, (x.reshape(before, n, behind), zero, found, _FIRST, tiles)
+            )
+        return found
+
+    return device(parts_of)
+
+
+def _extremes_by(rows: Any, columns: Any) -> Any:
+    """The same for extreme elements."""
+
+    def parts_of(x, before, n, behind, board, count):
+        parts, tiles, chunks = _cut(before, n, behind)
+        found = np.empty((before * parts, behind), x.dtype)
         if behind == 1:
             over_rows(
                 rows, board, count, chunks, tiles, -1, 2, (x.reshape(before, n), found.reshape(-1), _FIRST, tiles)
@@ -79,17 +94,18 @@ def _reduction(parts_of: Any, together: Any) -> Any:
     return kernel(run)
 
 
-_sums = _parts_by(sum_rows, sum_columns, _doubles)
+_sums = _sums_by(sum_rows, sum_columns)
 sum = _reduction(_sums, _together(lambda a, b: a + b, lambda total, n: total))
 mean = _reduction(_sums, _together(lambda a, b: a + b, lambda total, n: total / n))
 amax = _reduction(
-    _parts_by(max_rows, max_columns, _alike),
+    _extremes_by(max_rows, max_columns),
     _together(lambda a, b: a if (a >= b) | (a != a) else b, lambda best, n: best),  # noqa: PLR0124 (nan)
 )
 amin = _reduction(
-    _parts_by(min_rows, min_columns, _alike),
+    _extremes_by(min_rows, min_columns),
     _together(lambda a, b: a if (a <= b) | (a != a) else b, lambda best, n: best),  # noqa: PLR0124
 )
+_squares = _sums_by(square_rows, square_columns)
 _norm_of = _together(lambda a, b: a + b, lambda total, n: math.sqrt(total))
 _SMALL_NORM = math.sqrt(SMALL_SQUARES)
 
@@ -98,14 +114,7 @@ _SMALL_NORM = math.sqrt(SMALL_SQUARES)
 def vector_norm(x, order, before, n, behind, out, board, count):
     if order != 2:
         return False
-    parts, tiles, chunks = _cut(before, n, behind)
-    found, zero = np.empty((before * parts, behind)), np.zeros((before, behind), x.dtype)
-    if behind == 1:
-        rows = (x.reshape(before, n), zero.reshape(-1), found.reshape(-1), _FIRST, tiles)
-        over_rows(square_rows, board, count, chunks, tiles, -1, 3, rows)
-    else:
-        columns = (x.reshape(before, n, behind), zero, found, _FIRST, tiles)
-        over_rows(square_columns, board, count, chunks, tiles, -1, 3, columns)
+    found = _squares(x, before, n, behind, board, count)
     _norm_of(found, before, n, out)
     fine = True
     for i in range(out.size):

@@ -70,8 +70,9 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))
 
 def pack(code: bytes, entries: dict[str, int], symbols: list[str], addresses: list[tuple[int, int, int]]) -> bytes:
     """What `Code` reads. An address is (where it stands, the number of its symbol or -1 for the code itself, addend)."""
-    header = json.dumps({"entries": entries, "symbols": symbols, "addresses": addresses}).encode()
-    rest = struct.pack("<Q", len(header)) + header + code
+    places = np.array(addresses, np.int64).reshape(-1, 3).tobytes()
+    header = json.dumps({"entries": entries, "symbols": symbols}).encode()
+    rest = struct.pack("<QQ", len(header), len(places)) + header + places + code
     return _digest(rest) + rest
 
 
@@ -85,14 +86,15 @@ class Code:
     def __init__(self, name: str, packed: bytes):
         if packed[:16] != _digest(packed[16:]):
             raise ValueError(f"kernel {name}: what is kept of it is damaged")
-        (length,) = struct.unpack_from("<Q", packed, 16)
-        header, code = json.loads(packed[24 : 24 + length]), packed[24 + length :]
-        symbols = [address(symbol) for symbol in header["symbols"]]
+        words, numbers = struct.unpack_from("<QQ", packed, 16)
+        header, code = json.loads(packed[32 : 32 + words]), packed[32 + words + numbers :]
         memory = mmap.mmap(-1, len(code), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
         memory[:] = code
         start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        for place, symbol, addend in header["addresses"]:
-            struct.pack_into("<Q", memory, place, (start if symbol < 0 else symbols[symbol]) + addend)
+        known = np.array([*map(address, header["symbols"]), start], np.uint64)
+        place, symbol, addend = np.frombuffer(packed, np.int64, numbers // 8, 32 + words).reshape(-1, 3).T
+        filled_in = known[symbol] + addend.astype(np.uint64)  # (modulo 2**64, as addends may be negative)
+        np.frombuffer(memory, np.uint8)[place[:, None] + np.arange(8)] = filled_in.view(np.uint8).reshape(-1, 8)
         if ctypes.CDLL(None, use_errno=True).mprotect(
             ctypes.c_void_p(start), ctypes.c_size_t(len(code)), mmap.PROT_READ | mmap.PROT_EXEC
         ):

@@ -35,8 +35,10 @@ _SUMS = ("sum_rows", "sum_columns", "square_rows", "square_columns")
 _EXTREMA = ("max_rows", "max_columns", "min_rows", "min_columns", "first_extreme_columns")
 
 
-def total(x: np.ndarray, dim: tuple[int, ...], keepdim: bool = True, dtype: Any = _DOUBLE, mean: Any = None) -> Any:
-    """The sum over `dim` of x, or of (x - mean)² with a mean that keeps these dimensions or is 0, added in float64.
+def total(
+    x: np.ndarray, dim: tuple[int, ...], keepdim: bool = True, dtype: Any = _DOUBLE, center: Any = None, power: int = 1
+) -> Any:
+    """The sum over `dim` of x, of x - center, or of squares of that (power 2); the center keeps these dimensions.
 
     The reduced dimensions that lie closest in memory are summed by a kernel, which leaves little of what is large.
     """
@@ -44,17 +46,17 @@ def total(x: np.ndarray, dim: tuple[int, ...], keepdim: bool = True, dtype: Any 
         order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
         back = np.argsort(order)
         x = contiguous(x.transpose(order))
-        mean = mean.transpose(order) if isinstance(mean, np.ndarray) else mean
-        out = total(x, tuple([int(back[d]) for d in dim]), True, dtype, mean).transpose(back)
+        center = center.transpose(order) if isinstance(center, np.ndarray) else center
+        out = total(x, tuple([int(back[d]) for d in dim]), True, dtype, center, power).transpose(back)
         return out if keepdim else out.reshape([s for d, s in enumerate(out.shape) if d not in dim])
     cut, left, rest, shape = _plan(x.shape, dim, keepdim)
     if not cut[1]:  # there is nothing to add
-        return (x if mean is None else (x - mean).astype(_DOUBLE) ** 2).astype(dtype).reshape(shape)
-    if mean is not None:
-        center = np.zeros((cut[0], cut[2]), x.dtype)
-        center.reshape(left)[...] = mean
-        mean = center
-    out = _along("sum" if mean is None else "square", x, cut, _DOUBLE if rest else dtype, mean)
+        away = x if center is None else x - center
+        return (away.astype(_DOUBLE) ** power).astype(dtype).reshape(shape)
+    about = np.zeros((cut[0], cut[2]), x.dtype)
+    if center is not None:
+        about.reshape(left)[...] = center
+    out = _along("sum" if power == 1 else "square", x, cut, _DOUBLE if rest else dtype, about)
     if rest:
         out = np.add.reduce(out.reshape(left), rest).astype(dtype)
     return out.reshape(shape)
@@ -92,7 +94,7 @@ def _cut(before: int, n: int, m: int) -> tuple[int, int, int, int, int, int]:
 _TOGETHER: dict[str, Any] = {"sum": np.add, "square": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _along(name: str, x: np.ndarray, cut: tuple, dtype: Any, mean: Any = None) -> np.ndarray:
+def _along(name: str, x: np.ndarray, cut: tuple, dtype: Any, center: Any = None) -> np.ndarray:
     """Over the middle dimension of a C-contiguous array, rows by one kernel, columns by another; `cut` is of `_cut`.
 
     The result has (before, m) numbers, in any shape.
@@ -102,11 +104,11 @@ def _along(name: str, x: np.ndarray, cut: tuple, dtype: Any, mean: Any = None) -
     inputs: tuple
     if m == 1:
         out = np.empty(tiles, kind)
-        inputs = (x.reshape(before, n),) if mean is None else (x.reshape(before, n), mean.reshape(-1))
+        inputs = (x.reshape(before, n),) if center is None else (x.reshape(before, n), center.reshape(-1))
         run_rows(name + "_rows", chunks, tiles, (*inputs, out, 0, tiles), -1, len(inputs) + 1)
     else:
         out = np.empty((before * parts, m), kind)
-        inputs = (x.reshape(before, n, m),) if mean is None else (x.reshape(before, n, m), mean)
+        inputs = (x.reshape(before, n, m),) if center is None else (x.reshape(before, n, m), center)
         run_rows(name + "_columns", chunks, tiles, (*inputs, out, 0, tiles), -1, len(inputs) + 1)
     return out if parts == 1 else _TOGETHER[name].reduce(out.reshape(before, parts, m), 1).astype(dtype, copy=False)
 

@@ -285,12 +285,12 @@ def _header(name: str, tag: str, sources: tuple[str, ...]) -> bytes:
 
 
 @cache
-def _text(source: str) -> bytes:
-    """A file of this folder, and those of the files beside it that it takes functions from."""
-    found = (_HERE / f"{source}.py").read_bytes()
-    imports = b"\n".join(re.findall(rb"^(?:from|import) .*$", found, re.MULTILINE))
-    others = {name.decode() for name in re.findall(rb"\bjit_\w+|(?<=ferro\.cpu\.kernels\.)\w+", imports)}
-    return b"".join([found, *map(_text, sorted(others))])
+def _source(name: str) -> bytes:
+    """What tells whether a file of this folder has changed, or those beside it that it takes functions from."""
+    text = (_HERE / f"{name}.py").read_bytes()
+    imports = b"\n".join(re.findall(rb"^(?:from|import) .*$", text, re.MULTILINE))
+    others = {other.decode() for other in re.findall(rb"\bjit_\w+|(?<=ferro\.cpu\.kernels\.)\w+", imports)}
+    return hashlib.blake2b(b"".join([text, *map(_source, sorted(others))]), digest_size=16).digest()
 
 
 @cache
@@ -298,7 +298,7 @@ def digest(sources: tuple[str, ...]) -> str:
     """What tells whether code is still good."""
     found = hashlib.blake2b(_tools().encode(), digest_size=8)
     for source in ("jit", "jit_export", "machine", *sources):
-        found.update(_text(source))
+        found.update(_source(source))
     return found.hexdigest()
 
 
