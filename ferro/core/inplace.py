@@ -23,6 +23,8 @@ from ferro.core.node import Node, Pick
 from ferro.core.owners import is_shared
 from ferro.core.provenance import at
 
+MANY_STEPS = 16  # from a base to a view whose shape is changed in place: then one step is looked for that does the same
+
 
 def in_place(function: Callable) -> Callable:
     """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``."""
@@ -102,7 +104,10 @@ def restride(function: Callable) -> Callable:
         steps = out._meta.view.steps
         view = self._meta.view if self._meta is not None else None
         if view is not None:
-            view.steps = (*view.steps, *steps)
+            steps = (*view.steps, *steps)
+            if len(steps) > MANY_STEPS and view.dual is None:  # (tangents count the steps)
+                steps = worlds.one_step(view.base._data, out._data) or steps
+            view.steps = steps
         elif self._counter is not None and node is not LEAF:
             stand_in = wrap(self._data, self._node)
             stand_in._counter = self._counter

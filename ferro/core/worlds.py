@@ -22,6 +22,7 @@ parallel: Any = None
 CAST: Any = None  # cast to a dtype
 CLONE: Any = None
 VIEW_PUT: Any = None  # a copy of a base with new content in a view of it
+one_step: Any = None  # from the array of a base to that of a view, as steps; None if there is none
 COPY_SLICES: Any = None  # the history of a base after a write through a view
 
 

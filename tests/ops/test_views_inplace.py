@@ -435,3 +435,21 @@ def test_random_programs(block: int) -> None:
             np.testing.assert_allclose(g, w, rtol=1e-9, atol=1e-12, err_msg=f"program {seed}")
         compared += 1
     assert compared > 40
+
+
+@pytest.mark.parametrize("make", [lambda b: b, lambda b: b[1], lambda b: b[:, 1:].t(), lambda b: b.t()[0]])
+def test_the_way_to_a_view_that_is_turned_again_and_again_stays_short(make: Any) -> None:
+    def program(library: Any) -> tuple:
+        x = leaf(library, 3, 4, 3)
+        base = x * 2
+        v = make(base[0])
+        for _ in range(40):
+            v.unsqueeze_(0).transpose_(0, -1).squeeze_(-1)
+        if library is ferro:
+            assert len(v._meta.view.steps) < 20
+        base.mul_(3)  # the view takes its history from the base anew
+        v.mul_(library.arange(v.numel(), dtype=library.float64).reshape(v.shape))
+        (base.sin().sum() + v.square().sum()).backward()
+        return v, base, x.grad
+
+    agree(program)
