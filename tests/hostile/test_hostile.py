@@ -22,8 +22,9 @@ LIMIT = 3600 if LONG else 240
 
 pytestmark = pytest.mark.timeout(LIMIT + 30)
 # Into how many processes a program is cut, and the settings that it runs in where time is short.
-PARTS = {"tampered": 2, "arguments": 6, "failures": 4, "memory": 2, "threads": 1}
-SHORT = {"tampered": ("", "debugging allocators"), "failures": ("",), "memory": ("",), "threads": ("", "debugging allocators", "collecting")}  # fmt: skip
+PARTS = {"tampered": 2, "arguments": 2, "failures": 2, "lifetime": 1, "memory": 2, "threads": 1}
+SHORT = {"tampered": ("", "debugging allocators"), "arguments": ("",), "failures": ("",), "lifetime": ("", "debugging allocators"), "memory": ("",),
+         "threads": ("", "debugging allocators", "collecting")}  # fmt: skip
 SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "": ({}, ()),
     "filled memory": ({"MALLOC_PERTURB_": "165"}, ()),
