@@ -208,6 +208,8 @@ def resurrected() -> None:
     import ferro
 
     back: list = []
+    gc.collect()
+    gc.freeze()  # 200 collections follow
 
     class Phoenix(ferro.Tensor):
         __slots__ = ()
