@@ -88,7 +88,7 @@ from ferro.ops.parts import (
     windows,
     windows_add,
 )
-from ferro.ops.polynomials import gegenbauer, hermite_polynomial_h, hermite_polynomial_he, laguerre
+from ferro.ops.polynomials import gegenbauer, gegenbauer_pair, hermite_polynomial_h, hermite_polynomial_he, laguerre
 from ferro.ops.pooling import adaptive_avg, adaptive_avg_spread, avg_pool, avg_spread, pool_gather, pool_scatter
 from ferro.ops.products import *
 from ferro.ops.products import linear

@@ -605,7 +605,10 @@ def operands(name: str, *given: Any) -> list:
         if isinstance(g, (TensorBase, *NUMBERS)):
             found.append(g)
         elif isinstance(g, (ndarray, np.generic)):
-            found.append(wrap(asarray(g)))
+            a = asarray(g)
+            if a.dtype not in dtypes.FROM_NUMPY:
+                raise TypeError(f"{name}: an operand is an array of NumPy's {a.dtype!r}, which ferro has no dtype for")
+            found.append(wrap(a))
         else:
             raise TypeError(f"{name}: expected a tensor or a number, got {type(g).__name__}")
     if len(tensors) == len(given):

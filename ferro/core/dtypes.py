@@ -140,7 +140,7 @@ def _promote_np(a: Any, b: Any) -> Any:
     try:
         return _promotions[a, b]
     except KeyError:
-        result = _promotions[a, b] = _promote(FROM_NUMPY[a], FROM_NUMPY[b]).np
+        result = _promotions[a, b] = _promote(from_numpy(a), from_numpy(b)).np
         return result
 
 
@@ -199,7 +199,7 @@ def result_np(operands: Any) -> Any:
             continue
         if result is None:
             result = d
-        elif FROM_NUMPY[d].category > FROM_NUMPY[result].category:
+        elif from_numpy(d).category > from_numpy(result).category:
             high = FROM_NUMPY[d]
             # a complex or floating scalar raises the category; the precision stays the array's
             if high.is_complex and FROM_NUMPY[result].is_floating_point:

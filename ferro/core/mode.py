@@ -112,12 +112,16 @@ def is_inference_mode_enabled() -> bool:
 class _Active:
     """An entry in ACTIVE for as long as some context (copies of contexts included) may have a mode in force."""
 
-    __slots__ = ()
+    __slots__ = ("entered",)
 
     def __init__(self) -> None:
-        ACTIVE.append(None)
+        self.entered = ACTIVE.append(None)
 
     def __del__(self, pop: Callable = ACTIVE.pop) -> None:  # (the interpreter may end first, and take ACTIVE away)
+        try:
+            self.entered  # noqa: B018 (an interrupt may have come before the entry: another's must not be taken away)
+        except AttributeError:
+            return
         pop()
 
 
@@ -128,7 +132,7 @@ class Entry(_Active):
 
     def __init__(self, owner: Any, changes: dict[str, Any], previous: Mode | None, outer: Entry | None) -> None:
         self.owner, self.changes, self.previous, self.outer = owner, changes, previous, outer
-        ACTIVE.append(None)
+        self.entered = ACTIVE.append(None)
 
 
 _ENTERED: ContextVar[Entry | None] = ContextVar("ferro_entered", default=None)

@@ -74,6 +74,8 @@ def fill(**objects: Any) -> None:
     except (LayoutError, AttributeError, TypeError) as e:
         note("machine code of the tape", str(e))
         found[:] = 0
+    # Machine code knows them by address for as long as the process lives, also if a module is loaded again.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(tuple(_OBJECTS.values())))
     TABLE[:] = found
 
 

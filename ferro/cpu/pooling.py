@@ -76,6 +76,9 @@ def _running_maximum(x: Any, geometry: tuple, nans: bool) -> tuple[Any, Any]:
 
 def adaptive_max(x: Any, size: tuple) -> tuple[Any, Any]:
     """The maximum of every part of images divided into `size` (overlapping) parts, and where it is."""
+    if not x.size:
+        whole = (*x.shape[: x.ndim - len(size)], *size)
+        return np.zeros(whole, x.dtype), np.zeros(whole, np.int64)
     return _max_of_ranges(x, [parts(s, o) for s, o in zip(x.shape[-len(size) :], size, strict=True)])
 
 
@@ -92,6 +95,27 @@ def _ranges(n: int, kernel: int, size: int, stride: int, pad: int, dilation: int
         stop = min(n, start + (kernel - 1) * dilation + 1)
         found.append(range(start + max(0, -(start // dilation)) * dilation, stop, dilation))
     return found
+
+
+def _max_of_many(x: Any, ranges: list[list[range]]) -> tuple[Any, Any]:
+    """The same for many windows, one dimension after the other: the first of equals is still that of the window."""
+    shape, best = x.shape[x.ndim - len(ranges) :], x
+    index: Any = None  # in an image of the dimensions that are done
+    for d in reversed(range(len(ranges))):
+        axis, inside = x.ndim - len(ranges) + d, math.prod(shape[d + 1 :])
+        before = (slice(None),) * axis
+        whole = (*best.shape[:axis], len(ranges[d]), *best.shape[axis + 1 :])
+        most, where = np.empty(whole, x.dtype), np.empty(whole, np.int64)
+        for i, r in enumerate(ranges[d]):
+            most[(*before, i)], at = _max_last(np.moveaxis(best[(*before, slice(r.start, r.stop, r.step))], axis, -1))
+            at = np.asarray(at, np.int64) * r.step + r.start
+            if index is None:
+                where[(*before, i)] = at
+            else:
+                behind = np.take_along_axis(index, np.expand_dims(at, axis), axis)
+                where[(*before, i)] = at * inside + behind.squeeze(axis)
+        best, index = most, where
+    return best, index
 
 
 def _flat(positions: list, shape: tuple) -> Any:
@@ -111,6 +135,8 @@ def _max_of_ranges(x: Any, ranges: list[list[range]]) -> tuple[Any, Any]:
     n = len(ranges)
     shape = x.shape[-n:]
     lead, size = x.shape[:-n], tuple([len(r) for r in ranges])
+    if math.prod(size) > 4 * sum(size):
+        return _max_of_many(x, ranges)
     best, index = np.empty((*lead, *size), x.dtype), np.empty((*lead, *size), np.int64)
     for place in product(*[range(s) for s in size]):
         chosen = [ranges[d][i] for d, i in enumerate(place)]
@@ -318,6 +344,8 @@ def adaptive_avg(x: Any, size: tuple) -> Any:
     if wide is not None:
         return adaptive_avg(wide[0], size).astype(x.dtype)
     n, y = len(size), x
+    if not x.size:
+        return np.zeros((*x.shape[: x.ndim - n], *size), x.dtype)
     cuts = [parts(s, o) for s, o in zip(x.shape[x.ndim - n :], size, strict=True)]
     for d in reversed(range(n)):
         axis = y.ndim - n + d

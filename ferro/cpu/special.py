@@ -152,35 +152,100 @@ def spherical_bessel_j0(x: Any) -> Any:
 
 # -- orthogonal polynomials --------------------------------------------------------------------------------------------
 
+FAR = 4096  # from this degree on closed forms answer, where there are some: a recurrence takes time in proportion to it
+FARTHEST = 1 << 20  # the largest degree where there are none
+OVERFLOWING = 512  # the largest degree of Hermite's polynomials, like PyTorch's: above, what is not 0 is beyond float64
 
-def _polynomial(name: str, x: Any, n: Any, *order: float) -> Any:
-    """A polynomial of SciPy of degree n (rounded towards zero), 0 where n is negative."""
+
+def _polynomial(name: str, x: Any, n: Any, *order: float, most: int, beyond: Callable | str) -> Any:
+    """A polynomial of SciPy of degree n (rounded towards zero), in float64; 0 where n is negative or nan.
+
+    Degrees above `most` are left to ``beyond(x, n)``, or refused in the name of `beyond`.
+    """
     import scipy.special
 
-    n = n.astype(np.int64)
-    return np.where(n < 0, typed(0, x), getattr(scipy.special, name)(n, *order, x)).astype(x.dtype)
+    above = n > most
+    some = above.any()
+    if some and isinstance(beyond, str):
+        raise ValueError(
+            f"{beyond}: the degree n is {np.nanmax(n):.10g}; it may be {most} at most, for its cost is linear"
+        )
+    near = np.where((n >= 0) & ~above, n, typed(0, n)).astype(np.int64)
+    value = getattr(scipy.special, f"eval_{name}")(near, *order, x.astype(np.float64))
+    if some and not isinstance(beyond, str):
+        value = np.where(above, beyond(x.astype(np.float64), n.astype(np.float64)), value)
+    return np.where(n >= 0, value, 0.0)
+
+
+def _like(x: Any, value: Any) -> Any:
+    return np.asarray(value).astype(x.dtype, copy=False)
+
+
+def _far_chebyshev(kind: str, x: Any, n: Any) -> Any:
+    """Chebyshev's polynomials T, U, V and W by their definitions, with x = cos t or cosh t."""
+    y = np.abs(x)
+    inside = y <= 1
+    t = np.where(inside, np.arccos(np.minimum(y, 1)), np.arccosh(np.maximum(y, 1)))
+
+    def cos(a: Any) -> Any:
+        return np.where(inside, np.cos(a), np.cosh(a))
+
+    def sin(a: Any) -> Any:
+        return np.where(inside, np.sin(a), np.sinh(a))
+
+    if kind == "T":
+        value = cos(n * t)
+    elif kind == "U":
+        value = np.where(y == 1, n + 1, sin((n + 1) * t) / sin(t))
+    else:  # V(-x) = (-1)^n W(x)
+        v = cos((n + 0.5) * t) / cos(t / 2)
+        w = np.where(y == 1, 2 * n + 1, sin((n + 0.5) * t) / sin(t / 2))
+        value = np.where((x < 0) == (kind == "V"), w, v)
+    value = np.where(np.isinf(y), y, value)
+    return np.where((x < 0) & (n % 2 == 1), -value, value)
 
 
 def chebyshev_polynomial_t(x: Any, n: Any) -> Any:
     """Chebyshev's polynomial of the first kind."""
-    return _polynomial("eval_chebyt", x, n)
+    return _like(x, _polynomial("chebyt", x, n, most=FAR, beyond=lambda x, n: _far_chebyshev("T", x, n)))
 
 
 def gegenbauer(x: Any, n: Any, order: float) -> Any:
     """Gegenbauer's polynomial C of an order λ."""
-    return _polynomial("eval_gegenbauer", x, n, order)
+    return _like(x, _gegenbauer(x, n, order))
+
+
+def _gegenbauer(x: Any, n: Any, order: float) -> Any:
+    if order == 1:
+        return _polynomial("gegenbauer", x, n, order, most=FAR, beyond=lambda x, n: _far_chebyshev("U", x, n))
+    name = "legendre_polynomial_p" if order == 0.5 else f"Gegenbauer's polynomial of the order {order:g}"
+    return _polynomial("gegenbauer", x, n, order, most=FARTHEST, beyond=name)
+
+
+def gegenbauer_pair(x: Any, n: Any, order: float, sign: int) -> Any:
+    """Cₙ ± Cₙ₋₁, two of Gegenbauer's polynomials of an order λ, which may nearly cancel."""
+    if order != 1 or not (n > FAR).any():
+        return _like(x, _gegenbauer(x, n, order) + sign * _gegenbauer(x, n - 1, order))
+    near = np.minimum(n, typed(FAR, n))
+    value = _gegenbauer(x, near, order) + sign * _gegenbauer(x, near - 1, order)
+    far = _far_chebyshev("W" if sign > 0 else "V", x.astype(np.float64), n.astype(np.float64))
+    return _like(x, np.where(n > FAR, far, value))
 
 
 def laguerre(x: Any, n: Any, order: float) -> Any:
     """Laguerre's generalised polynomial L of an order α."""
-    return _polynomial("eval_genlaguerre", x, n, order)
+    return _like(x, _polynomial("genlaguerre", x, n, order, most=FARTHEST, beyond="laguerre_polynomial_l"))
 
 
 def hermite_polynomial_h(x: Any, n: Any) -> Any:
     """Hermite's polynomial of physics."""
-    return _polynomial("eval_hermite", x, n)
+    return _like(x, _polynomial("hermite", x, n, most=OVERFLOWING, beyond=_overflowing))
 
 
 def hermite_polynomial_he(x: Any, n: Any) -> Any:
     """Hermite's polynomial of probability."""
-    return _polynomial("eval_hermitenorm", x, n)
+    return _like(x, _polynomial("hermitenorm", x, n, most=OVERFLOWING, beyond=_overflowing))
+
+
+def _overflowing(x: Any, n: Any) -> float:
+    return math.nan

@@ -106,6 +106,8 @@ def call_together() -> None:
     (_made or _team()).gather(helpers())
 
 
+# Machine code calls it by its address for as long as the process lives, also if this module is loaded again.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(call_together))
 SHARED[GATHER] = id(call_together)
 
 

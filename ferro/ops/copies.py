@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.arguments import into
+from ferro.core.arguments import into, one_dim
 from ferro.ops import complex, parts, shape
 from ferro.ops.structure import clone
 
@@ -46,7 +46,8 @@ def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
                out: Tensor | None = None) -> Tensor:  # fmt: skip
     """A copy of the slice start:end:step along `dim`."""
-    return into("slice_copy", out, clone(input[(slice(None),) * (dim % input._data.ndim) + (slice(start, end, step),)]))
+    dim = one_dim("slice_copy", input._data.ndim, dim)
+    return into("slice_copy", out, clone(input[(slice(None),) * dim + (slice(start, end, step),)]))
 
 
 as_strided_copy, diagonal_copy = _copying(parts.as_strided), _copying(parts.diagonal)

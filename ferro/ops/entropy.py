@@ -181,13 +181,13 @@ def _soft_cross_entropy(
                            "classes or no classes but got weight tensor of shape: "
                            f"{list(weight._data.shape)}")  # fmt: skip
     if smoothing:
-        target = target * (1 - smoothing) + smoothing / classes
+        target = target * (1 - smoothing) + smoothing / max(classes, 1)
     products = log_softmax(input, dim) * target
     if weight is not None:
         products = products * weight.reshape([classes if d == dim else 1 for d in range(input._data.ndim)])
     if reduction == "none":
         return -products.sum(dim)
-    return -products.sum() if reduction == "sum" else -products.sum() / (input._data.size / classes)
+    return -products.sum() if reduction == "sum" else -products.sum() / (input._data.size / max(classes, 1))
 
 
 CROSS_ENTROPY = Op(

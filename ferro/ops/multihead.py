@@ -93,7 +93,7 @@ def _check_dims(query: Tensor, key: Tensor, value: Tensor, embed: int, heads: in
     have = query._data.shape[-1]
     if have != embed:
         raise AssertionError(f"{NAME}: was expecting embedding dimension of {embed}, but got {have}")
-    if embed % heads:
+    if not heads or embed % heads:
         raise AssertionError(f"{NAME}: embed_dim {embed} not divisible by num_heads {heads}")
     if key._data.shape[:-1] != value._data.shape[:-1]:
         raise AssertionError(f"{NAME}: key shape {list(key._data.shape)} does not match value shape "

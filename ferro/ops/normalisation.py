@@ -10,7 +10,7 @@ import numpy as np
 from ferro import cpu
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
-from ferro.core.arguments import need_tensor
+from ferro.core.arguments import need_tensor, sizes
 from ferro.core.base import bump, wrap
 from ferro.core.inplace import announce
 from ferro.core.op import Op
@@ -367,13 +367,14 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         )
     if input._data.size == 0:
         return input
-    square, total = input * input, None
-    for shift in range(-(size // 2), (size - 1) // 2 + 1):  # the channel at this distance, where there is one
-        count = shape[1] - abs(shift)
-        if count > 0:
-            part = square.narrow(1, max(shift, 0), count)
-            part = _pad_channels(part, max(-shift, 0), max(shift, 0))
-            total = part if total is None else total + part
+    (size,) = sizes("local_response_norm", (size,))
+    if size < 1:
+        raise RuntimeError(f"local_response_norm: size should be greater than zero, but got {size}")
+    square, total, far = input * input, None, shape[1] - 1
+    for shift in range(max(-(size // 2), -far), min((size - 1) // 2, far) + 1):  # the channel at this distance
+        part = square.narrow(1, max(shift, 0), shape[1] - abs(shift))
+        part = _pad_channels(part, max(-shift, 0), max(shift, 0))
+        total = part if total is None else total + part
     assert total is not None
     return input / (total * (alpha / size) + k) ** beta
 

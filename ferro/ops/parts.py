@@ -295,6 +295,9 @@ def _chunk(name: str, op: Op, x: Any, chunks: int, dim: int) -> tuple:
 declare("chunk", [Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 4, 1), Sample(Arg(0, 2), 3)], complex=True)
 
 
+MOST_SECTIONS = 1 << 20  # of a dimension that has fewer elements: the rest are empty
+
+
 def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
 ) -> tuple[Tensor, ...]:
@@ -322,6 +325,10 @@ def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]
         count = sizes(name, (where,))[0]
         if count <= 0:
             raise RuntimeError(f"{name}: number of sections must be larger than 0, got {count}")
+        if count > max(n, MOST_SECTIONS):
+            raise RuntimeError(
+                f"{name}: {count} sections of a dimension of size {n}: at most {MOST_SECTIONS} may be empty"
+            )
         small, extra = divmod(n, count)
         starts = [i * small + min(i, extra) for i in range(count + 1)]
         bounds = list(pairwise(starts))

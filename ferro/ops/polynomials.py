@@ -25,6 +25,9 @@ CHEBYSHEV_T = Op("chebyshev_polynomial_t", lambda xp, x, n: xp.chebyshev_polynom
                  weight=50.0, x=lambda xp, g, x, n: g * n * xp.gegenbauer(x, n - 1, 1.0))  # fmt: skip
 GEGENBAUER = Op("gegenbauer", lambda xp, x, n, /, order: xp.gegenbauer(x, n, order), kind=ELEMENTWISE, weight=50.0,
                 x=lambda xp, g, x, n, order: g * (2 * order) * xp.gegenbauer(x, n - 1, order + 1))  # fmt: skip
+GEGENBAUER_PAIR = Op("gegenbauer_pair", lambda xp, x, n, /, order, sign: xp.gegenbauer_pair(x, n, order, sign),
+                     kind=ELEMENTWISE, weight=100.0,
+                     x=lambda xp, g, x, n, order, sign: g * (2 * order) * xp.gegenbauer_pair(x, n - 1, order + 1, sign))  # fmt: skip
 LAGUERRE = Op("laguerre", lambda xp, x, n, /, order: xp.laguerre(x, n, order), kind=ELEMENTWISE, weight=50.0,
               x=lambda xp, g, x, n, order: -(g * xp.laguerre(x, n - 1, order + 1)))  # fmt: skip
 HERMITE_H = Op("hermite_polynomial_h", lambda xp, x, n: xp.hermite_polynomial_h(x, n), kind=ELEMENTWISE, weight=50.0,
@@ -51,6 +54,11 @@ def gegenbauer(x: Tensor, n: Any, order: float) -> Tensor:
     return apply(GEGENBAUER, (x, n), (order,))
 
 
+def gegenbauer_pair(x: Tensor, n: Any, order: float, sign: int) -> Tensor:
+    """Cₙ ± Cₙ₋₁, two of Gegenbauer's polynomials of the order λ."""
+    return apply(GEGENBAUER_PAIR, (x, n), (order, sign))
+
+
 def laguerre(x: Tensor, n: Any, order: float) -> Tensor:
     """Laguerre's generalised polynomial L^αₙ(x) of the order α."""
     return apply(LAGUERRE, (x, n), (order,))
@@ -73,13 +81,13 @@ def chebyshev_polynomial_u(input: Any, n: Any, *, out: Tensor | None = None) -> 
 def chebyshev_polynomial_v(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """Vₙ(x), Chebyshev's polynomial of the third kind: Uₙ(x) - Uₙ₋₁(x)."""
     x, n = argument_and_degree("chebyshev_polynomial_v", input, n)
-    return into("chebyshev_polynomial_v", out, gegenbauer(x, n, 1.0) - gegenbauer(x, n - 1, 1.0))
+    return into("chebyshev_polynomial_v", out, gegenbauer_pair(x, n, 1.0, -1))
 
 
 def chebyshev_polynomial_w(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
     """Wₙ(x), Chebyshev's polynomial of the fourth kind: Uₙ(x) + Uₙ₋₁(x)."""
     x, n = argument_and_degree("chebyshev_polynomial_w", input, n)
-    return into("chebyshev_polynomial_w", out, gegenbauer(x, n, 1.0) + gegenbauer(x, n - 1, 1.0))
+    return into("chebyshev_polynomial_w", out, gegenbauer_pair(x, n, 1.0, 1))
 
 
 def shifted_chebyshev_polynomial_t(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:

@@ -397,6 +397,8 @@ declare(
 def _lp_pool(name: str, n: int, x: Any, p: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
     """The p-norm of every window; where its p-th power is 0, so is the gradient."""
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
+    if p == 0:
+        raise ValueError(f"{name}: norm_type must not be 0")
     if p in (float("inf"), -float("inf")):
         sign = 1 if p > 0 else -1
         return sign * _max_pool(name, n, sign * x.abs(), kernel, stride, 0, 1, ceil_mode)[0]

@@ -245,6 +245,8 @@ def _run(name: str, mode: str, arguments: tuple) -> tuple:
     need_tensor(name, "input", x)
     states = tuple(hx) if mode == "LSTM" else (hx,)
     directions = count * (2 if bidirectional else 1)
+    if directions < 1:
+        raise ValueError(f"{name}: num_layers must be greater than zero, but got {count}")
     if len(params) % directions or len(params) // directions not in ((4, 5) if biased else (2, 3)):
         raise RuntimeError(
             f"{name}: expected {directions} times {'4 (or 5' if biased else '2 (or 3'} with projection) weights, for "

@@ -84,7 +84,7 @@ def need_inexact(name: str, x: Any, what: str = "input") -> None:
     """RuntimeError unless the tensor is floating-point or complex."""
     if x._data.dtype not in dtypes.INEXACT:
         raise RuntimeError(f"{name}: expected a floating point or complex tensor as {what}, got "
-                           f"{dtypes.FROM_NUMPY[x._data.dtype]}; "
+                           f"{dtypes.FROM_NUMPY.get(x._data.dtype, x._data.dtype)}; "
                            "convert it, e.g. with .float()")  # fmt: skip
 
 

@@ -280,6 +280,9 @@ singular("linalg.svd", "two equal singular values", Sample(Arg(values=[[2.0, 0.0
 # -- randomised decompositions -----------------------------------------------------------------------------------------
 
 
+MOST_ITERATIONS = 1 << 16
+
+
 def _approximate_basis(A: Any, q: int, niter: int, M: Any) -> Any:
     """Orthonormal columns that nearly span the range of A - M."""
     fn = worlds.functional
@@ -300,6 +303,8 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     name = "svd_lowrank"
     m, n = matrices(name, A)._data.shape[-2:]
     q, niter = 6 if q is None else q, 2 if niter is None else niter
+    if niter > MOST_ITERATIONS:
+        raise ValueError(f"svd_lowrank: niter(={niter}) must be {MOST_ITERATIONS} at most")
     if M is not None:
         M = worlds.functional.expand(need_tensor(name, "M", M), A._data.shape)
     if m < n:

@@ -82,11 +82,13 @@ def main(arguments: list[str]) -> int:
     faulthandler.enable(all_threads=False)
     program = importlib.import_module(f"tests.hostile.{given.program}")
     k, n = map(int, given.part.split("/"))
+    gc.collect()
+    gc.freeze()  # nobody need look again at what is there by now
     cases = list(program.cases(Options(given.long, given.rounds)))[k::n]
     if given.only:
         return _run([case for case in cases if case[0] == given.only], given)
     gc.collect()
-    gc.freeze()  # a child need not look at what was there before it
+    gc.freeze()
     wrong = 0
     for start in range(0, len(cases), given.share):
         some = cases[start : start + given.share]
@@ -130,7 +132,7 @@ def _run(cases: list, given: argparse.Namespace) -> int:
     try:
         for _, case in cases:
             case()
-            gc.collect()
+        gc.collect()  # (if that goes wrong, each case has a process of its own and the next look)
     except SystemExit as e:
         return 1 if e.code else 0
     except BaseException:  # noqa: BLE001 (whatever it is, the case is wrong)

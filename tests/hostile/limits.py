@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
 import resource
 import signal
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -206,6 +208,8 @@ def resurrected() -> None:
     import ferro
 
     back: list = []
+    gc.collect()
+    gc.freeze()  # 200 collections follow
 
     class Phoenix(ferro.Tensor):
         __slots__ = ()
@@ -291,6 +295,31 @@ def signalled() -> None:
     np.testing.assert_allclose(times, np.cos(1.0), rtol=1e-5)
 
 
+def reloaded() -> None:
+    """Every module of ferro.cpu is loaded again, alone and after all others; ferro computes as before."""
+    computes()
+    names = sorted(name for name in sys.modules if name == "ferro.cpu" or name.startswith("ferro.cpu."))
+    assert len(names) > 30, names
+    for some in (*[[name] for name in names], names):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                signal.alarm(60)
+                for name in some:
+                    importlib.reload(sys.modules[name])
+                gc.collect()
+                computes()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+                raise
+            finally:
+                os._exit(code)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status == 0, f"after importlib.reload of {', '.join(some)}: ended with {status}"
+
+
 def interrupted() -> None:
     """A handler that raises comes again and again; afterwards everything works."""
     import ferro
@@ -328,15 +357,60 @@ def missing(folder: Path) -> None:
     folder.mkdir()
 
 
+def kernels() -> list[Path]:
+    """The kernels that are kept beside ferro's sources."""
+    return [*(ROOT / "ferro" / "cpu" / "kernels" / "__pycache__").glob("*.kernel")]
+
+
 def damaged(folder: Path) -> None:
     """Every kernel of the cache is there, and broken."""
     (folder / "ferro").mkdir(mode=0o700)
-    for path in (ROOT / "ferro" / "cpu" / "kernels" / "__pycache__").glob("*.kernel"):
+    for path in kernels():
         (folder / "ferro" / path.name).write_bytes(path.read_bytes()[:-7] + b"damaged")
+
+
+OTHER = 12345  # another user
+
+
+def ignored(folder: Path, why: str) -> None:
+    """No code of the folder is mapped, and `show_config` says why."""
+    os.environ["FERRO_CACHE_DIR"] = str(folder)
+    os.environ["FERRO_KERNELS"] = ""
+    computes()
+    import ferro
+    from ferro.cpu.kernels import store
+
+    assert not store.listed(), store.listed()
+    config = ferro.show_config("dicts")
+    assert config is not None
+    said = str(config["switched off"])
+    assert why in said, said
+    assert str(folder / "ferro") in said, said
+
+
+def others_may_write() -> None:
+    """A cache folder that everybody may write to, full of what would be loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        damaged(Path(folder))
+        (Path(folder) / "ferro").chmod(0o777)
+        ignored(Path(folder), "others may write")
+
+
+def of_another_user() -> None:
+    """A cache folder of another user's, full of what would be loaded."""
+    if os.geteuid() != 0:
+        print("not tried: only the administrator can give files away")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        damaged(Path(folder))
+        for path in (Path(folder) / "ferro", *(Path(folder) / "ferro").iterdir()):
+            os.chown(path, OTHER, OTHER)
+        ignored(Path(folder), f"user {OTHER}")
 
 
 CASES: dict[str, Callable[[], None]] = {
     "no home": without_home, "no temporary folder": without_temporary, "a cache that cannot be written": with_cache(unwritable), "a file for a cache": with_cache(a_file),
+    "a cache that others may write": others_may_write, "a cache of another user's": of_another_user, "modules loaded again": reloaded,
     "an empty cache": with_cache(missing), "a damaged cache": with_cache(damaged), "one core": one_core, "no threads": no_threads, "few addresses": few_addresses,
     "no machine code allowed": no_code, "the end while busy": ends_busy, "the end in a hook": ends_in_hook, "finalisers that compute": ends_with_finalisers,
     "tensors come back to life": resurrected, "forks while busy": forks, "workers of a DataLoader": loads, "a handler that runs backward": signalled,

@@ -18,10 +18,10 @@ from tests.hostile.tampered import every_short_way, leaf, view
 
 
 def often(text: str, call: Callable, times: int) -> None:
-    """Repeat a call; references and blocks of memory must stay. What grows once is a cache, what grows thrice leaks."""
+    """Repeat a call; references and blocks of memory must stay. What grows a few times is a cache, what grows every time leaks."""
     note(text)
     left: dict[str, int] = {}
-    for _ in range(3):
+    for _ in range(6):
         for _ in range(20):
             quiet(call)
         apply._constants.clear()

@@ -22,8 +22,9 @@ LIMIT = 3600 if LONG else 240
 
 pytestmark = pytest.mark.timeout(LIMIT + 30)
 # Into how many processes a program is cut, and the settings that it runs in where time is short.
-PARTS = {"tampered": 2, "arguments": 6, "failures": 4, "memory": 2, "threads": 1}
-SHORT = {"tampered": ("", "debugging allocators"), "failures": ("",), "memory": ("",), "threads": ("", "debugging allocators", "collecting")}  # fmt: skip
+PARTS = {"tampered": 2, "arguments": 2, "failures": 1, "lifetime": 1, "memory": 2, "threads": 1}
+SHORT = {"tampered": ("", "debugging allocators"), "arguments": ("",), "failures": ("",), "lifetime": ("", "debugging allocators"), "memory": ("",),
+         "threads": ("", "debugging allocators", "collecting")}  # fmt: skip
 SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "": ({}, ()),
     "filled memory": ({"MALLOC_PERTURB_": "165"}, ()),
@@ -34,7 +35,7 @@ SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 
 def run(program: str, *options: str, **environment: str) -> None:
     """Run a program of hostile cases, which must find nothing wrong."""
-    options += ("--long", "--rounds", str(LONG)) if LONG else ()
+    options += ("--long", "--rounds", str(LONG), "--limit", "900") if LONG else ()
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.hostile.child", program, *options], cwd=ROOT, env={**os.environ, **environment},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,

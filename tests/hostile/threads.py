@@ -13,8 +13,9 @@ import numpy as np
 
 import ferro
 from ferro import nn
+from ferro.utils.data import DataLoader, Dataset
 from tests.hostile.child import Options, note
-from tests.hostile.failures import PROGRAMS, numbers, same, settled
+from tests.hostile.failures import PROGRAMS, forgotten, numbers, same, settled
 from tests.hostile.tampered import every_short_way, leaf
 
 X = np.linspace(-1, 1, 6, dtype="f4").reshape(2, 3)
@@ -147,6 +148,7 @@ def ended(rounds: int) -> None:
     with contextlib.suppress(SystemExit):
         together(leave, right("chain"), right("twice"), rounds=rounds)
     settled()
+    forgotten()
     right("branched")(0)
 
 
@@ -162,18 +164,51 @@ def shared(rounds: int) -> None:
 def watched(switch: Callable, rounds: int) -> None:
     """Trace and profile functions are set, in all threads, that look at every local variable."""
 
-    def trace(frame: Any, event: str, arg: Any) -> Any:
-        for value in frame.f_locals.values():
-            if isinstance(value, ferro.Tensor):
-                ordinary(lambda value=value: value._data.shape)
-        return trace
-
-    switch(trace)
+    switch(look_around)
     try:
         together(right("chain"), right("network"), rounds=rounds)
         right("written")(0)
     finally:
         switch(None)
+
+
+class Computed(Dataset):
+    """Samples that are gradients, computed where they are asked for."""
+
+    def __init__(self, switch: Callable | None = None) -> None:
+        self.switch = switch  # what sets a trace or profile function in the worker
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, k: int) -> Any:
+        if self.switch is not None:
+            self.switch(look_around)
+        x = ferro.tensor(X).requires_grad_()
+        (x.sin() * k).sum().backward()
+        return x.grad
+
+
+def look_around(frame: Any, event: str, arg: Any) -> Any:
+    """A trace function that looks at every local variable."""
+    for value in frame.f_locals.values():
+        if isinstance(value, ferro.Tensor):
+            ordinary(lambda value=value: value._data.shape)
+    return look_around
+
+
+def loaded(switch: Callable, inside: bool) -> None:
+    """Workers of a DataLoader compute under a trace or profile function, set by the program or by themselves."""
+    if not inside:
+        switch(look_around)
+    try:
+        loader = DataLoader(Computed(switch if inside else None), batch_size=3, num_workers=2)
+        for _ in range(2):
+            found = np.concatenate([batch.numpy() for batch in loader])
+            np.testing.assert_allclose(found, np.cos(X) * np.arange(12)[:, None, None], rtol=1e-5)
+    finally:
+        if not inside:
+            switch(None)
 
 
 def cases(options: Options) -> Iterator[tuple[str, Callable]]:
@@ -189,17 +224,26 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     for name in ("settrace", "setprofile"):
         yield f"sys.{name}", lambda name=name: watched(getattr(sys, name), max(1, rounds // 4))
         yield f"threading.{name}", lambda name=name: watched(getattr(threading, name), max(1, rounds // 4))
+        yield f"threading.{name} and a DataLoader", lambda name=name: loaded(getattr(threading, name), inside=False)
+        yield f"sys.{name} in workers of a DataLoader", lambda name=name: loaded(getattr(sys, name), inside=True)
     if hasattr(sys, "monitoring"):
         yield "sys.monitoring", lambda: monitored(rounds)
+        yield "sys.monitoring and a DataLoader", lambda: monitored(1, load=True)
+    else:
+        print("not tried: sys.monitoring, which begins with Python 3.12", flush=True)
 
 
-def monitored(rounds: int) -> None:
-    """A tool of sys.monitoring hears of every event."""
+def monitored(rounds: int, load: bool = False) -> None:
+    """A tool of sys.monitoring hears of every event; `load`: in workers of a DataLoader."""
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined]
     monitoring.use_tool_id(2, "hostile")
     events = monitoring.events
     for event in (events.PY_START, events.PY_RETURN, events.CALL, events.C_RETURN, events.RAISE, events.LINE):
         monitoring.register_callback(2, event, lambda *args: None)
     monitoring.set_events(2, events.PY_START | events.PY_RETURN | events.CALL | events.RAISE | events.LINE)
-    together(right("chain"), right("network"), rounds=rounds)
+    if load:
+        loaded(lambda function: None, inside=False)
+    else:
+        together(right("chain"), right("network"), rounds=rounds)
+    monitoring.set_events(2, 0)
     monitoring.free_tool_id(2)

@@ -433,6 +433,65 @@ def test_polynomials_that_pytorch_cannot_differentiate(function: Any, rng: np.ra
     assert ferro.autograd.gradgradcheck(lambda t: function(t, 5), (x,))
 
 
+CHEBYSHEV = "tuvw"
+
+
+@pytest.mark.parametrize("kind", CHEBYSHEV)
+@pytest.mark.parametrize("n", [4097, 2**31, 2**31 + 1])
+def test_chebyshev_polynomials_of_huge_degrees_follow_their_definitions(kind: str, n: int) -> None:
+    import mpmath
+
+    f = getattr(S, f"chebyshev_polynomial_{kind}")
+    points = [-1.0, -0.999, -0.3, 0.0, 0.7, 1.0]
+    with mpmath.workdps(40):
+        want = [_chebyshev(kind, n, mpmath.mpf(p)) for p in points]
+    got = f(ferro.tensor(points, dtype=ferro.float64), n).tolist()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    outside = f(ferro.tensor([1.5, -1.5, -math.inf], dtype=ferro.float64), n)
+    assert outside.tolist() == [math.inf, math.inf * (-1) ** n, math.inf * (-1) ** n]
+
+
+def _chebyshev(kind: str, n: int, x: Any) -> float:
+    import mpmath
+
+    if abs(x) == 1:
+        value = {"t": 1, "u": n + 1, "v": 1 if x > 0 else 2 * n + 1, "w": 2 * n + 1 if x > 0 else 1}[kind]
+        return float(value * x**n)
+    t = mpmath.acos(x)
+    return float({
+        "t": lambda: mpmath.cos(n * t), "u": lambda: mpmath.sin((n + 1) * t) / mpmath.sin(t),
+        "v": lambda: mpmath.cos((n + 0.5) * t) / mpmath.cos(t / 2), "w": lambda: mpmath.sin((n + 0.5) * t) / mpmath.sin(t / 2),
+    }[kind]())  # fmt: skip
+
+
+def test_the_third_and_fourth_chebyshev_polynomials_do_not_cancel() -> None:
+    x = ferro.tensor([1.0])
+    assert S.chebyshev_polynomial_v(x, 2**26).item() == 1
+    assert S.chebyshev_polynomial_w(-x, 2**26).item() == 1
+
+
+@pytest.mark.parametrize("kind", CHEBYSHEV)
+def test_chebyshev_polynomials_join_where_the_closed_forms_begin(kind: str, rng: np.random.Generator) -> None:
+    x = ferro.from_numpy(rng.uniform(-1.0005, 1.0005, 50)).requires_grad_()
+    f = getattr(S, f"chebyshev_polynomial_{kind}")
+    two, one, none = f(x, 4098), f(x, 4097), f(x, 4096)
+    np.testing.assert_allclose((two + none).detach().numpy(), (2 * x * one).detach().numpy(), rtol=1e-7, atol=1e-7)
+    point = ferro.tensor([0.3], dtype=ferro.float64, requires_grad=True)
+    assert ferro.autograd.gradcheck(lambda t: f(t, 4097), (point,), eps=1e-9, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["legendre_polynomial_p", "laguerre_polynomial_l"])
+def test_degrees_that_cost_too_much_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: the degree n is 2147483648; it may be 1048576 at most"):
+        getattr(S, name)(ferro.ones(3), 2**31)
+    assert getattr(S, name)(ferro.tensor([0.0, 0.5]), ferro.tensor([-(2.0**31), math.nan])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["hermite_polynomial_h", "hermite_polynomial_he"])
+def test_hermite_polynomials_of_huge_degrees_are_nan_as_in_pytorch(name: str) -> None:
+    assert math.isnan(getattr(S, name)(ferro.tensor([0.5]), 2**31).item())
+
+
 DERIVATIVES_AT_ZERO = {  # the value and three derivatives at 0, by their series
     "sinc": (1.0, 0.0, -(math.pi**2) / 3, 0.0),
     "special.spherical_bessel_j0": (1.0, 0.0, -1 / 3, 0.0),

@@ -85,6 +85,23 @@ def test_adaptive_maxima_equal_torchs(size: Any, rng: np.random.Generator, torch
         np.testing.assert_array_equal(g.numpy(), w.numpy())
 
 
+@pytest.mark.parametrize("with_nan", [False, True])
+def test_many_adaptive_maxima_equal_torchs(with_nan: bool, rng: np.random.Generator, torch: Any) -> None:
+    a = rng.integers(0, 4, (2, 3, 5, 4, 6)).astype("f4")  # with ties
+    if with_nan:
+        a[a == 3] = np.nan
+    size = (7, 30, 9)
+    got = F.adaptive_max_pool3d(ferro.from_numpy(a), size, True)
+    want = torch.nn.functional.adaptive_max_pool3d(torch.from_numpy(a), size, return_indices=True)
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_array_equal(g.numpy(), w.numpy())
+
+
+def test_no_images_give_no_parts_however_many() -> None:
+    assert F.adaptive_avg_pool1d(ferro.ones(0, 2, 4), 2**31).shape == (0, 2, 2**31)
+    assert F.adaptive_max_pool1d(ferro.ones(0, 2, 4), 2**31).shape == (0, 2, 2**31)
+
+
 def test_large_arrays_give_the_numbers_of_small_ones(rng: np.random.Generator, torch: Any) -> None:
     x = rng.integers(0, 50, (4, 8, 32, 32)).astype("float32")
     for options in ((2,), (3, 2, 1), (3, 1, 1)):

@@ -62,7 +62,7 @@ def qr(x: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
     None for numbers so large or small that LAPACK's care is needed.
     """
     *stack, m, n = x.shape
-    if not x.flags.c_contiguous:
+    if not (x.flags.c_contiguous and x.flags.aligned):
         x = np.array(x, order="C")
     if not stack:
         q, r = np.empty((m, columns), x.dtype), np.empty((columns, n), x.dtype)

@@ -25,6 +25,8 @@ def solve(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
     x: (..., n, k), contiguous and not empty; a: (n, n), or (..., n, n) with the leading dimensions of x.
     """
     n, columns = x.shape[-2:]
+    if not a.flags.aligned:
+        a = np.array(a)
     turned = not a.flags.c_contiguous
     if turned:
         a = a.swapaxes(-1, -2)
