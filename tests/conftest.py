@@ -6,6 +6,7 @@ import gc
 import importlib.metadata
 import os
 import random
+import signal
 import sys
 import zlib
 from collections.abc import Iterator
@@ -104,6 +105,14 @@ def _nothing_left_behind() -> Iterator[None]:
     after = _ambient()
     changed = [f"{name}: {before[name]} became {after[name]}" for name in before if before[name] != after[name]]
     assert not changed, f"the test left ferro changed: {', '.join(changed)}"
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler of Ctrl-C: a process that a shell started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def _ambient() -> dict[str, Any]:

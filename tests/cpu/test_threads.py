@@ -100,6 +100,7 @@ def test_no_chunk_begins_after_an_error():
     assert len(begun) < 20
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_inside_the_callers_part_waits_for_the_others():
     finished = []
 
@@ -114,6 +115,7 @@ def test_an_interrupt_inside_the_callers_part_waits_for_the_others():
     assert sorted(finished) == [1, 2]
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_of_the_waiting_caller_waits_for_the_others():
     finished = []
 
@@ -450,6 +452,7 @@ def test_gemm_passes_on_infinities_and_nans():
     assert result[5, 7] == np.inf
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_an_interrupt_on_entering_the_guard_leaves_nobody_inside(monkeypatch):
     limit = [2]
     interrupts = [KeyboardInterrupt]

@@ -508,6 +508,7 @@ def test_a_hook_that_calls_itself_without_end_is_a_recursion_error() -> None:
     caught(RecursionError, y.sum().backward)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("threads", THREADS)
 def test_ctrl_c_at_any_moment_leaves_the_engine_whole(threads: int, rng: np.random.Generator) -> None:
     x = ferro.ones(64, dtype=ferro.float64, requires_grad=True)
