@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LONG = int(os.environ.get("FERRO_HOSTILE", "0") or 0)  # rounds of the long form
 LIMIT = 3600 if LONG else 240
 
-pytestmark = pytest.mark.timeout(LIMIT + 30)
+pytestmark = [pytest.mark.first, pytest.mark.timeout(LIMIT + 30)]
 # Into how many processes a program is cut, and the settings that it runs in where time is short.
 PARTS = {"tampered": 2, "arguments": 2, "failures": 1, "lifetime": 1, "memory": 2, "threads": 1}
 SHORT = {"tampered": ("", "debugging allocators"), "arguments": ("",), "failures": ("",), "lifetime": ("", "debugging allocators"), "memory": ("",),
