@@ -18,6 +18,7 @@ from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
+from ferro.cpu.kernels.jit_softmax import less_norm
 
 f64 = np.float64
 
@@ -293,8 +294,7 @@ def cross_entropy_vjp(g, x, target, ignored, smoothing, norms, out):
         if t == ignored:
             out[i, :] = 0
             continue
-        high = T(norms[i])  # x - norm in two steps, the first of which is exact where it matters
-        low = T(norms[i] - f64(high))
+        high, low = less_norm(x[i], norms[i])
         for j in range(x.shape[1]):
             out[i, j] = scale * exp((x[i, j] - high) - low)
         out[i, t] -= scale

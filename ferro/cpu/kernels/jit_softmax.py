@@ -6,12 +6,14 @@ import math
 
 import numpy as np
 
+from ferro.cpu.kernels.common import FAR
 from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
 from ferro.cpu.kernels.jit_exponentials import exp_into, sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import dot, largest, notes, side_by_side, total_of
 
 f64 = np.float64
+_FAR, _FAR_DOUBLE = FAR[4], FAR[8]
 
 # --- softmax of rows -------------------------------------------------------------------------------------------------
 
@@ -238,6 +240,17 @@ def _sum_of_losses(x, top, shift, weight):
     return total
 
 
+@device
+def less_norm(x, norm):
+    """What a row is less its logsumexp, as two numbers to subtract, the first of them exactly where it matters."""
+    T = x.dtype.type
+    if abs(norm) < (_FAR if x.itemsize == 4 else _FAR_DOUBLE):
+        high = T(norm)
+        return high, T(norm - f64(high))
+    top = largest(x)
+    return top, T(math.log(sum_of_exp(x, top)))
+
+
 @kernel
 def cross_entropy(x, target, weight, ignored, smoothing, losses, norms):
     whole_registers()
@@ -278,8 +291,7 @@ def cross_entropy_vjp(g, x, target, norms, weight, ignored, smoothing, out):
             for j in range(classes):
                 out[i, j] = T(0)
             continue
-        high = T(norms[i])  # x - norm in two steps, the first of which is exact where it matters
-        low = T(norms[i] - f64(high))
+        high, low = less_norm(x[i], norms[i])
         hit = T(1 - smoothing)
         if weight.size:
             hit *= weight[t]

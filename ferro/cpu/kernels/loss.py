@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, is_half, share_rows, widened
+from ferro.cpu.kernels.common import FAR, GRAIN, contiguous, has_kernel, is_half, share_rows, widened
 from ferro.cpu.kernels.softmax import log_softmax, logsumexp
 
 
@@ -106,7 +106,10 @@ def _losses_vjp(
     share = label_smoothing / classes * w
     hit = (1 - label_smoothing) * w[chosen]
     with np.errstate(invalid="ignore"):
-        probability = np.exp(logits - norms[:, None]).astype(logits.dtype)
+        if (np.abs(norms) < FAR[logits.dtype.itemsize]).all():
+            probability = np.exp(logits - norms[:, None]).astype(logits.dtype)
+        else:
+            probability = np.exp(log_softmax(logits, 1))
         out = probability * (hit + share.sum())[:, None] - share
         out[rows, chosen] -= hit
         out *= g[:, None]
