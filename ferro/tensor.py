@@ -557,7 +557,7 @@ def _copied(data: Any, memo: dict) -> Any:
 
 def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None) -> Any:
     """A pickled tensor."""
-    t = wrap(data, LEAF if requires_grad else None, cls)
+    t = wrap(dtypes.own(data), LEAF if requires_grad else None, cls)
     if attributes:
         t.__dict__.update(attributes)
     return t

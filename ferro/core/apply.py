@@ -608,7 +608,7 @@ def operands(name: str, *given: Any) -> list:
             a = asarray(g)
             if a.dtype not in dtypes.FROM_NUMPY:
                 raise TypeError(f"{name}: an operand is an array of NumPy's {a.dtype!r}, which ferro has no dtype for")
-            found.append(wrap(a))
+            found.append(wrap(dtypes.own(a)))
         else:
             raise TypeError(f"{name}: expected a tensor or a number, got {type(g).__name__}")
     if len(tensors) == len(given):

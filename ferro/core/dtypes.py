@@ -76,6 +76,15 @@ def from_numpy(np_dtype: Any) -> dtype:
         raise TypeError(f"ferro has no dtype for NumPy's {np_dtype!r}; supported are {names}") from None
 
 
+def own(array: Any) -> Any:
+    """An array of the program with NumPy's one object for its dtype: what comes out of a pickle has another, equal one.
+
+    So dtypes of tensors may be compared by `is`. TypeError for a dtype that ferro has not.
+    """
+    d = from_numpy(array.dtype).np
+    return array if array.dtype is d else array.view(d)
+
+
 def to_numpy(given: Any) -> Any:
     """The NumPy dtype of a ferro dtype, Python type or NumPy dtype."""
     if isinstance(given, dtype):

@@ -47,9 +47,7 @@ def to_array(name: str, data: Any, dtype: Any) -> Any:
         return data._data if wanted is None else data._data.astype(wanted, copy=False)
     if isinstance(data, (np.ndarray, np.generic)):
         a = np.asarray(data)
-        if wanted is None:
-            dtypes.from_numpy(a.dtype)
-        return a if wanted is None else a.astype(wanted, copy=False)
+        return dtypes.own(a if wanted is None else a.astype(wanted, copy=False))
     if isinstance(data, (bool, int, float, complex)):
         return np.array(data, wanted or dtypes.scalar_dtype(data))
     if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
@@ -75,6 +73,7 @@ def _from_sequence(name: str, data: Any, wanted: Any) -> Any:
         raise TypeError(f"{name}: expected numbers, got elements of type {_odd(data)}")
     if wanted is not None:
         return a.astype(wanted)
+    a = dtypes.own(a)
     if a.size == 0 or (a.dtype.kind == "f" and a.dtype == np.float64 and not _has_array(data)):
         return a.astype(dtypes.default().np)
     if a.dtype == np.complex128 and not _has_array(data):
@@ -134,8 +133,7 @@ def from_numpy(ndarray: Any) -> Tensor:
     """A tensor that shares the memory of a NumPy array."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
-    dtypes.from_numpy(ndarray.dtype)
-    return wrap(view(ndarray, plain))
+    return wrap(view(dtypes.own(ndarray), plain))
 
 
 def asarray(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
-from ferro.core import worlds
+from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, bump, version_of, wrap
@@ -348,7 +348,11 @@ def _as_value(x: Any, value: Any) -> Any:
     """What is assigned to items of x, as a tensor."""
     if isinstance(value, TensorBase):
         return value
-    return wrap(np.asarray(value)) if isinstance(value, (np.ndarray, np.generic)) else number("__setitem__", value, x)
+    return (
+        wrap(dtypes.own(np.asarray(value)))
+        if isinstance(value, (np.ndarray, np.generic))
+        else number("__setitem__", value, x)
+    )
 
 
 def _without_ones(value: Any, shape: tuple) -> Any:

@@ -216,6 +216,34 @@ def test_parameters_are_copied_and_pickled() -> None:
     assert not pickle.loads(pickle.dumps(buffer)).persistent
 
 
+@pytest.mark.parametrize("through", ["module", "state", "arrays"])
+def test_what_comes_out_of_a_pickle_trains_like_the_original(through: str) -> None:
+    def made() -> Any:
+        ferro.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3), nn.LayerNorm(3)
+        )
+
+    def trained(model: Any, data: Any, target: Any) -> list:
+        optimizer = ferro.optim.Adam(model.parameters())
+        for _ in range(2):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(data), target).backward()
+            optimizer.step()
+        return [p.tolist() for p in model.parameters()]
+
+    data, target = ferro.linspace(-1, 1, 32).reshape(2, 1, 4, 4), ferro.tensor([0, 2])
+    want = trained(made(), data, target)
+    model = made()
+    if through == "module":
+        model = pickle.loads(pickle.dumps(model))
+    elif through == "state":
+        model.load_state_dict(pickle.loads(pickle.dumps(model.state_dict())), assign=True)
+    else:
+        data, target = [ferro.from_numpy(pickle.loads(pickle.dumps(t.numpy()))) for t in (data, target)]
+    assert trained(model, data, target) == want
+
+
 # -- conversion
 
 

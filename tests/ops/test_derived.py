@@ -6,6 +6,7 @@ and forward modes are adjoint, <v, J u> = <J^T v, u>; strides do not matter; inp
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,23 @@ def test_forward_equals_the_reference(entry: Any) -> None:
                     )
                     w = to_array(w)
                 compare(to_array(g), w, dtype, f"{sample} result {i}")
+
+
+@ALL
+def test_what_comes_out_of_a_pickle_is_taken_like_everything_else(entry: Any) -> None:
+    """NumPy gives it a dtype that is equal to its own, but another object."""
+    for dtype in [*_dtypes(entry), "float32"]:
+        rng = rng_of(entry.path)
+        for sample in _samples(entry, dtype):
+            arrays = arrays_of(sample, rng, dtype)
+            again = [pickle.loads(pickle.dumps(a)) for a in arrays]
+            found = []
+            for given in ([a.copy() for a in arrays], again):
+                ferro.manual_seed(0)
+                found.append(Call(entry, sample, ferro, given, entry.differentiable).run())
+            for a, b in zip(*found, strict=True):
+                assert dtype_name(a) == dtype_name(b)
+                np.testing.assert_array_equal(to_array(a), to_array(b), err_msg=f"{sample}")
 
 
 @DIFF
