@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 from types import BuiltinFunctionType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ferro
@@ -170,13 +172,25 @@ def test_machine_code_answers(call: str, kind: str) -> None:
     assert not met
 
 
+@functools.cache
+def _dot_gives_dtypes_back() -> bool:
+    """Whether NumPy's own dot leaves the count of a dtype alone: with Python 3.12, that of NumPy 2.5 adds one a call."""
+    a = np.ones((2, 2), np.float32)
+    before = sys.getrefcount(a.dtype)
+    for _ in range(100):
+        np.dot(a, a)
+    return sys.getrefcount(a.dtype) - before < 50
+
+
 @pytest.mark.parametrize("kind", ["leaf", "changed leaf", "lost", "view", "pick"])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("recording", [True, False])
 def test_nothing_is_kept_or_given_away(call: str, kind: str, recording: bool) -> None:
     x = INPUTS[kind]()
     function, arguments = arguments_of(call, x)
-    watched = [x, arguments[0], arguments, ferro.Tensor, Node, x._data, x._data.dtype, *arguments[1:]]
+    watched = [x, arguments[0], arguments, ferro.Tensor, Node, x._data, *arguments[1:]]
+    if _dot_gives_dtypes_back():
+        watched.append(x._data.dtype)
 
     def repeat(times: int) -> None:
         with ferro.set_grad_enabled(recording):
