@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from typing import Any
 
-from ferro.core.base import TensorBase, wrap
+from ferro.core.base import TensorBase
 
 ALL_DIMS = [tuple(range(n)) for n in range(65)]  # NumPy allows 64 dimensions
 
@@ -89,9 +90,16 @@ def into(name: str, out: Any, result: Any) -> Any:
     if not can_cast(have, want):
         raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")
     if out._data.shape != result._data.shape:
-        out._data = wrap(result._data.astype(out._data.dtype))._data
-    else:
-        announce(out._data)
-        out._data[...] = result._data
+        if out._data.size:
+            warnings.warn(
+                f"{name}(out=): An output with one or more elements was resized since it had shape {list(out._data.shape)}, "
+                f"which does not match the required output shape {list(result._data.shape)}. This behavior is deprecated, "
+                "and in a future PyTorch release outputs will not be resized unless they have zero elements. You can "
+                "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+                stacklevel=3,
+            )
+        out.resize_(result._data.shape)
+    announce(out._data)
+    out._data[...] = result._data
     bump(out, f"{name}(out=)")
     return out

@@ -90,9 +90,9 @@ def to_numpy(given: Any) -> Any:
     if isinstance(given, dtype):
         return given.np
     if given is float:
-        return default().np
+        return float64.np
     if given is complex:
-        return default().to_complex().np
+        return complex128.np
     if given is int:
         return int64.np
     if given is bool:

@@ -204,7 +204,7 @@ def _filled(
     name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None
 ) -> Any:
     shape = sizes(name, shape)
-    d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
+    d = chosen_dtype(dtype, out, dtypes.default().np)
     try:
         if value:
             a = np.empty(shape, d)
@@ -217,9 +217,7 @@ def _filled(
         raise RuntimeError(
             f"{name}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
         ) from None
-    if out is not None:
-        return into(name, out, wrap(a if dtype is not None else a.astype(out._data.dtype)))
-    return finish(name, a, requires_grad, device)
+    return result_or_out(name, a, out, requires_grad, device)
 
 
 def zeros(
@@ -236,9 +234,11 @@ def ones(
     return _filled("ones", size, 1, dtype, requires_grad, device, out)
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any) -> Tensor:
+def empty(
+    *size: Any, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Tensor:
     """A tensor without set values (zeros here)."""
-    return _filled("empty", size, 0, dtype, requires_grad, device)
+    return _filled("empty", size, 0, dtype, requires_grad, device, out)
 
 
 def empty_strided(
@@ -266,12 +266,13 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device
 
 
 def full(
-    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
-) -> Tensor:
+    size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    **ignored: Any,
+) -> Tensor:  # fmt: skip
     """A tensor filled with a number, of its dtype unless one is given."""
     value = fill_value._data.item() if isinstance(fill_value, TensorBase) else fill_value
-    d = dtypes.scalar_dtype(value) if dtype is None else dtypes.to_numpy(dtype)
-    return finish("full", np.full(sizes("full", (size,)), value, d), requires_grad, device)
+    d = chosen_dtype(dtype, out, dtypes.scalar_dtype(value))
+    return result_or_out("full", np.full(sizes("full", (size,)), value, d), out, requires_grad, device)
 
 
 def full_like(
@@ -317,22 +318,22 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, d
     if (end - start) * step < 0:
         raise RuntimeError(f"arange: upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})")
     integers = all(isinstance(v, int) for v in given)
-    d = _dtype(dtype, out, dtypes.int64.np if integers else dtypes.default().np)
+    d = chosen_dtype(dtype, out, dtypes.int64.np if integers else dtypes.default().np)
     if d.kind in "iu" and not integers:
         start, end, step, integers = int(start), int(end), int(step), True
         if step == 0:
             raise ValueError(f"arange: step must be nonzero, but as {dtypes.FROM_NUMPY[d]} {given[2]} is 0")
     n = max(0, math.ceil((end - start) / step)) if not integers else len(range(start, end, step))
     a = (start + step * np.arange(n, dtype=np.int64 if integers else np.float64)).astype(d)
-    return _result("arange", a, out, requires_grad, device)
+    return result_or_out("arange", a, out, requires_grad, device)
 
 
-def _dtype(dtype: Any, out: Any, otherwise: Any) -> Any:
+def chosen_dtype(dtype: Any, out: Any, otherwise: Any) -> Any:
     """The NumPy dtype asked for, else that of `out`, else another."""
     return dtypes.to_numpy(dtype) if dtype is not None else otherwise if out is None else out._data.dtype
 
 
-def _result(name: str, data: Any, out: Any, requires_grad: bool, device: Any) -> Any:
+def result_or_out(name: str, data: Any, out: Any, requires_grad: bool, device: Any) -> Any:
     """A new leaf around `data`, or `out` with that content; its dtype must be the one asked for."""
     if out is None:
         return finish(name, data, requires_grad, device)
@@ -343,40 +344,48 @@ def _result(name: str, data: Any, out: Any, requires_grad: bool, device: Any) ->
     return into(name, out, wrap(data))
 
 
+def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -> tuple:
+    """Evenly spaced numbers, and the dtype of the result: complex if a bound is."""
+    if steps < 0:
+        raise RuntimeError(f"{name}: number of steps must be non-negative, got {steps}")
+    start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
+    is_complex = any(isinstance(v, (complex, np.complexfloating)) for v in (start, end))
+    inferred = dtypes.default().to_complex().np if is_complex else dtypes.default().np
+    d = chosen_dtype(dtype, out, inferred)
+    if is_complex and d.kind != "c":
+        raise RuntimeError(
+            f"{name}(): inferred dtype {dtypes.FROM_NUMPY[inferred]} can't be safely cast to passed dtype {dtypes.FROM_NUMPY[d]}"
+        )
+    return np.linspace(start, end, steps), d
+
+
 def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """`steps` evenly spaced numbers from `start` to `end`, both included."""
-    if steps < 0:
-        raise RuntimeError(f"linspace: number of steps must be non-negative, got {steps}")
-    d = _dtype(dtype, out, dtypes.default().np)
-    start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
-    return _result("linspace", np.linspace(start, end, steps).astype(d), out, requires_grad, device)
+    """`steps` evenly spaced numbers from `start` to `end`, both included; complex if one of them is."""
+    a, d = _spaced("linspace", start, end, steps, dtype, out)
+    return result_or_out("linspace", a.astype(d), out, requires_grad, device)
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """base to the powers of `steps` evenly spaced numbers from `start` to `end`."""
-    if steps < 0:
-        raise RuntimeError(f"logspace: number of steps must be non-negative, got {steps}")
-    d = _dtype(dtype, out, dtypes.default().np)
-    start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
-    return _result("logspace", np.power(base, np.linspace(start, end, steps)).astype(d), out, requires_grad, device)
+    """base to the powers of `steps` evenly spaced numbers from `start` to `end`; complex if one of them is."""
+    a, d = _spaced("logspace", start, end, steps, dtype, out)
+    return result_or_out("logspace", np.power(float(base), a).astype(d), out, requires_grad, device)
 
 
-def range_(start: Any = 0, end: Any = None, step: Any = 1, **options: Any) -> Tensor:
+def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None,
+           device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
     """``torch.range``: like arange, but with `end` included and always floating by default."""
-    dtype = options.pop("dtype", None) or dtypes.default()
+    d = chosen_dtype(dtype, out, dtypes.default().np)
     n = math.floor((end - start) / step + 1)
-    return finish(
-        "range", (start + step * np.arange(n)).astype(dtypes.to_numpy(dtype)), options.get("requires_grad", False)
-    )
+    return result_or_out("range", (start + step * np.arange(n)).astype(d), out, requires_grad, device)
 
 
 def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False) -> Tensor:  # fmt: skip
     """Ones on the diagonal of an n x m matrix of zeros."""
-    d = _dtype(dtype, out, dtypes.default().np)
-    return _result("eye", np.eye(n, m, dtype=d), out, requires_grad, device)
+    d = chosen_dtype(dtype, out, dtypes.default().np)
+    return result_or_out("eye", np.eye(n, m, dtype=d), out, requires_grad, device)
 
 
 def new_tensor(

@@ -11,7 +11,7 @@ from ferro.core.arguments import into, sizes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import change
 from ferro.core.random import numpy_generator
-from ferro.ops.creation import finish
+from ferro.ops.creation import chosen_dtype, finish, result_or_out
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -36,16 +36,23 @@ def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
     return np.asarray(make(shape, d if d.itemsize >= 4 else np.float32)).astype(d, copy=False)
 
 
+def _drawn(
+    name: str, kind: str, size: tuple, generator: Any, out: Any, dtype: Any, requires_grad: bool, device: Any
+) -> Any:
+    data = draw(kind, sizes(name, size), chosen_dtype(dtype, out, dtypes.default().np), generator)
+    return result_or_out(name, data, out, requires_grad, device)
+
+
 def rand(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """Uniform random numbers from [0, 1)."""
-    return finish("rand", draw("uniform", sizes("rand", size), dtype, generator), requires_grad, device)
+    return _drawn("rand", "uniform", size, generator, out, dtype, requires_grad, device)
 
 
 def randn(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """Standard normal random numbers."""
-    return finish("randn", draw("normal", sizes("randn", size), dtype, generator), requires_grad, device)
+    return _drawn("randn", "normal", size, generator, out, dtype, requires_grad, device)
 
 
 def randint(low: Any, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
@@ -58,20 +65,16 @@ def randint(low: Any, high: Any = None, size: Any = None, *, generator: Any = No
     low, high = [int(v._data) if isinstance(v, TensorBase) else v for v in (low, high)]
     if low >= high:
         raise RuntimeError(f"randint: random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    d = dtypes.int64.np if dtype is None else dtypes.to_numpy(dtype)
-    return finish(
-        "randint",
-        np.asarray(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d),
-        requires_grad,
-        device,
-    )
+    d = chosen_dtype(dtype, out, dtypes.int64.np)
+    data = np.asarray(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d)
+    return result_or_out("randint", data, out, requires_grad, device)
 
 
 def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """The numbers 0 to n - 1 in random order."""
-    d = dtypes.int64.np if dtype is None else dtypes.to_numpy(dtype)
-    return finish("randperm", numpy_generator(generator).permutation(n).astype(d), requires_grad, device)
+    data = numpy_generator(generator).permutation(n).astype(chosen_dtype(dtype, out, dtypes.int64.np))
+    return result_or_out("randperm", data, out, requires_grad, device)
 
 
 def rand_like(

@@ -1,0 +1,106 @@
+"""New tensors: ``out=`` of every kind, dtypes given as Python's types, complex bounds; against PyTorch."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+
+torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
+
+MAKE = {
+    "rand": lambda t, **k: t.rand(2, 3, **k), "randn": lambda t, **k: t.randn(2, 3, **k),
+    "randint": lambda t, **k: t.randint(3, 9, (2, 3), **k), "randperm": lambda t, **k: t.randperm(6, **k),
+    "zeros": lambda t, **k: t.zeros(2, 3, **k), "ones": lambda t, **k: t.ones(2, 3, **k), "empty": lambda t, **k: t.empty(2, 3, **k),
+    "full": lambda t, **k: t.full((2, 3), 7.0, **k), "linspace": lambda t, **k: t.linspace(0, 1, 6, **k),
+    "logspace": lambda t, **k: t.logspace(0, 1, 6, **k), "arange": lambda t, **k: t.arange(0, 3, 0.5, **k),
+    "range": lambda t, **k: t.range(0, 2.5, 0.5, **k), "eye": lambda t, **k: t.eye(2, 3, **k),
+}  # fmt: skip
+RANDOM = ("rand", "randn", "randint", "randperm", "empty")
+OUT = {
+    "of that shape": lambda t, shape: t.full(shape, -1.0),
+    "empty": lambda t, shape: t.empty(0),
+    "too large": lambda t, shape: t.full((4, 5), -1.0),
+    "too small": lambda t, shape: t.full((2,), -1.0),
+    "of doubles": lambda t, shape: t.full(shape, -1.0, dtype=t.float64),
+    "transposed": lambda t, shape: t.full(shape[::-1], -1.0).t() if len(shape) == 2 else t.full((12,), -1.0)[::2],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", OUT)
+@pytest.mark.parametrize("name", MAKE)
+def test_out_is_written(name: str, kind: str) -> None:
+    found = {}
+    for library in (torch, ferro):
+        out = OUT[kind](library, tuple(MAKE[name](library).shape))
+        same = MAKE[name](library, out=out)
+        assert same is out
+        found[library] = out
+    got, want = found[ferro].numpy(), found[torch].numpy()
+    assert (got.shape, got.dtype, tuple(found[ferro].stride())) == (want.shape, want.dtype, found[torch].stride())
+    if name in RANDOM:
+        assert name == "empty" or (got != -1).all()
+    else:
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("write", [
+    lambda t, out: t.exp(t.zeros(2, 3), out=out), lambda t, out: t.full((2, 3), 1.0, out=out), lambda t, out: t.add(t.zeros(2, 3), 1, out=out),
+    lambda t, out: t.cat([t.ones(1, 3), t.ones(1, 3)], out=out), lambda t, out: t.mm(t.eye(2), t.ones(2, 3), out=out),
+])  # fmt: skip
+@pytest.mark.parametrize("view", [
+    lambda b: b[2:8].view(2, 3), lambda b: b.view(4, 3)[::2], lambda b: b.view(3, 4)[:, 1:3].t(), lambda b: b[1:3], lambda b: b[4:],
+])  # fmt: skip
+def test_a_view_as_out_writes_into_its_base(write: Any, view: Any) -> None:
+    found = []
+    for library in (torch, ferro):
+        base = library.zeros(12)
+        out = view(base)
+        write(library, out)
+        found.append((base.tolist(), out.tolist(), out.stride(), out.storage_offset()))
+    assert found[0][:2] == found[1][:2]
+    assert found[0][2:] == (tuple(found[1][2]), found[1][3])
+
+
+@pytest.mark.parametrize("library", [torch, ferro])
+def test_resizing_an_out_that_is_not_empty_warns(library: Any) -> None:
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized since it had shape"):
+        library.add(library.ones(3), 1, out=library.ones(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        library.add(library.ones(3), 1, out=library.empty(0))
+
+
+@pytest.mark.parametrize("kind", [float, complex, int, bool])
+def test_pythons_types_are_dtypes(kind: type) -> None:
+    name = str(torch.zeros(1, dtype=kind).dtype).partition(".")[2]
+    for made in (
+        ferro.zeros(1, dtype=kind),
+        ferro.ones(1).to(kind),
+        ferro.tensor([1], dtype=kind),
+        ferro.ones(1).type(kind),
+    ):
+        assert made.dtype is getattr(ferro, name)
+
+
+@pytest.mark.parametrize("make", [
+    lambda t: t.linspace(0, 1j, 3), lambda t: t.linspace(1 + 2j, 3, 4), lambda t: t.logspace(0, 1j, 3),
+    lambda t: t.linspace(t.tensor(1j), 2, 3), lambda t: t.linspace(0, 1j, 3, dtype=t.complex128), lambda t: t.linspace(0, 5, 3, dtype=t.complex64),
+])  # fmt: skip
+def test_complex_bounds(make: Any) -> None:
+    got, want = make(ferro).numpy(), make(torch).numpy()
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["linspace", "logspace"])
+def test_complex_bounds_and_a_real_dtype_are_refused(name: str) -> None:
+    for library in (torch, ferro):
+        with pytest.raises(RuntimeError, match="can't be safely cast to passed dtype"):
+            getattr(library, name)(0, 1j, 3, dtype=library.float32)
