@@ -463,13 +463,20 @@ class Tensor(
         return (self._data.astype(np.float32) if self._data.dtype in dtypes.HALF else self._data).tolist()
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._one())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._one())
 
     def __complex__(self) -> complex:
-        return complex(self.item())
+        return complex(self._one())
+
+    def _one(self) -> Any:
+        if self._data.size != 1:
+            raise ValueError(
+                f"only one element tensors can be converted to Python scalars; this one has the shape {list(self._data.shape)}"
+            )
+        return self.item()
 
     def __index__(self) -> int:
         if self._data.dtype.kind not in "biu" or self._data.size != 1:
@@ -528,6 +535,9 @@ class Tensor(
         if self._data.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
         return self._data.shape[0]
+
+    def __reversed__(self) -> Tensor:
+        return worlds.functional.flip(self, (0,)) if self._data.ndim else self
 
     def __iter__(self) -> Iterator[Tensor]:
         if self._data.ndim == 0:

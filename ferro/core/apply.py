@@ -31,7 +31,7 @@ from ferro.cpu.fusion import LARGE
 from ferro.cpu.kernels.front import short_way
 
 ndarray, asarray = np.ndarray, np.asarray
-INEXACT = dtypes.INEXACT
+INEXACT, HALF = dtypes.INEXACT, dtypes.HALF
 
 
 @short_way
@@ -135,6 +135,9 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     """Applies an operation of two inputs and one output, after type promotion: numbers and arrays are accepted."""
     kind = type(y)
     if (kind is float or kind is int) and isinstance(x, TensorBase):
+        d = x._data.dtype
+        if d in HALF and op.name in SCALING and not is_held(y, d):
+            return in_single(lambda x: binary(op, x, y), x)
         y = constant(y, _with_number(x._data, y))
     try:
         a = x._data
@@ -584,6 +587,24 @@ def constant(value: Any, dtype: Any) -> Any:
         data.flags.writeable = False
         t = _constants[key] = wrap(data)
     return t
+
+
+SCALING = ("mul", "div")  # beside half precision these take a number that it does not hold in float32, as PyTorch's do
+
+
+def is_held(number: float, dtype: Any) -> bool:
+    """Whether half precision holds a number exactly."""
+    with np.errstate(over="ignore"):
+        try:
+            return float(dtype.type(number)) == number
+        except OverflowError:
+            return False
+
+
+def in_single(function: Any, x: Any) -> Any:
+    """A function of a tensor of half precision, computed in float32."""
+    found = function(worlds.apply(worlds.CAST, (x,), (_FLOAT32,)))
+    return worlds.apply(worlds.CAST, (found,), (x._data.dtype,)) if found._data.dtype == _FLOAT32 else found
 
 
 def is_constant(t: Any) -> bool:

@@ -19,6 +19,8 @@ def one_dim(name: str, ndim: int, dim: Any, argument: str = "dim") -> int:
         d = operator.index(dim)
     except TypeError:
         raise TypeError(f"{name}: {argument} must be an integer, got {type(dim).__name__}") from None
+    if isinstance(dim, bool):
+        raise TypeError(f"{name}(): argument '{argument}' must be int, not bool")
     n = max(ndim, 1)
     if not -n <= d < n:
         raise IndexError(f"{name}: Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")

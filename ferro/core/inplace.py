@@ -17,7 +17,7 @@ from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
-from ferro.core.base import LEAF, Meta, bump, history, meta_of, retain, root, view_of, wrap
+from ferro.core.base import LEAF, Meta, TensorBase, bump, history, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
 from ferro.core.owners import is_shared
@@ -36,6 +36,19 @@ def in_place(function: Callable) -> Callable:
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"In-place version of :func:`{function.__name__}`."
     return method
+
+
+def augmented(method: Callable) -> Callable:
+    """The augmented assignment (``Tensor.__iadd__``) of an in-place method: strangers get NotImplemented, and may know better."""
+
+    def assigned(self: Any, other: Any) -> Any:
+        return method(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+
+    assigned.__doc__ = f"The operator form of :meth:`{method.__name__}`."
+    return assigned
+
+
+_OPERANDS = (TensorBase, int, float, complex, np.ndarray, np.generic)
 
 
 def change(self: Any, name: str, compute: Callable) -> Any:

@@ -325,6 +325,9 @@ def frac(x: Any) -> Any:
 def nan_to_num(x: Any, nan: float, posinf: float, neginf: float) -> Any:
     """x with nan and the infinities replaced."""
     out = np.array(x, order="K")
+    if x.dtype.kind == "c":
+        out.real, out.imag = [nan_to_num(part, nan, posinf, neginf) for part in (x.real, x.imag)]
+        return out
     if not np.isfinite(out).all():
         for bad, value in ((np.isnan(x), nan), (x == np.inf, posinf), (x == -np.inf, neginf)):
             np.copyto(out, typed(value, out), where=bad)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
+from ferro.core.apply import NUMBERS, SCALING, apply, binary, constant, in_single, is_held, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase
-from ferro.core.inplace import in_place
+from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
@@ -39,6 +39,14 @@ def operator(op: Op, swapped: bool = False) -> Callable:
 
     def reverse(self: Any, other: Any) -> Any:
         if isinstance(other, NUMBERS):
+            dtype = self._data.dtype
+            if (
+                dtype in dtypes.HALF
+                and op.name in SCALING
+                and not isinstance(other, complex)
+                and not is_held(other, dtype)
+            ):
+                return in_single(lambda x: reverse(x, other), self)
             other = number_beside(other, self)
         try:
             return binary(op, other, self)
@@ -370,17 +378,21 @@ class ArithmeticMethods:
     __slots__ = ()
     add = add
     __add__ = __radd__ = operator(ADD)
-    add_ = __iadd__ = in_place(add)
+    add_ = in_place(add)
+    __iadd__ = augmented(add_)
     sub = subtract = sub
     __sub__, __rsub__ = difference, swapped_difference
-    sub_ = subtract_ = __isub__ = in_place(sub)
+    sub_ = subtract_ = in_place(sub)
+    __isub__ = augmented(sub_)
     mul = multiply = mul
     __mul__ = __rmul__ = operator(MUL)
-    mul_ = multiply_ = __imul__ = in_place(mul)
+    mul_ = multiply_ = in_place(mul)
+    __imul__ = augmented(mul_)
     div = divide = true_divide = div
     __truediv__ = __div__ = operator(DIV)
     __rtruediv__ = __rdiv__ = operator(DIV, swapped=True)
-    div_ = divide_ = true_divide_ = __itruediv__ = __idiv__ = in_place(div)
+    div_ = divide_ = true_divide_ = in_place(div)
+    __itruediv__ = __idiv__ = augmented(div_)
     reciprocal = reciprocal
     reciprocal_ = reciprocal_
     neg = negative = neg

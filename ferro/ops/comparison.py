@@ -10,7 +10,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
-from ferro.core.inplace import in_place
+from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
@@ -623,7 +623,7 @@ class ComparisonMethods:
         bit_operator(bitwise_or, True),
         bit_operator(bitwise_xor, True),
     )
-    __iand__, __ior__, __ixor__ = bitwise_and_, bitwise_or_, bitwise_xor_
+    __iand__, __ior__, __ixor__ = map(augmented, (bitwise_and_, bitwise_or_, bitwise_xor_))
     __lshift__, __rshift__ = bit_operator(bitwise_left_shift), bit_operator(bitwise_right_shift)
     __rlshift__, __rrshift__ = bit_operator(bitwise_left_shift, True), bit_operator(bitwise_right_shift, True)
     __ilshift__, __irshift__ = bitwise_left_shift_, bitwise_right_shift_

@@ -9,7 +9,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import NUMBERS, apply, binary, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
-from ferro.core.inplace import in_place
+from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.return_types import return_type
 from ferro.core.samples import Arg, Sample, declare, singular
@@ -397,6 +397,25 @@ log1p_, sqrt_, rsqrt_, sigmoid_, logit_, xlogy_ = map(in_place, (log1p, sqrt, rs
 ldexp_ = in_place(ldexp)
 
 
+def _float_power_(self: Any, exponent: Any) -> Any:
+    """In-place version of :func:`float_power`; `self` must have the dtype of the result."""
+    is_complex = "c" in (self._data.dtype.kind, exponent._data.dtype.kind if isinstance(exponent, TensorBase) else "")
+    wanted = dtypes.complex128 if is_complex or isinstance(exponent, complex) else dtypes.float64
+    if self._data.dtype != wanted.np:
+        names = [_NAMES.get(d.name, d.name) for d in (dtypes.from_numpy(self._data.dtype), wanted)]
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {names[0]} but the operation's result requires dtype {names[1]}"
+        )
+    return _powered(self, exponent)
+
+
+_powered = in_place(float_power)
+_powered.__name__ = "float_power_"
+_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "complex64": "ComplexFloat",
+          "complex128": "ComplexDouble", "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
+          "bool": "Bool"}  # fmt: skip
+
+
 class ExponentialMethods:
     """Methods of Tensor."""
 
@@ -424,10 +443,11 @@ class ExponentialMethods:
     logit = logit
     logit_ = logit_
     pow = pow
-    pow_ = __ipow__ = in_place(pow)
+    pow_ = in_place(pow)
+    __ipow__ = augmented(pow_)
     __pow__, __rpow__ = power_operator, swapped_power
     float_power = float_power
-    float_power_ = in_place(float_power)
+    float_power_ = _float_power_
     logaddexp = logaddexp
     logaddexp2 = logaddexp2
     xlogy = xlogy

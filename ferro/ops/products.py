@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ferro import cpu
 from ferro.core import worlds
 from ferro.core.apply import apply, binary, promote
@@ -583,15 +585,19 @@ CROSS = Op("linalg.cross", lambda xp, x, y, /, dim: xp.cross(x, y, dim), kind=MU
 declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2, 1), 0)], complex=True)
 
 
+def _matmul_operator(self: Tensor, other: Any) -> Tensor:
+    return matmul(self, other) if isinstance(other, (TensorBase, np.ndarray)) else NotImplemented
+
+
 def _reflected_matmul(self: Tensor, other: Any) -> Tensor:
-    return matmul(other, self)
+    return matmul(other, self) if isinstance(other, (TensorBase, np.ndarray)) else NotImplemented
 
 
 class ProductMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    matmul = __matmul__ = matmul
+    matmul, __matmul__ = matmul, _matmul_operator
     __rmatmul__ = _reflected_matmul
     mm, bmm, mv, dot, vdot = mm, bmm, mv, dot, vdot
     outer = ger = outer

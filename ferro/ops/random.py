@@ -240,13 +240,24 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
     return _fill(self, "geometric_", lambda shape: np.asarray(numpy_generator(generator).geometric(p, shape)))
 
 
-def random_(self: Any, from_: int = 0, to: int | None = None, *, generator: Any = None) -> Any:
-    """Fills with random integers from [from, to); random_(to) counts from 0."""
-    if to is None:
-        limit = {"f": 2**24, "b": 2}.get(self._data.dtype.kind) or (
-            np.iinfo(self._data.dtype).max if self._data.dtype.kind in "iu" else 2**8
+_ABSENT: Any = object()
+
+
+def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, generator: Any = None) -> Any:
+    """Fills with random integers from [from, to); random_(to) counts from 0; without `to`, or None, all that are exact."""
+    if to is _ABSENT and from_ is not _ABSENT:
+        from_, to = 0, from_
+    from_ = 0 if from_ is _ABSENT else from_
+    if to is _ABSENT or to is None:
+        kind = self._data.dtype.kind
+        most = (
+            1
+            if kind == "b"
+            else np.iinfo(self._data.dtype).max
+            if kind in "iu"
+            else int(2 / dtypes.finfo(self.dtype).eps)
         )
-        from_, to = (0, limit) if from_ == 0 else (0, from_)
+        to = min(most + 1, 2**63 - 1)
     if from_ >= to:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
     return _fill(self, "random_", lambda shape: np.asarray(numpy_generator(generator).integers(from_, to, shape)))

@@ -10,7 +10,7 @@ from ferro.core import dtypes
 from ferro.core.apply import apply, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
-from ferro.core.inplace import in_place
+from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
@@ -356,13 +356,15 @@ class RoundingMethods:
     frac = frac
     frac_ = frac_
     floor_divide = floor_divide
-    floor_divide_ = __ifloordiv__ = in_place(floor_divide)
+    floor_divide_ = in_place(floor_divide)
+    __ifloordiv__ = augmented(floor_divide_)
     __floordiv__ = arithmetic_operator(floor_divide)
     __rfloordiv__ = arithmetic_operator(floor_divide, swapped=True)
     fmod = fmod
     fmod_ = in_place(fmod)
     remainder = remainder
-    remainder_ = __imod__ = in_place(remainder)
+    remainder_ = in_place(remainder)
+    __imod__ = augmented(remainder_)
     __mod__ = arithmetic_operator(remainder)
     __rmod__ = arithmetic_operator(remainder, swapped=True)
     nextafter = nextafter
