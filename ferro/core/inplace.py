@@ -26,16 +26,35 @@ from ferro.core.provenance import at
 MANY_STEPS = 16  # from a base to a view whose shape is changed in place: then one step is looked for that does the same
 
 
-def in_place(function: Callable) -> Callable:
-    """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``."""
+def in_place(function: Callable, elementwise: bool = True) -> Callable:
+    """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``.
+
+    An elementwise one refuses operands that lie partly in the memory that is written, as PyTorch does.
+    """
     name = f"{function.__name__}_"
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if elementwise and self._counter is not None:
+            refuse_overlap(name, self, args)
         return change(self, name, lambda x: function(x, *args, **kwargs))
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"In-place version of :func:`{function.__name__}`."
     return method
+
+
+def refuse_overlap(name: str, written: Any, others: tuple) -> None:
+    """RuntimeError if another view of the same memory shows some of the elements that are written, in other places."""
+    counter = written._counter
+    for other in others:
+        if isinstance(other, TensorBase) and other is not written and other._counter is counter is not None:
+            a, b = written._data, other._data
+            same = a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
+            if not same and a.flags.forc and b.flags.forc and np.may_share_memory(a, b):
+                raise RuntimeError(
+                    f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                    "memory location. Please clone() the tensor before performing the operation."
+                )
 
 
 def augmented(method: Callable) -> Callable:
@@ -168,6 +187,7 @@ def record_write(self: Any, name: str, op: Any, others: tuple, params: tuple, wr
 
 def overwrite(self: Any, name: str, op: Any, value: Any) -> Any:
     """Records ``self = op(self, value)``, where the result is `value` broadcast and cast: nothing of `self` remains."""
+    refuse_overlap(name, self, (value,))
     node = check(self, name)
     if _mode.current().special:
         return change(self, name, lambda x: worlds.apply(op, (x, value)))

@@ -602,5 +602,5 @@ class ProductMethods:
     mm, bmm, mv, dot, vdot = mm, bmm, mv, dot, vdot
     outer = ger = outer
     addmm, addmv, addbmm, baddbmm, addr = addmm, addmv, addbmm, baddbmm, addr
-    addmm_, addmv_, addbmm_, baddbmm_, addr_ = (in_place(f) for f in (addmm, addmv, addbmm, baddbmm, addr))
+    addmm_, addmv_, addbmm_, baddbmm_, addr_ = (in_place(f, False) for f in (addmm, addmv, addbmm, baddbmm, addr))
     cross = cross

@@ -139,3 +139,36 @@ def test_numbers_beside_half_precision_are_taken_in_float32(name: str, number: f
     np.testing.assert_allclose(found[1][1], found[0][1], rtol=eps, atol=1e-7)
     if found[0][2] is not None:
         np.testing.assert_allclose(found[1][2], found[0][2], rtol=2 * eps, atol=1e-7)
+
+
+OVERLAPS = {
+    "copy_": lambda x: x[1:].copy_(x[:-1]), "add_": lambda x: x[1:].add_(x[:-1]), "+=": lambda x: operator.iadd(x[1:], x[:-1]),
+    "transposed": lambda x: x.view(3, 3).mul_(x.view(3, 3).t()), "lerp_": lambda x: x[2:5].lerp_(x[4:7], 0.5),
+    "setitem": lambda x: x.__setitem__(slice(1, None), x[:-1]), "pow_": lambda x: x[:4].pow_(x[3:7]),
+}  # fmt: skip
+FINE = {
+    "itself": lambda x: x.add_(x), "the same view": lambda x: x[1:].add_(x[1:]), "apart": lambda x: x[:4].add_(x[4:8]),
+    "a clone": lambda x: x[1:].add_(x[:-1].clone()), "every second": lambda x: x[::2].copy_(x[1::2].new_ones(5)),
+    "matrix product": lambda x: x.view(3, 3).addmm_(x.view(3, 3).clone(), x.view(3, 3).clone()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_operands_that_lie_partly_where_is_written_are_refused(name: str) -> None:
+    for library in BOTH:
+        x = library.arange(9.0)
+        with pytest.raises(
+            RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a single memory"
+        ):
+            OVERLAPS[name](x)
+        assert x.tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_operands_that_lie_elsewhere_or_just_there_are_not(name: str) -> None:
+    found = []
+    for library in BOTH:
+        x = library.arange(9.0)
+        FINE[name](x)
+        found.append(x.tolist())
+    assert found[0] == found[1]
