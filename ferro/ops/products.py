@@ -585,12 +585,14 @@ CROSS = Op("linalg.cross", lambda xp, x, y, /, dim: xp.cross(x, y, dim), kind=MU
 declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2, 1), 0)], complex=True)
 
 
-def _matmul_operator(self: Tensor, other: Any) -> Tensor:
-    return matmul(self, other) if isinstance(other, (TensorBase, np.ndarray)) else NotImplemented
+def _matmul_operator(self: Any, other: Any) -> Any:
+    known = isinstance(other, (TensorBase, np.ndarray))
+    return matmul(self, other) if known else NotImplemented
 
 
-def _reflected_matmul(self: Tensor, other: Any) -> Tensor:
-    return matmul(other, self) if isinstance(other, (TensorBase, np.ndarray)) else NotImplemented
+def _reflected_matmul(self: Any, other: Any) -> Any:
+    known = isinstance(other, (TensorBase, np.ndarray))
+    return matmul(other, self) if known else NotImplemented
 
 
 class ProductMethods:
