@@ -586,13 +586,14 @@ declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2
 
 
 def _matmul_operator(self: Any, other: Any) -> Any:
-    known = isinstance(other, (TensorBase, np.ndarray))
-    return matmul(self, other) if known else NotImplemented
+    return matmul(self, other) if isinstance(other, _KNOWN) else NotImplemented
 
 
 def _reflected_matmul(self: Any, other: Any) -> Any:
-    known = isinstance(other, (TensorBase, np.ndarray))
-    return matmul(other, self) if known else NotImplemented
+    return matmul(other, self) if isinstance(other, _KNOWN) else NotImplemented
+
+
+_KNOWN: Any = (TensorBase, np.ndarray)  # to operators; others may know better
 
 
 class ProductMethods:

@@ -32,7 +32,7 @@ def test_strangers_are_asked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*OPERATORS[:8], *[f"i{n}" for n in OPERATORS[:8]]])
-@pytest.mark.parametrize("other", ["text", None, [1], object()], ids=repr)
+@pytest.mark.parametrize("other", ["text", None, [1], object()], ids=["text", "None", "list", "object"])
 def test_what_nobody_knows_is_a_type_error(name: str, other: Any) -> None:
     for library in BOTH:
         with pytest.raises(TypeError):
