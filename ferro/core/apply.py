@@ -627,7 +627,7 @@ def operands(name: str, *given: Any) -> list:
             found.append(g)
         elif isinstance(g, (ndarray, np.generic)):
             a = asarray(g)
-            if a.dtype not in dtypes.FROM_NUMPY:
+            if a.dtype not in dtypes.FROM_NUMPY:  # (named here: dtypes.own does not know the operation)
                 raise TypeError(f"{name}: an operand is an array of NumPy's {a.dtype!r}, which ferro has no dtype for")
             found.append(wrap(dtypes.own(a)))
         else:

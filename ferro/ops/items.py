@@ -348,11 +348,9 @@ def _as_value(x: Any, value: Any) -> Any:
     """What is assigned to items of x, as a tensor."""
     if isinstance(value, TensorBase):
         return value
-    return (
-        wrap(dtypes.own(np.asarray(value)))
-        if isinstance(value, (np.ndarray, np.generic))
-        else number("__setitem__", value, x)
-    )
+    if isinstance(value, (np.ndarray, np.generic)):
+        return wrap(dtypes.own(np.asarray(value)))
+    return number("__setitem__", value, x)
 
 
 def _without_ones(value: Any, shape: tuple) -> Any:

@@ -15,10 +15,8 @@ SMALL = 4096  # elements below which NumPy answers, so that nothing is ever comp
 GRAIN = 1 << 16  # elements of a chunk where an element takes about a nanosecond; handing over a chunk takes 20 to 60 us
 MOST_CHUNKS = 32  # keeps the cost of chunks negligible, and 8 threads evenly busy
 
-FAR = {
-    4: 1e9,
-    8: 1e3,
-}  # a logsumexp above (by the bytes of the logits) no longer has the digits of its logarithm, in float64
+# A logsumexp is the largest logit and a logarithm: above this (by the bytes of a logit) float64 has lost digits of the latter.
+FAR = {4: 1e9, 8: 1e3}
 SMALL_SQUARES = 1e-280  # a sum of float64 squares above has lost nothing to their range
 
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))

@@ -14,7 +14,7 @@ Note [The cache of kernels]
 
 Note [Compiled, never run]
     Numba makes each function that it compiles ready to run, one by one, though they are only compiled into kernels, and
-    kernels run as machine.py loads them. That took a quarter of the time to compile. There is no option against it, so
+    kernels run as machine.py loads them. That took a fifth of the time to compile. There is no option against it, so
     the methods that do it are replaced meanwhile; other threads wait, as Numba's lock is held. Another Numba, which may
     have other methods, is left as it is.
 
