@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
 from ferro.core.layout import Named, strided
 from ferro.core.mode import is_inference_mode_enabled
-from ferro.core.node import Handle, Pick, table
+from ferro.core.node import Handle, Node, Pick, table
 from ferro.core.provenance import departed
 from ferro.core.size import Size
 from ferro.ops.activations import ActivationMethods
@@ -136,6 +136,12 @@ class Tensor(
     def shape(self) -> Size:
         """The sizes of the dimensions."""
         return Size(self._data.shape)
+
+    @overload
+    def size(self) -> Size: ...
+
+    @overload
+    def size(self, dim: int) -> int: ...
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
@@ -264,7 +270,7 @@ class Tensor(
         return node is None or node is LEAF
 
     @property
-    def grad_fn(self) -> Any:
+    def grad_fn(self) -> Node | None:
         """The node of the tape that computes the gradients of the tensor's inputs; None for a leaf."""
         node = history(self)
         if node is None or node is LEAF:
@@ -423,7 +429,7 @@ class Tensor(
 
     # -- conversions ---------------------------------------------------------------------------------------------------
 
-    def numpy(self, *, force: bool = False) -> Any:
+    def numpy(self, *, force: bool = False) -> np.ndarray:
         """The tensor as a NumPy array sharing its memory (force: also of a tensor with history)."""
         if not force and history(self) is not None:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
@@ -446,15 +452,15 @@ class Tensor(
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()
 
-    def item(self) -> Any:
+    def item(self) -> int | float | bool:  # or complex, which PyTorch does not tell type checkers either
         """The value of a tensor with one element, as a Python number."""
         try:
-            value = self._data.item()
+            value: Any = self._data.item()
         except ValueError:
             raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar") from None
         if self._node is not None:
             departed("item()")
-        return value if type(value) is float or isinstance(value, (bool, int, complex)) else float(value)
+        return value if type(value) is float or isinstance(value, (bool, int, complex)) else float(value)  # pyright: ignore[reportReturnType]
 
     def tolist(self) -> Any:
         """The tensor as (nested lists of) Python numbers."""

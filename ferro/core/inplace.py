@@ -9,7 +9,7 @@ input, the old content is kept for it in a copy.  If x is a view of a base b, th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -23,17 +23,24 @@ from ferro.core.node import Node, Pick
 from ferro.core.owners import is_shared
 from ferro.core.provenance import at
 
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+# For type checkers: an in-place method takes what its function takes, and returns the tensor that it changed.
+P = ParamSpec("P")
+T = TypeVar("T", bound="Tensor")
+
 MANY_STEPS = 16  # from a base to a view whose shape is changed in place: then one step is looked for that does the same
 
 
-def in_place(function: Callable, elementwise: bool = True) -> Callable:
+def in_place(function: Callable[Concatenate[Any, P], Any], elementwise: bool = True) -> Callable[Concatenate[T, P], T]:
     """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``.
 
     An elementwise one refuses operands that lie partly in the memory that is written, as PyTorch does.
     """
     name = f"{function.__name__}_"
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: T, *args: P.args, **kwargs: P.kwargs) -> T:
         if elementwise and self._counter is not None:
             refuse_overlap(name, self, args)
         return change(self, name, lambda x: function(x, *args, **kwargs))
@@ -57,7 +64,7 @@ def refuse_overlap(name: str, written: Any, others: tuple) -> None:
                 )
 
 
-def augmented(method: Callable) -> Callable:
+def augmented(method: Callable) -> Callable[[T, Any], T]:
     """The augmented assignment (``Tensor.__iadd__``) of an in-place method: strangers get NotImplemented, and may know better."""
 
     def assigned(self: Any, other: Any) -> Any:
@@ -117,7 +124,7 @@ def change(self: Any, name: str, compute: Callable) -> Any:
     return self
 
 
-def restride(function: Callable) -> Callable:
+def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatenate[T, P], T]:
     """The in-place method of a view function: the tensor itself becomes the view (``Tensor.t_ = restride(t)``).
 
     No element changes, so the base of a view keeps its history and the view gains a step.  A tensor that others may

@@ -23,7 +23,7 @@ __all__ = ["add", "addcdiv", "addcmul", "div", "divide", "lerp", "mul", "multipl
            "true_divide"]  # fmt: skip
 
 
-def operator(op: Op, swapped: bool = False) -> Callable:
+def operator(op: Op, swapped: bool = False) -> Callable[[Any, Any], Tensor]:
     """The special method (``__truediv__``, or swapped ``__rtruediv__``) of an operation of two tensors.
 
     What is neither tensor, number nor array gets NotImplemented, so that the other operand may know better.
@@ -145,7 +145,7 @@ def no_bools(name: str, x: Any, y: Any) -> None:
                            "Use `^` or logical_xor() for bools, `~` or logical_not() to invert a mask.")  # fmt: skip
 
 
-def difference(self: Any, other: Any) -> Any:
+def difference(self: Any, other: Any) -> Tensor:
     """self - other."""
     try:
         if self._data.dtype is BOOL or other._data.dtype is BOOL:
@@ -160,7 +160,7 @@ def difference(self: Any, other: Any) -> Any:
         return NotImplemented
 
 
-def swapped_difference(self: Any, other: Any) -> Any:
+def swapped_difference(self: Any, other: Any) -> Tensor:
     """other - self."""
     if self._data.dtype is BOOL or type(other) is bool:
         no_bools("rsub", self, other)
@@ -261,7 +261,7 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("neg", out, result)
 
 
-def negated(self: Any) -> Any:
+def negated(self: Any) -> Tensor:
     """-self."""
     return neg(self) if self._data.dtype is BOOL else unary(NEG, self)
 

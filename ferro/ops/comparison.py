@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -312,7 +313,7 @@ declare("bitwise_not",
         differentiable=False)  # fmt: skip
 
 
-def bit_operator(function: Any, swapped: bool = False) -> Any:
+def bit_operator(function: Any, swapped: bool = False) -> Callable[[Any, Any], Tensor]:
     """The special method (``__and__``, or swapped ``__rand__``) of a function on bits."""
 
     def method(self: Any, other: Any) -> Any:
@@ -323,7 +324,7 @@ def bit_operator(function: Any, swapped: bool = False) -> Any:
     return method
 
 
-def inverted(self: Any) -> Any:
+def inverted(self: Any) -> Tensor:
     """~self: all bits, or the truth value, inverted."""
     if self._data.dtype.kind not in "biu":
         raise TypeError(f"~ (operator.invert) is only implemented on integer and bool tensors, got {self.dtype}")
@@ -346,7 +347,7 @@ def differs(self: Any, other: Any) -> Any:
         return NotImplemented
 
 
-def comparison_operator(op: Op) -> Any:
+def comparison_operator(op: Op) -> Callable[[Any, Any], Tensor]:
     """The special method of an ordered comparison."""
     plain = operator(op)
 
@@ -359,6 +360,14 @@ def comparison_operator(op: Op) -> Any:
 
 
 # -- choices -----------------------------------------------------------------------------------------------------------
+
+
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+
+
+@overload
+def where(condition: Tensor, input: Any, other: Any, *, out: Tensor | None = None) -> Tensor: ...
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
@@ -583,7 +592,7 @@ for _name in ("clamp_min", "clamp_max"):
 clip = clamp
 
 # In-place forms that torch has as functions too.
-clamp_, clamp_max_, clamp_min_ = map(in_place, (clamp, clamp_max, clamp_min))
+clamp_, clamp_max_, clamp_min_ = in_place(clamp), in_place(clamp_max), in_place(clamp_min)
 clip_ = clamp_
 
 
@@ -608,13 +617,11 @@ class ComparisonMethods:
         signbit,
     )
     logical_and, logical_or, logical_xor, logical_not = logical_and, logical_or, logical_xor, logical_not
-    logical_and_, logical_or_, logical_xor_, logical_not_ = (
-        in_place(f) for f in (logical_and, logical_or, logical_xor, logical_not)
-    )
+    logical_and_, logical_or_, logical_xor_ = map(in_place, (logical_and, logical_or, logical_xor))
+    logical_not_ = in_place(logical_not)
     bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
-    bitwise_and_, bitwise_or_, bitwise_xor_, bitwise_not_ = (
-        in_place(f) for f in (bitwise_and, bitwise_or, bitwise_xor, bitwise_not)
-    )
+    bitwise_and_, bitwise_or_, bitwise_xor_ = map(in_place, (bitwise_and, bitwise_or, bitwise_xor))
+    bitwise_not_ = in_place(bitwise_not)
     bitwise_left_shift, bitwise_right_shift = bitwise_left_shift, bitwise_right_shift
     bitwise_left_shift_, bitwise_right_shift_ = in_place(bitwise_left_shift), in_place(bitwise_right_shift)
     __and__, __or__, __xor__ = bit_operator(bitwise_and), bit_operator(bitwise_or), bit_operator(bitwise_xor)
@@ -633,6 +640,6 @@ class ComparisonMethods:
     clamp_ = clip_ = clamp_
     clamp_min_, clamp_max_ = in_place(clamp_min), in_place(clamp_max)
 
-    def where(self, condition: Any, other: Any) -> Any:
+    def where(self, condition: Any, other: Any) -> Tensor:
         """self where the condition holds, else other."""
         return where(condition, self, other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ferro.core.arguments import into, one_dim
 from ferro.ops import complex, parts, shape
@@ -16,13 +16,15 @@ __all__ = ["alias_copy", "as_strided_copy", "detach_copy", "diagonal_copy", "exp
            "select_copy", "slice_copy", "split_copy", "split_with_sizes_copy", "squeeze_copy", "t_copy",
            "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy", "view_as_complex_copy", "view_as_real_copy", "view_copy"]  # fmt: skip
 
+R = TypeVar("R")
 
-def _copying(view: Callable) -> Callable:
+
+def _copying(view: Callable[..., R]) -> Callable[..., R]:
     """The copying form of a function that returns a view or a tuple of views."""
     name = f"{view.__name__}_copy"
 
     def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
-        found = view(*args, **kwargs)
+        found: Any = view(*args, **kwargs)
         if isinstance(found, tuple):
             copies = tuple([clone(x) for x in found])
             return copies if out is None else tuple([into(name, o, c) for o, c in zip(out, copies, strict=True)])

@@ -253,7 +253,7 @@ singular(
 singular("pow", "0 squared", Sample(Arg(values=[0.0]), 2), "smooth: no 0/0 may show")
 
 
-def power_operator(self: Any, other: Any) -> Any:
+def power_operator(self: Any, other: Any) -> Tensor:
     """self ** other."""
     kind = type(other)
     if (kind is int or kind is float) and self._data.dtype in dtypes.INEXACT:
@@ -263,7 +263,7 @@ def power_operator(self: Any, other: Any) -> Any:
     return pow(self, other) if isinstance(other, TensorBase) or hasattr(other, "__array__") else NotImplemented
 
 
-def swapped_power(self: Any, other: Any) -> Any:
+def swapped_power(self: Any, other: Any) -> Tensor:
     """other ** self."""
     return pow(other, self) if isinstance(other, NUMBERS) or hasattr(other, "__array__") else NotImplemented
 
@@ -393,8 +393,8 @@ FREXP = Op("frexp", lambda xp, x: xp.frexp(x), outputs=("mantissa", "exponent"),
 
 # In-place forms that torch has as functions too.
 exp_, exp2_, expm1_, log_, log2_, log10_ = map(in_place, (exp, exp2, expm1, log, log2, log10))
-log1p_, sqrt_, rsqrt_, sigmoid_, logit_, xlogy_ = map(in_place, (log1p, sqrt, rsqrt, sigmoid, logit, xlogy))
-ldexp_ = in_place(ldexp)
+log1p_, sqrt_, rsqrt_, sigmoid_ = map(in_place, (log1p, sqrt, rsqrt, sigmoid))
+logit_, xlogy_, ldexp_ = in_place(logit), in_place(xlogy), in_place(ldexp)
 
 
 def _float_power_(self: Any, exponent: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ferro.core import dtypes, return_types, worlds
 from ferro.core.apply import apply, unary
@@ -160,6 +160,18 @@ AMINMAX = Op("aminmax", lambda xp, x, /, dim, keepdim: xp.aminmax(x, dim, keepdi
 # -- along one dimension, with the index -------------------------------------------------------------------------------
 
 
+@overload
+def max(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+
+
+@overload
+def max(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+
+
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Any: ...
+
+
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
     """The largest element; or along `dim` a tuple (values, indices); or, given a second tensor, `maximum` of the two.
 
@@ -167,6 +179,18 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     several equal ones, gets it.
     """
     return _extremum("max", MAX, MAX_OF_ALL, input, dim, keepdim, out, names)
+
+
+@overload
+def min(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+
+
+@overload
+def min(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+
+
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Any: ...
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -310,7 +311,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(found[::-1])
 
 
-def _written(function: Any, op: Op, arguments: Any, write: Any) -> Any:
+def _written(function: Any, op: Op, arguments: Any, write: Any) -> Callable[..., Tensor]:
     """The in-place method of an operation that writes only at an index."""
     name = f"{function.__name__}_"
 

@@ -5,7 +5,7 @@ nan counts as larger than every number.  Gradients go to the elements that were 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -146,12 +146,28 @@ KTHVALUE = Op("kthvalue", lambda xp, x, /, k, dim, keepdim: xp.kthvalue(x, k, di
                        Sample(distinct(3, 4), 2, 1, True), Sample(distinct(300), 100)])  # fmt: skip
 
 
+@overload
+def median(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+
+
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Any: ...
+
+
 def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
     """The median, of an even number of elements the lower one; along `dim` (values, indices).  nan if one is nan.
 
     Of all elements: those equal to the median share the gradient evenly.  Along `dim` the one at `indices` gets it.
     """
     return _median("median", MEDIAN_ALL, MEDIAN, input, dim, keepdim, out, names)
+
+
+@overload
+def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
+
+
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Any: ...
 
 
 def nanmedian(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:

@@ -585,11 +585,11 @@ CROSS = Op("linalg.cross", lambda xp, x, y, /, dim: xp.cross(x, y, dim), kind=MU
 declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2, 1), 0)], complex=True)
 
 
-def _matmul_operator(self: Any, other: Any) -> Any:
+def _matmul_operator(self: Any, other: Any) -> Tensor:
     return matmul(self, other) if isinstance(other, _KNOWN) else NotImplemented
 
 
-def _reflected_matmul(self: Any, other: Any) -> Any:
+def _reflected_matmul(self: Any, other: Any) -> Tensor:
     return matmul(other, self) if isinstance(other, _KNOWN) else NotImplemented
 
 
@@ -605,5 +605,6 @@ class ProductMethods:
     mm, bmm, mv, dot, vdot = mm, bmm, mv, dot, vdot
     outer = ger = outer
     addmm, addmv, addbmm, baddbmm, addr = addmm, addmv, addbmm, baddbmm, addr
-    addmm_, addmv_, addbmm_, baddbmm_, addr_ = (in_place(f, False) for f in (addmm, addmv, addbmm, baddbmm, addr))
+    addmm_, addmv_, addbmm_ = in_place(addmm, False), in_place(addmv, False), in_place(addbmm, False)
+    baddbmm_, addr_ = in_place(baddbmm, False), in_place(addr, False)
     cross = cross

@@ -187,7 +187,7 @@ def _fill(self: Any, name: str, make: Any) -> Any:
                   else wrap(np.asarray(make(x._data.shape)).astype(x._data.dtype)))  # fmt: skip
 
 
-def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Any:
+def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Tensor:
     """Fills with uniform random numbers from [from, to)."""
     low = bounds.get("from", bounds.get("a", from_))
     if low > to:
@@ -195,20 +195,20 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
     return _fill(self, "uniform_", lambda shape: low + (to - low) * draw("uniform", shape, self.dtype, generator))
 
 
-def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
+def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills with normal random numbers."""
     if std < 0:
         raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
     return _fill(self, "normal_", lambda shape: mean + std * draw("normal", shape, self.dtype, generator))
 
 
-def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Any:
+def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fills with ones of probability p, else zeros."""
     chance = _probabilities("bernoulli_", np.asarray(p._data if isinstance(p, TensorBase) else p, np.float64))
     return _fill(self, "bernoulli_", lambda shape: np.asarray(numpy_generator(generator).random(shape) < chance))
 
 
-def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any:
+def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills with exponentially distributed numbers of rate lambd."""
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
@@ -217,14 +217,14 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Any
     )
 
 
-def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Any:
+def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
     """Fills with numbers whose logarithm is normal."""
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
     return _fill(self, "log_normal_", lambda shape: np.asarray(numpy_generator(generator).lognormal(mean, std, shape)))
 
 
-def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Any:
+def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills with Cauchy distributed numbers."""
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
@@ -233,7 +233,7 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     )
 
 
-def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
+def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
     """Fills with the number of trials up to the first success of probability p."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
@@ -243,7 +243,7 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Any:
 _ABSENT: Any = object()
 
 
-def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, generator: Any = None) -> Any:
+def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, generator: Any = None) -> Tensor:
     """Fills with random integers from [from, to); random_(to) counts from 0; without `to`, or None, all that are exact."""
     if to is _ABSENT and from_ is not _ABSENT:
         from_, to = 0, from_

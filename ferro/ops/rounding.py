@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -316,7 +317,7 @@ for _name in ("gcd", "lcm"):
 absolute, fix = abs, trunc
 
 
-def arithmetic_operator(function: Any, swapped: bool = False) -> Any:
+def arithmetic_operator(function: Any, swapped: bool = False) -> Callable[[Any, Any], Tensor]:
     """The special method (``__mod__``, or swapped ``__rmod__``) of a function of two operands."""
 
     def method(self: Any, other: Any) -> Any:
@@ -329,7 +330,7 @@ def arithmetic_operator(function: Any, swapped: bool = False) -> Any:
 
 # In-place forms that torch has as functions too.
 abs_, floor_, ceil_, trunc_, round_, frac_ = map(in_place, (abs, floor, ceil, trunc, round, frac))
-nan_to_num_, gcd_, lcm_ = map(in_place, (nan_to_num, gcd, lcm))
+nan_to_num_, gcd_, lcm_ = in_place(nan_to_num), in_place(gcd), in_place(lcm)
 fix_ = trunc_
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ferro.core.apply import unary
 from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
@@ -536,6 +536,14 @@ def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
         return data.flags.c_contiguous
     n = 4 if memory_format is channels_last else 5
     return data.ndim == n and data.transpose(0, *range(2, n), 1).flags.c_contiguous
+
+
+@overload
+def stride(self: Tensor) -> tuple[int, ...]: ...
+
+
+@overload
+def stride(self: Tensor, dim: int) -> int: ...
 
 
 def stride(self: Tensor, dim: int | None = None) -> Any:

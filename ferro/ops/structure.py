@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
 
 from ferro.core import device as _device
 from ferro.core import dtypes, worlds
@@ -11,6 +12,9 @@ from ferro.core.apply import apply
 from ferro.core.base import TensorBase
 from ferro.core.inplace import replay, write_view
 from ferro.core.op import LINEAR, Op
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
 
 __all__ = ["clone", "detach"]
 
@@ -43,12 +47,12 @@ def zero_through(xp: Any, g: Any, steps: tuple) -> Any:
     return apply(VIEW_ZERO, (g,), (steps,)) if xp is worlds.functional else write_view(g, 0, steps)
 
 
-def clone(input: Any, *, memory_format: Any = None) -> Any:
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy of the tensor; gradients flow through it unchanged."""
     return apply(CLONE, (input,))
 
 
-def detach(input: Any) -> Any:
+def detach(input: Tensor) -> Tensor:
     """A tensor that shares the data of `input` but no history."""
     return input.detach()
 
@@ -59,7 +63,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False,
-       memory_format: Any = None) -> Any:  # fmt: skip
+       memory_format: Any = None) -> Tensor:  # fmt: skip
     """The tensor with another dtype or device, or those of another tensor: ``to(dtype)``, ``to(device)``, ``to(other)``.
 
     Returns the tensor itself if nothing changes (unless copy=True).
@@ -82,7 +86,7 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
     return apply(CAST, (self,), (wanted,))
 
 
-def _cast_method(d: dtypes.dtype) -> Any:
+def _cast_method(d: dtypes.dtype) -> Callable[..., Tensor]:
     def method(self: Any, memory_format: Any = None) -> Any:
         return self if self._data.dtype is d.np else apply(CAST, (self,), (d.np,))
 
@@ -90,9 +94,17 @@ def _cast_method(d: dtypes.dtype) -> Any:
     return method
 
 
-def type_as(self: Any, other: Any) -> Any:
+def type_as(self: Any, other: Any) -> Tensor:
     """The tensor with the dtype of another."""
     return to(self, other)
+
+
+@overload
+def type_(self: Any, dtype: None = None) -> str: ...
+
+
+@overload
+def type_(self: Any, dtype: Any) -> Tensor: ...
 
 
 def type_(self: Any, dtype: Any = None) -> Any:

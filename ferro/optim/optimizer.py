@@ -325,7 +325,7 @@ class PerParameterOptimizer(Optimizer):
         raise NotImplementedError(f"{type(self).__name__} does not define _update()")
 
 
-def check(holds: bool, label: str, value: Any) -> None:
+def check(holds: Any, label: str, value: Any) -> None:
     """Raise unless an option is within its limits."""
     if not holds:
         raise ValueError(f"Invalid {label}: {value}")
