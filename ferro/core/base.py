@@ -142,7 +142,7 @@ class Lost(Meta):
 class TensorBase:
     """The slots of a tensor.  `_node` is None (no grad), LEAF, a Node, or the Pick of a node with several outputs."""
 
-    __slots__ = ("__weakref__", "_counter", "_data", "_meta", "_node")
+    __slots__ = ("__dict__", "__weakref__", "_counter", "_data", "_meta", "_node")
 
     _data: Any
     _node: Any
