@@ -51,7 +51,8 @@ def test_attributes_are_copied_deeply_and_pickled():
     x = ferro.ones(3)
     x.items = [1, 2]
     deep = copy.deepcopy(x)
-    assert deep.items == [1, 2] and deep.items is not x.items
+    assert deep.items == [1, 2]
+    assert deep.items is not x.items
     assert pickle.loads(pickle.dumps(x)).items == [1, 2]
     assert copy.copy(x).items is x.items
 
