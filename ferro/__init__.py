@@ -47,6 +47,7 @@ from ferro.core.random import (
 from ferro.core.size import Size
 from ferro.cpu.memory import empty_cache
 from ferro.cpu.threads import get_num_threads, set_num_threads
+from ferro.func import vmap
 from ferro.ops.activations import (  # fmt: skip
     celu,
     celu_,

@@ -435,6 +435,8 @@ class Tensor(
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if (self._meta is not None and self._meta.lost is not None) or self._node is not None:
             departed("numpy()")
+        if type(self._data) is not np.ndarray:
+            return np.asarray(self._data)  # which says why there is no array
         return self._data.view()  # a shape or dtype that the program gives the array is not that of the tensor
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -535,7 +537,7 @@ class Tensor(
         if self._data.size != 1:
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous" if self._data.size
                                else "Boolean value of Tensor with no values is ambiguous")  # fmt: skip
-        return bool(self._data.item())
+        return bool(self._data.item() if type(self._data) is np.ndarray else self._data)
 
     def __len__(self) -> int:
         if self._data.ndim == 0:

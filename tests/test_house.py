@@ -28,6 +28,7 @@ LAYERS = (
     ("functional", "tensor", "printing", "fft", "linalg", "masked", "signal", "special"),
     ("ops",),
     ("core",),
+    ("batched",),
     ("cpu", "cuda"),
     ("xp",),
     ("_version", "_importing"),

@@ -34,10 +34,13 @@ def add(before: Any, gx: Any) -> Any:
     if type(before) is ndarray:
         if gx is None:
             return before
-        if before.size > LARGE and is_sole(before):
+        if before.size > LARGE and type(gx) is ndarray and is_sole(before):
             return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
-        total = _plus(before, gx) if before.size < fusion.LARGE else fusion.run(_sum, cpu, before, gx)
-        return total if type(total) is ndarray else asarray(total)
+        if before.size < fusion.LARGE or type(gx) is not ndarray:
+            total = _plus(before, gx)
+        else:
+            total = fusion.run(_sum, cpu, before, gx)
+        return asarray(total) if isinstance(total, np.generic) else total
     return before if gx is None else before + gx
 
 
@@ -86,7 +89,7 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
     a = gx._data if record else gx
     if a.shape != shape:
         dims = repeated(a.shape, shape)
-        xp = worlds.functional if record else cpu
+        xp = worlds.functional if record else worlds.world(a)
         if dims:
             gx = xp.sum(gx, dims, False)
         if (gx._data if record else gx).shape != shape:

@@ -153,7 +153,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     nx = x._node if x._counter is None else history(x)
     ny = y._node if y._counter is None else history(y)
     if op.floats and nx is None and ny is None and a.dtype not in INEXACT:
-        x, y = [wrap(asarray(v, dtypes.default().np)) for v in (a, b)]
+        x, y = [wrap(v.astype(dtypes.default().np)) for v in (a, b)]
         a, b = x._data, y._data
     lost = None
     if ACTIVE and (mode := MODE.get()) is not None:
@@ -161,7 +161,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
             return under_mode(op, (x, y), ())
         if nx is not None or ny is not None:
             nx, ny, lost = None, None, mode.lost
-    if type(a) is not ndarray:
+    if type(a) is not ndarray or type(b) is not ndarray:
         return under_mode(op, (x, y), ())
     try:
         direct = op.direct
@@ -254,6 +254,8 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
         a = x._data
         if a.dtype is not dtype:
             return joined(op, tuple(promote(*xs)), dim)
+        if type(a) is not ndarray:
+            return under_mode(op, xs, (dim,))
         arrays.append(a)
         n = x._node if (v := x._counter) is None or not v.n else history(x)
         if n is not None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.levels import ALIVE, RUNNING
 from ferro.core import mode as _mode
 from ferro.core import worlds
 from ferro.core.adding import add, conform, to_buffer
@@ -44,6 +45,8 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
         record = True  # on Tensors, through which the tangents of forward mode flow
     run = Run(keep, record, capture, threads)
     run.into_grad = into_grad
+    if ALIVE:
+        begin_levels(run, roots, seeds)
     starts = run.starts = [position(r) for r in roots]
     ready: list = []
     lone: list = []
@@ -162,10 +165,17 @@ def _needed(stack: list, capture: dict) -> dict:
 def execute(run: Run, ready: list) -> None:
     """The serial executor.  `ready` is a heap of (-sequence, node, gradient); see Note [Order of accumulation]."""
     deps, grads, needed, record = run.deps, run.grads, run.needed, run.record
-    may_share = run.threads != 1 and not record
+    may_share = run.threads != 1 and not record and not ALIVE
     many = 2 if run.threads else 2 * get_num_threads()  # who names a number of threads wants them to be used
     release, freed = not run.keep, run.freed
-    general = record or needed is not None or run.capture is not None or run.anomaly is not None or bool(run.observers)
+    general = (
+        record
+        or needed is not None
+        or run.capture is not None
+        or run.anomaly is not None
+        or bool(run.observers)
+        or bool(ALIVE)
+    )
     node: Any = None
     g: Any = None
     gx: Any
@@ -227,6 +237,8 @@ def execute(run: Run, ready: list) -> None:
                 gx = gs[j]
                 kind = type(t)
                 if kind is Pick:
+                    if ALIVE and gx is not None:
+                        gx = worlds.leave_levels(run, t.node, gx)
                     gx = to_buffer(grads, t, gx, record)
                     t = t.node
                     kind = MultiNode
@@ -234,6 +246,8 @@ def execute(run: Run, ready: list) -> None:
                     a = gx._data if record else gx
                     at = t if kind is Node else t._data
                     if a.shape != at.shape or a.dtype is not at.dtype or type(a) is not ndarray:
+                        if ALIVE:
+                            gx = worlds.leave_levels(run, t, gx)
                         gx = conform(gx, at.shape, at.dtype, record)
                     a = None  # see Note [Ownership]
                 if needed is not None and t not in needed:
@@ -268,6 +282,17 @@ def execute(run: Run, ready: list) -> None:
     except Exception as e:
         explain(e, node, run)
         raise
+
+
+def begin_levels(run: Run, roots: list, seeds: list) -> None:
+    """Notes the levels of vmap that the roots and cotangents have themselves: these gradients keep throughout."""
+    if (run.into_grad or run.capture is None) and RUNNING.get():
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use functorch.grad or functorch.vjp "
+            "instead or call backward() outside of functorch transforms. (ferro: ferro.func.grad and ferro.func.vjp.)"
+        )
+    for t in (*roots, *[s for s in seeds if s is not None]):
+        run.levels.update(worlds.levels_of(t._data))
 
 
 def cotangent(op: Any, g: Any) -> Any:
@@ -339,9 +364,9 @@ def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
         check_guards(node)
     if not run.record:
         some = next(p for p in g if p is not None) if type(g) is tuple else g
-        xp = cpu if type(some) is ndarray else worlds.world(some)
+        xp = worlds.world(some) if not ALIVE else worlds.world_of(some, node.saved)
     formulas = plan.recorded if run.record else plan.formulas
-    if not (run.record or plan.general or isinstance(g, tuple)) and g.size >= LARGE:
+    if not (run.record or plan.general or isinstance(g, tuple) or ALIVE) and g.size >= LARGE:
         formulas = plan.large or plan.for_large()
     if plan.joint:
         found = plan.user(run, given, node) if plan.user else formulas[0](xp, g, source)

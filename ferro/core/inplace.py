@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
+from ferro.batched.levels import ALIVE
 from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
@@ -22,6 +23,7 @@ from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
 from ferro.core.owners import is_shared
 from ferro.core.provenance import at
+from ferro.core.worlds import levels_of
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -327,8 +329,9 @@ def rebase(self: Any, out: Any) -> None:
 
 def replay(xp: Any, x: Any, steps: tuple) -> Any:
     """The view that `steps` describe, of an array or (with xp the functions on Tensors) of a Tensor."""
+    recorded = xp is worlds.functional
     for op, params, index in steps:
-        x = worlds.apply(op, (x,), params) if xp is worlds.functional else op.forward(xp, x, *params)
+        x = worlds.apply(op, (x,), params) if recorded else op.forward(worlds.world(x), x, *params)
         if index is not None:
             x = x[index]
     return x
@@ -336,9 +339,11 @@ def replay(xp: Any, x: Any, steps: tuple) -> Any:
 
 def write_view(base: Any, value: Any, steps: tuple) -> Any:
     """A copy of the array `base` in which the view that `steps` describe holds `value`."""
-    fresh = np.array(base, order="C", copy=True)
     from ferro import cpu
 
+    if ALIVE:
+        base = worlds.with_levels(base, levels_of(value), levels_of(replay(cpu, base, steps)))
+    fresh = np.array(base, order="C", copy=True) if type(base) is np.ndarray else worlds.world(base).contiguous(base)
     view = replay(cpu, fresh, steps)
     if np.may_share_memory(view, fresh):
         np.copyto(_writable(view), value)

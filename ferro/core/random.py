@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.batched.levels import ALIVE, RUNNING
 from ferro.core.base import wrap
 from ferro.core.device import CPU, device
 from ferro.cpu import locks
@@ -90,9 +91,14 @@ class Generator:
 default_generator = Generator()
 
 
-def numpy_generator(generator: Generator | None) -> np.random.Generator:
-    """The NumPy generator behind `generator` (None: the default one)."""
-    return (generator or default_generator).numpy
+def numpy_generator(generator: Generator | None) -> Any:
+    """The NumPy generator behind `generator` (None: the default one), or what draws from it for every slice of a vmap."""
+    numbers = (generator or default_generator).numpy
+    if ALIVE and (running := RUNNING.get()):
+        from ferro.batched.draws import drawing
+
+        return drawing(numbers, running)
+    return numbers
 
 
 def manual_seed(seed: int) -> Generator:

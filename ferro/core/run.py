@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from ferro.batched.levels import ALIVE, RUNNING
 from ferro.core import mode as _mode
 from ferro.core.node import Freed, Pick
 from ferro.core.provenance import caller
@@ -17,8 +18,8 @@ from ferro.core.provenance import caller
 class Run:
     """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
 
-    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "freed", "grads", "into_grad", "keep", "lock",
-                 "mode", "needed", "observers", "record", "running", "scratch", "starts", "threads")  # fmt: skip
+    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "freed", "grads", "into_grad", "keep", "levels",
+                 "lock", "mode", "needed", "observers", "record", "running", "scratch", "starts", "threads")  # fmt: skip
 
     def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
         self.keep = keep
@@ -43,6 +44,8 @@ class Run:
         self.running: Any = None  # in anomaly mode: the node whose formulas run
         self.observers = mode.observers
         self.scratch: dict | None = None  # what unpack hooks keep until this backward ends (see utils.checkpoint)
+        # the vmaps inside of which all of this backward runs; at other levels than these gradients end with the function
+        self.levels: Any = set(RUNNING.get()) if ALIVE else ()
         self.lock = threading.RLock()  # hooks and other functions of the user run one at a time
 
     def user(self) -> _User:

@@ -22,12 +22,37 @@ parallel: Any = None
 CAST: Any = None  # cast to a dtype
 CLONE: Any = None
 VIEW_PUT: Any = None  # a copy of a base with new content in a view of it
+WORLDS: dict[type, Any] = {}  # of arrays other than NumPy's, by their class
+with_levels: Any = None  # an array with the levels of what is to be written into it
+leave_levels: Any = None  # a gradient, batched at the levels of a vmap, outside of the function that ran there
 one_step: Any = None  # from the array of a base to that of a view, as steps; None if there is none
 COPY_SLICES: Any = None  # the history of a base after a write through a view
+
+
+def levels_of(array: Any) -> list:
+    """The levels of vmap that an array is batched at."""
+    found = []
+    while type(array) is not ndarray and hasattr(array, "level"):
+        found.append(array.level)
+        array = array.physical
+    return found
+
+
+def world_of(array: Any, saved: Any) -> Any:
+    """The world in which an array meets the saved values of a node."""
+    if type(array) is ndarray and type(saved) is tuple:
+        for value in saved:
+            for v in value if type(value) is tuple else (value,):
+                a = getattr(v, "_data", v)
+                if type(a) in WORLDS:
+                    return WORLDS[type(a)]
+    return world(array)
 
 
 def world(array: Any) -> Any:
     """The module of array functions for an array that is not a NumPy one."""
     if isinstance(array, (ndarray, np.generic)):
         return cpu
+    if type(array) in WORLDS:
+        return WORLDS[type(array)]
     raise TypeError(f"no world of arrays serves {type(array).__name__}; ferro computes on numpy.ndarray")

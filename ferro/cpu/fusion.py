@@ -400,7 +400,7 @@ def _first(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 def run(formula: Callable, xp: Any, *args: Any) -> Any:
     """formula(xp, *args), as a program if it can be one."""
-    out = None if is_call(formula) else evaluate(formula, *args)
+    out = None if xp is not cpu or is_call(formula) else evaluate(formula, *args)
     return formula(xp, *args) if out is None else out
 
 

@@ -5,6 +5,7 @@ from ferro.func.jacobians import hessian, jacfwd, jacrev
 from ferro.func.modules import functional_call, stack_module_state
 from ferro.func.reverse import grad, grad_and_value, vjp
 from ferro.func.unwrapping import debug_unwrap
+from ferro.func.vmap import vmap
 
 __all__ = [
     "debug_unwrap",
@@ -18,4 +19,5 @@ __all__ = [
     "linearize",
     "stack_module_state",
     "vjp",
+    "vmap",
 ]

@@ -85,3 +85,27 @@ def tree_map(f: Callable, tree: Any) -> Any:
 def map_tensors(f: Callable, tree: Any) -> Any:
     """The same tree with `f` of every tensor; other leaves stay."""
     return tree_map(lambda x: f(x) if isinstance(x, TensorBase) else x, tree)
+
+
+def spread(tree: Any, structure: Structure) -> list | None:
+    """The leaves of `tree` once for every leaf of `structure` that they stand for; None if it is nested otherwise.
+
+    Where `structure` branches and `tree` has a leaf, that holds for the whole branch.
+    """
+    kind = _take(tree, [])
+    if kind.kind is None:
+        return [tree] * leaf_count(structure)
+    if (kind.kind, kind.context, len(kind.parts)) != (structure.kind, structure.context, len(structure.parts)):
+        return None
+    found: list = []
+    for part, inner in zip(tree.values() if kind.kind in DICTIONARIES else tree, structure.parts, strict=True):
+        leaves = spread(part, inner)
+        if leaves is None:
+            return None
+        found += leaves
+    return found
+
+
+def leaf_count(structure: Structure) -> int:
+    """The number of leaves of a structure."""
+    return 1 if structure.kind is None else sum(map(leaf_count, structure.parts))

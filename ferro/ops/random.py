@@ -20,6 +20,11 @@ __all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson", "rand", 
            "randn_like", "randperm"]  # fmt: skip
 
 
+def asarray(x: Any, dtype: Any = None) -> Any:
+    """numpy.asarray, which leaves a batched array as it is."""
+    return np.asarray(x, dtype) if isinstance(x, (np.ndarray, np.generic, int, float)) else x
+
+
 def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
     """Uniform or normal numbers of a floating or complex dtype as an array."""
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
@@ -33,7 +38,7 @@ def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
         raise RuntimeError(
             f"{kind} random numbers are not implemented for {dtypes.FROM_NUMPY[d]}; use a floating-point dtype"
         )
-    return np.asarray(make(shape, d if d.itemsize >= 4 else np.float32)).astype(d, copy=False)
+    return asarray(make(shape, d if d.itemsize >= 4 else np.float32)).astype(d, copy=False)
 
 
 def _drawn(
@@ -66,7 +71,7 @@ def randint(low: Any, high: Any = None, size: Any = None, *, generator: Any = No
     if low >= high:
         raise RuntimeError(f"randint: random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d = chosen_dtype(dtype, out, dtypes.int64.np)
-    data = np.asarray(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d)
+    data = asarray(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d)
     return result_or_out("randint", data, out, requires_grad, device)
 
 
@@ -108,7 +113,7 @@ def _probabilities(name: str, p: Any) -> Any:
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """Ones with the probabilities in `input` (or `p`), zeros otherwise; not differentiable: its gradient is zero."""
     a = input._data
-    chance = _probabilities("bernoulli", a.astype(np.float64) if p is None else np.asarray(p, np.float64))
+    chance = _probabilities("bernoulli", a.astype(np.float64) if p is None else asarray(p, np.float64))
     result = wrap((numpy_generator(generator).random(a.shape) < chance).astype(a.dtype))
     return result if out is None else into("bernoulli", out, result)
 
@@ -116,18 +121,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, o
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial numbers: successes in `count` trials of probability `prob`."""
     p = _probabilities("binomial", prob._data.astype(np.float64))
-    return wrap(
-        np.asarray(numpy_generator(generator).binomial(count._data.astype(np.int64), p)).astype(prob._data.dtype)
-    )
+    return wrap(asarray(numpy_generator(generator).binomial(count._data.astype(np.int64), p)).astype(prob._data.dtype))
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers with the rates in `input`."""
     if (input._data < 0).any():
         raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
-    return wrap(
-        np.asarray(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype)
-    )
+    return wrap(asarray(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype))
 
 
 def multinomial(
@@ -205,7 +206,7 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
 def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fills with ones of probability p, else zeros."""
     chance = _probabilities("bernoulli_", np.asarray(p._data if isinstance(p, TensorBase) else p, np.float64))
-    return _fill(self, "bernoulli_", lambda shape: np.asarray(numpy_generator(generator).random(shape) < chance))
+    return _fill(self, "bernoulli_", lambda shape: asarray(numpy_generator(generator).random(shape) < chance))
 
 
 def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -213,7 +214,7 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Ten
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return _fill(
-        self, "exponential_", lambda shape: np.asarray(numpy_generator(generator).standard_exponential(shape)) / lambd
+        self, "exponential_", lambda shape: asarray(numpy_generator(generator).standard_exponential(shape)) / lambd
     )
 
 
@@ -221,7 +222,7 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: An
     """Fills with numbers whose logarithm is normal."""
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return _fill(self, "log_normal_", lambda shape: np.asarray(numpy_generator(generator).lognormal(mean, std, shape)))
+    return _fill(self, "log_normal_", lambda shape: asarray(numpy_generator(generator).lognormal(mean, std, shape)))
 
 
 def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -229,7 +230,7 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     return _fill(
-        self, "cauchy_", lambda shape: median + sigma * np.asarray(numpy_generator(generator).standard_cauchy(shape))
+        self, "cauchy_", lambda shape: median + sigma * asarray(numpy_generator(generator).standard_cauchy(shape))
     )
 
 
@@ -237,7 +238,7 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
     """Fills with the number of trials up to the first success of probability p."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    return _fill(self, "geometric_", lambda shape: np.asarray(numpy_generator(generator).geometric(p, shape)))
+    return _fill(self, "geometric_", lambda shape: asarray(numpy_generator(generator).geometric(p, shape)))
 
 
 _ABSENT: Any = object()
@@ -260,7 +261,7 @@ def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, genera
         to = min(most + 1, 2**63 - 1)
     if from_ >= to:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
-    return _fill(self, "random_", lambda shape: np.asarray(numpy_generator(generator).integers(from_, to, shape)))
+    return _fill(self, "random_", lambda shape: asarray(numpy_generator(generator).integers(from_, to, shape)))
 
 
 class RandomMethods:

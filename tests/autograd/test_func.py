@@ -255,10 +255,6 @@ def test_a_jacobian_by_nothing_has_the_shape_of_the_output() -> None:
         assert transform(lambda x: ferro.cat((x, ferro.ones(3))))(ferro.ones(0)).shape == (3, 0)
 
 
-def test_vmap_is_not_there() -> None:
-    assert not hasattr(ferro.func, "vmap")
-
-
 # -- what is left of a history -----------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,395 @@
+"""NumPy's functions, ufuncs and methods of batched arrays: what code that calls NumPy itself comes to by NumPy's protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ferro.batched.array import DYNAMIC, IN_PLACE, Batched, NotPlain, aligned, batch, fronted, has, plain, top
+from ferro.batched.levels import Level
+from ferro.batched.rules import loop, rebatched
+
+FUNCTIONS: dict[Any, Callable] = {}
+
+
+def ufunc(f: Any, method: str, args: tuple, kwargs: dict) -> Any:
+    """A ufunc, or one of its methods, of arguments some of which are batched."""
+    out = kwargs.pop("out", None)
+    level: Any = top((args, out))
+    where = kwargs.get("where", True)
+    if method == "at":
+        raise NotPlain(IN_PLACE)
+    if method != "__call__":
+        result = loop(f"numpy.{f.__name__}.{method}", getattr(f, method), level, args, kwargs)
+    elif f is np.matmul:
+        from ferro.batched.rules import call
+
+        result = call("matmul", *args)
+    elif f.signature is not None:
+        result = loop(f"numpy.{f.__name__}", f, level, args, kwargs)
+    else:
+        operands = (*args, where)
+        ndim = max([a.ndim for a in operands if isinstance(a, (Batched, np.ndarray))])
+        *given, mask = [aligned(a, level, ndim) for a in operands]
+        if where is not True:
+            kwargs["where"] = mask
+        target = out[0] if out is not None and len(out) == 1 else None
+        if type(target) is Batched and target.level is level and target.dtype is not None and where is True:
+            if np.broadcast_shapes(*[a.shape for a in args if hasattr(a, "shape")]) != target.shape:
+                raise ValueError(f"operands cannot be broadcast to the shape {list(target.shape)} of the result")
+            f(*[_as_wide(a, level, target.physical.ndim) for a in args], out=(target.physical,), **kwargs)
+            return target
+        result = rebatched(f(*given, **kwargs), level)
+    if out is None:
+        return result
+    for target, value in zip(out, result if type(result) is tuple else (result,), strict=True):
+        np.copyto(target, value, casting="same_kind", where=where)
+    return out[0] if len(out) == 1 else out
+
+
+def _as_wide(a: Any, level: Level, ndim: int) -> Any:
+    return aligned(a, level, ndim - 1)
+
+
+def function(f: Any, args: tuple, kwargs: dict) -> Any:
+    """A function of NumPy of arguments some of which are batched."""
+    found = FUNCTIONS.get(f)
+    if found is not None:
+        return found(*args, **kwargs)
+    if "out" in kwargs:
+        raise NotPlain(IN_PLACE)
+    level: Any = top((args, tuple(kwargs.values())))
+    return loop(f"numpy.{f.__name__}", f, level, args, kwargs)
+
+
+def method(x: Batched, name: str) -> Any:
+    """A method of NumPy's arrays, of a batched one."""
+    if name.startswith("__") or not hasattr(np.ndarray, name):
+        raise AttributeError(f"batched arrays have no attribute {name!r}")
+    found = METHODS.get(name)
+    if found is not None:
+        return lambda *args, **kwargs: found(x, *args, **kwargs)
+    if name in ("real", "imag"):
+        return batch(getattr(x.physical, name), x.level)
+    if name in _CHANGING:
+        raise NotPlain(f"vmap: {name}() of an array changes it in place and has no batching rule")
+    return lambda *args, **kwargs: loop(
+        f"ndarray.{name}", lambda a, *rest, **more: getattr(a, name)(*rest, **more), x.level, (x, *args), kwargs
+    )
+
+
+_CHANGING = ("sort", "partition", "put", "resize", "setfield", "setflags", "itemset", "byteswap", "dump", "tofile", "data",
+             "flat", "getfield")  # fmt: skip
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+
+def _of(*functions: Any) -> Callable:
+    def enter(rule: Callable) -> Callable:
+        for f in functions:
+            FUNCTIONS[f] = rule
+        return rule
+
+    return enter
+
+
+def _elementwise(f: Any) -> None:
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        level: Any = top(args)
+        ndim = max([a.ndim for a in args if isinstance(a, (Batched, np.ndarray))])
+        return rebatched(f(*[aligned(a, level, ndim) for a in args], **kwargs), level)
+
+    FUNCTIONS[f] = rule
+
+
+for _f in (np.where, np.nan_to_num, np.angle, np.sinc, np.isclose, np.real, np.imag, np.around, np.round, np.i0, np.isneginf, np.isposinf,
+           np.isreal, np.iscomplex, np.fix):  # fmt: skip
+    _elementwise(_f)
+
+
+@_of(np.clip)
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, **kwargs: Any) -> Any:
+    if a_min is not None:
+        a = np.maximum(a, a_min)
+    return a if a_max is None else np.minimum(a, a_max)
+
+
+def _axes(x: Batched, axis: Any) -> Any:
+    """The axes of a reduction, in `physical`: None means all of a slice."""
+    n = x.ndim
+    if axis is None:
+        return tuple(range(1, n + 1))
+    if isinstance(axis, tuple):
+        return tuple([a + 1 if a >= 0 else a for a in axis])
+    if not n:
+        raise np.exceptions.AxisError(axis, 0)
+    return axis + 1 if axis >= 0 else axis
+
+
+def _reduction(f: Any) -> None:
+    def rule(a: Any, axis: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if type(a) is not Batched or kwargs.get("out") is not None or top((args, tuple(kwargs.values()))):
+            return loop(f"numpy.{f.__name__}", f, top((a, args, tuple(kwargs.values()))), (a, axis, *args), kwargs)  # type: ignore[arg-type]
+        if a.level.size == 0 and f in (np.min, np.max):
+            raise RuntimeError(f"numpy.{f.__name__}: no reduction over a batch without slices")
+        return batch(f(a.physical, _axes(a, axis), *args, **kwargs), a.level)
+
+    FUNCTIONS[f] = rule
+
+
+for _f in (
+    np.sum,
+    np.prod,
+    np.mean,
+    np.any,
+    np.all,
+    np.min,
+    np.max,
+    np.amin,
+    np.amax,
+    np.count_nonzero,
+    np.var,
+    np.std,
+):
+    _reduction(_f)
+
+
+def _along(f: Any) -> None:
+    """A function along one axis (None: of the flattened slice)."""
+
+    def rule(a: Any, axis: Any = None, **kwargs: Any) -> Any:
+        p = a.physical
+        if axis is None or not a.ndim:
+            p, axis = p.reshape((len(p), -1)), 0
+        return batch(f(p, axis=axis + 1 if axis >= 0 else axis, **kwargs), a.level)
+
+    FUNCTIONS[f] = rule
+
+
+for _f in (np.argmax, np.argmin, np.cumsum, np.cumprod):
+    _along(_f)
+
+
+@_of(np.transpose)
+def _transpose(a: Any, axes: Any = None) -> Any:
+    n = a.ndim
+    axes = tuple(range(n))[::-1] if axes is None else [d % n for d in axes]
+    return batch(a.physical.transpose((0, *[d + 1 for d in axes])), a.level)
+
+
+@_of(np.swapaxes)
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    n = a.ndim
+    return batch(a.physical.swapaxes(axis1 % n + 1, axis2 % n + 1), a.level)
+
+
+@_of(np.moveaxis)
+def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    n = a.ndim
+    shifted = [tuple([d % n + 1 for d in (v if isinstance(v, (tuple, list)) else (v,))]) for v in (source, destination)]
+    return batch(np.moveaxis(a.physical, *shifted), a.level)
+
+
+@_of(np.reshape)
+def _reshape(a: Any, shape: Any, order: Any = "C", **kwargs: Any) -> Any:
+    if order != "C":
+        return loop("numpy.reshape", np.reshape, a.level, (a, shape, order), {})
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if -1 in shape and 0 in a.physical.shape:  # NumPy cannot divide by the size of the batch
+        known = 1
+        for s in shape:
+            known *= s if s != -1 else 1
+        shape = tuple([(a.size // known if known else 0) if s == -1 else s for s in shape])
+    return batch(a.physical.reshape((a.level.size, *shape)), a.level)
+
+
+@_of(np.ravel)
+def _ravel(a: Any, order: Any = "C") -> Any:
+    return _reshape(a, (a.size,), order)
+
+
+@_of(np.broadcast_to)
+def _broadcast_to(a: Any, shape: Any, subok: bool = False) -> Any:
+    shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    return batch(np.broadcast_to(aligned(a, a.level, len(shape)), (a.level.size, *shape)), a.level)
+
+
+@_of(np.broadcast_arrays)
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple:
+    shape = np.broadcast_shapes(*[np.shape(a) for a in args])
+    return tuple([np.broadcast_to(a, shape) for a in args])
+
+
+@_of(np.expand_dims)
+def _expand_dims(a: Any, axis: Any) -> Any:
+    n = a.ndim + (len(axis) if isinstance(axis, tuple) else 1)
+    axes = tuple([d % n + 1 for d in (axis if isinstance(axis, tuple) else (axis,))])
+    return batch(np.expand_dims(a.physical, axes), a.level)
+
+
+@_of(np.squeeze)
+def _squeeze(a: Any, axis: Any = None) -> Any:
+    n = a.ndim
+    if axis is None:
+        axis = tuple([d for d in range(n) if a.shape[d] == 1])
+    axes = tuple([d % n + 1 for d in (axis if isinstance(axis, tuple) else (axis,))]) if n else ()
+    return batch(a.physical.squeeze(axes), a.level)
+
+
+@_of(np.flip)
+def _flip(m: Any, axis: Any = None) -> Any:
+    return batch(np.flip(m.physical, _axes(m, axis)), m.level)
+
+
+@_of(np.atleast_1d)
+def _atleast_1d(*arys: Any) -> Any:
+    found = tuple(
+        [a[None] if type(a) is Batched and not a.ndim else a if type(a) is Batched else np.atleast_1d(a) for a in arys]
+    )
+    return found[0] if len(found) == 1 else found
+
+
+@_of(np.stack)
+def _stack(arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
+    arrays = list(arrays)
+    level: Any = top(arrays)
+    return batch(np.stack([fronted(np.asarray(a) if not isinstance(a, Batched) else a, level) for a in arrays],
+                          axis + 1 if axis >= 0 else axis), level)  # fmt: skip
+
+
+@_of(np.concatenate)
+def _concatenate(arrays: Any, axis: Any = 0, **kwargs: Any) -> Any:
+    arrays = list(arrays)
+    level: Any = top(arrays)
+    return batch(np.concatenate([fronted(a, level) for a in arrays], axis + 1 if axis >= 0 else axis), level)
+
+
+def _like(f: Any, more: int) -> None:
+    """numpy.zeros_like and its kind; `more` arguments stand between the array and the dtype."""
+
+    def rule(a: Any, *args: Any, **kwargs: Any) -> Any:
+        shape = kwargs.pop("shape", None)
+        if shape is not None:
+            kwargs["shape"] = (a.level.size, *(shape if isinstance(shape, (tuple, list)) else (shape,)))
+        values = [aligned(v, a.level, a.ndim) for v in args[:more]]
+        return batch(f(a.physical, *values, *args[more:], **kwargs), a.level)
+
+    FUNCTIONS[f] = rule
+
+
+for _f, _n in ((np.zeros_like, 0), (np.ones_like, 0), (np.empty_like, 0), (np.full_like, 1)):
+    _like(_f, _n)
+
+
+@_of(np.copy)
+def _copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
+    p = a.physical
+    return batch(p.copy() if type(p) is Batched else np.array(p, order=order), a.level)
+
+
+@_of(np.copyto)
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    level = top((dst, src, where))
+    if not has(dst, level):  # type: ignore[arg-type]
+        raise NotPlain(IN_PLACE)
+    n = dst.ndim
+    if isinstance(src, (Batched, np.ndarray)) and src.ndim > n:
+        src = src.reshape(src.shape[src.ndim - n :])  # (NumPy drops leading dimensions of size 1)
+    np.copyto(dst.physical, aligned(src, level, n), casting=casting, where=aligned(where, level, n))  # type: ignore[arg-type]
+
+
+@_of(np.may_share_memory, np.shares_memory)
+def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    return np.may_share_memory(plain(a), plain(b))
+
+
+@_of(np.result_type)
+def _result_type(*args: Any) -> Any:
+    return np.result_type(*[a.dtype if isinstance(a, Batched) else a for a in args])
+
+
+@_of(np.can_cast)
+def _can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    return np.can_cast(*[a.dtype if isinstance(a, Batched) else a for a in (from_, to)], casting=casting)
+
+
+@_of(np.shape)
+def _shape(a: Any) -> tuple:
+    return a.shape
+
+
+@_of(np.ndim)
+def _ndim(a: Any) -> int:
+    return a.ndim
+
+
+@_of(np.size)
+def _size(a: Any, axis: Any = None) -> int:
+    return a.size if axis is None else a.shape[axis]
+
+
+@_of(np.iscomplexobj)
+def _iscomplexobj(x: Any) -> bool:
+    return x.dtype.kind == "c"
+
+
+@_of(np.isrealobj)
+def _isrealobj(x: Any) -> bool:
+    return x.dtype.kind != "c"
+
+
+def _dynamic(f: Any) -> None:
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        raise NotPlain(DYNAMIC.format(f.__name__))
+
+    FUNCTIONS[f] = rule
+
+
+for _f in (np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.extract, np.trim_zeros):
+    _dynamic(_f)
+
+
+# -- methods -----------------------------------------------------------------------------------------------------------
+
+
+def _sizes(args: tuple) -> Any:
+    return args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+
+
+def _astype(x: Batched, dtype: Any, **kwargs: Any) -> Any:
+    found = x.physical.astype(dtype, **kwargs)
+    return x if found is x.physical else batch(found, x.level)
+
+
+def _view(x: Batched, dtype: Any = None) -> Any:
+    return batch(x.physical.view() if dtype is None else x.physical.view(dtype), x.level)
+
+
+def _fill(x: Batched, value: Any) -> None:
+    x[...] = value
+
+
+METHODS: dict[str, Callable] = {
+    "astype": _astype,
+    "view": _view,
+    "copy": lambda x, order="C": batch(x.physical.copy(), x.level),
+    "fill": _fill,
+    "reshape": lambda x, *shape, **kwargs: _reshape(x, _sizes(shape), **kwargs),
+    "transpose": lambda x, *axes: _transpose(x, _sizes(axes) or None if x.ndim else ()),
+    "swapaxes": _swapaxes,
+    "squeeze": _squeeze,
+    "ravel": _ravel,
+    "flatten": lambda x, order="C": _copy(_ravel(x, order)),
+    "conj": np.conjugate,
+    "conjugate": np.conjugate,
+    "round": np.round,
+    "clip": lambda x, *args, **kwargs: _clip(x, *args, **kwargs),
+    "nonzero": np.nonzero,
+}
+for _name in ("sum", "prod", "mean", "any", "all", "min", "max", "argmax", "argmin", "cumsum", "cumprod", "var", "std"):
+    METHODS[_name] = FUNCTIONS[getattr(np, _name)]
+for _name in ("take", "repeat", "dot", "searchsorted", "argsort", "trace", "diagonal"):
+    METHODS[_name] = lambda x, *args, name=_name, **kwargs: getattr(np, name)(x, *args, **kwargs)

@@ -1,0 +1,76 @@
+"""The operations by which tensors enter and leave the function of a vmap, and what becomes of gradients that leave it.
+
+Note [Levels and the tape].  A function under vmap records on the same tape as any other code; its tensors hold batched
+arrays (ferro/batched), and so do the gradients that come back.  What was made before the vmap began is the same for all
+slices.  So where a gradient leaves the function, for a node or leaf that is older than the level, it is summed over
+the slices.  A backward that runs inside of the function (or begins at tensors of it) does not leave it: there each slice
+has its own gradient by whatever it asks for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.batched.array import Batched, batch, expanded, levels_of, pulled
+from ferro.batched.levels import Level
+from ferro.batched.world import world
+from ferro.core import worlds
+from ferro.core.apply import apply
+from ferro.core.base import TensorBase
+from ferro.core.op import LINEAR, Op
+
+
+def _entered(x: Any, level: Level, dim: int) -> Any:
+    """An array whose dimension `dim` lists slices, as a batched one."""
+    return batch(np.moveaxis(x, dim, 0) if dim else x, level)
+
+
+def _left(x: Any, level: Level, dim: int) -> Any:
+    """A batched array (or one that is the same for all slices) with its slices along `dim`."""
+    p = pulled(x, level) if level in levels_of(x) else expanded(x, level)
+    return np.moveaxis(p, 0, dim) if dim else p
+
+
+def _summed(x: Any, level: Level) -> Any:
+    return worlds.world(p := pulled(x, level)).sum(p, (0,), False)
+
+
+ENTER = Op("vmap_enter", lambda xp, x, /, level, dim: _entered(x, level, dim), kind=LINEAR, view=True,
+           x=lambda xp, g, level, dim: leave(g, level, dim))  # fmt: skip
+LEAVE = Op("vmap_leave", lambda xp, x, /, level, dim: _left(x, level, dim), kind=LINEAR, view=True,
+           x=lambda xp, g, level, dim: enter(g, level, dim))  # fmt: skip
+SUM = Op("vmap_sum", lambda xp, x, /, level: _summed(x, level), kind=LINEAR, x=lambda xp, g: g)
+
+
+def enter(x: Any, level: Level, dim: int) -> Any:
+    """A tensor or array whose dimension `dim` lists the slices of a level, as one slice."""
+    return apply(ENTER, (x,), (level, dim)) if isinstance(x, TensorBase) else _entered(x, level, dim)
+
+
+def leave(x: Any, level: Level, dim: int) -> Any:
+    """A tensor or array of a level as one that lists the slices along `dim`."""
+    return apply(LEAVE, (x,), (level, dim)) if isinstance(x, TensorBase) else _left(x, level, dim)
+
+
+def leave_levels(run: Any, target: Any, gx: Any) -> Any:
+    """A gradient for a node or leaf `target`, summed over the slices of those levels that `target` lies outside of."""
+    born = 0 if isinstance(target, TensorBase) else target.seq
+    for level in levels_of(gx._data if run.record else gx):
+        if born < level.begin and level not in run.levels:
+            gx = apply(SUM, (gx,), (level,)) if run.record else _summed(gx, level)
+    return gx
+
+
+def with_levels(base: Any, wanted: list, have: list) -> Any:
+    """An array once for every slice of the levels that it lacks."""
+    for level in wanted:
+        if level not in have:
+            base = batch(expanded(base, level), level)
+    return base
+
+
+worlds.WORLDS[Batched] = world
+worlds.leave_levels = leave_levels
+worlds.with_levels = with_levels
