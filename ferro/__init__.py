@@ -2,7 +2,7 @@
 
 from ferro._importing import done as _done  # isort: skip (before all else)
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
-from ferro import autograd, debug, fft, func, linalg, masked, nn, optim, profiler, signal, special, utils
+from ferro import __future__, autograd, debug, fft, func, linalg, masked, nn, optim, profiler, signal, special, utils
 from ferro import functional as _functional
 from ferro.__config__ import show_config
 from ferro._version import __version__

@@ -325,6 +325,13 @@ class Tensor(
         """Adds the gradient of this tensor to the ``.grad`` of the leaves: see :func:`ferro.autograd.backward`."""
         worlds.backward(self, gradient, retain_graph, create_graph, inputs=inputs, num_threads=num_threads)
 
+    def module_load(self, other: Tensor, assign: bool = False) -> Tensor:
+        """What `Module.load_state_dict` puts in the place of this tensor when it swaps (`ferro.__future__`).
+
+        A copy of `other` in this tensor, or with `assign` `other` itself, detached.  Subclasses may define it.
+        """
+        return other.detach() if assign else self.copy_(other).detach()
+
     def detach(self) -> Tensor:
         """A tensor that shares the data (and the version counter) but no history."""
         t = wrap(self._data)

@@ -31,7 +31,7 @@ LAYERS = (
     ("batched",),
     ("cpu", "cuda"),
     ("xp",),
-    ("_version", "_importing"),
+    ("_version", "_importing", "__future__"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
@@ -140,7 +140,7 @@ def test_imports_point_down() -> None:
         ("ferro.core.engine", "ops = importlib.import_module('ferro.ops')"),
         ("ferro.core.engine", "if TYPE_CHECKING:\n    pass\nelse:\n    from ferro.ops import pointwise"),
         ("ferro.ops.pointwise", "from ferro import nn"),
-        ("ferro.nn.module", "import ferro as torch"),
+        ("ferro.nn.modules.module", "import ferro as torch"),
         ("ferro.cpu.pointwise", "from ferro.core import mode"),
     ],
 )

@@ -1,18 +1,21 @@
 """Neural networks: modules, layers, their functions, initialisation and helpers."""
 
-from . import functional, grad, init, modules, parameter, utils
-from .module import Module
+from . import functional, grad, init, modules, parallel, parameter, utils
 from .modules import *
-from .parameter import Buffer, Parameter
+from .parallel import DataParallel
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
     "Buffer",
-    "Module",
+    "DataParallel",
     "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "functional",
     "grad",
     "init",
     "modules",
+    "parallel",
     "parameter",
     "utils",
 ]

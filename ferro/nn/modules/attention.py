@@ -12,9 +12,9 @@ from ferro.tensor import Tensor
 
 from .. import functional as F
 from .. import init
-from ..module import Module
 from ..parameter import Parameter
 from .linear import NonDynamicallyQuantizableLinear
+from .module import Module
 
 
 class MultiheadAttention(Module):

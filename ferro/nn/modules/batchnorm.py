@@ -10,8 +10,8 @@ from ferro.tensor import Tensor
 
 from .. import functional as F
 from .. import init
-from ..module import Module
 from ..parameter import Parameter
+from .module import Module
 
 
 class _NormBase(Module):
@@ -145,3 +145,52 @@ class BatchNorm3d(_BatchNorm):
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 5:
             raise ValueError(f"expected 5D input (got {input.dim()}D input)")
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation of (N, C, ...), with statistics of all processes in distributed training.
+
+    There is one process here, so it computes what BatchNorm of the same dimension does; `process_group` is kept.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        process_group: Any = None,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
+        self.process_group = process_group
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+        if input.shape[1] == 0:
+            raise ValueError("SyncBatchNorm number of input channels should be non-zero")
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with every BatchNorm in it, or itself, replaced by a SyncBatchNorm with the same tensors.
+
+        >>> import ferro
+        >>> ferro.nn.SyncBatchNorm.convert_sync_batchnorm(ferro.nn.Sequential(ferro.nn.BatchNorm1d(2)))[0].num_features
+        2
+        """
+        converted = module
+        if isinstance(module, _BatchNorm):
+            options = module.eps, module.momentum, module.affine, module.track_running_stats
+            converted = cls(module.num_features, *options, process_group)
+            converted.weight, converted.bias = module.weight, module.bias
+            converted.running_mean, converted.running_var = module.running_mean, module.running_var
+            converted.num_batches_tracked = module.num_batches_tracked
+            converted.training = module.training
+        for name, child in module.named_children():
+            converted.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return converted

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Self, overload
 
-from ..module import Module
+from .module import Module
 
 
 class _NumberedModules(Module):

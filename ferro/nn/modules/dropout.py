@@ -5,7 +5,7 @@ from __future__ import annotations
 from ferro.tensor import Tensor
 
 from .. import functional as F
-from ..module import Module
+from .module import Module
 
 
 class _DropoutNd(Module):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ferro.tensor import Tensor
 
-from ..module import Module
+from .module import Module
 
 
 class Flatten(Module):

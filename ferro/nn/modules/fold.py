@@ -7,7 +7,7 @@ from typing import Any
 from ferro.tensor import Tensor
 
 from .. import functional as F
-from ..module import Module
+from .module import Module
 
 
 class _Windows(Module):

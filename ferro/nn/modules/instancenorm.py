@@ -31,22 +31,27 @@ class _InstanceNorm(_NormBase):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def _check_input_dim(self, input: Tensor) -> None:
-        unbatched = self.n_dims + 1
+        unbatched = self._get_no_batch_dim()
         if input.dim() not in (unbatched, unbatched + 1):
             raise ValueError(f"expected {unbatched}D or {unbatched + 1}D input (got {input.dim()}D input)")
+
+    def _get_no_batch_dim(self) -> int:
+        return self.n_dims + 1
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
         channel_dim = input.dim() - self.n_dims - 1
         channels = input.shape[channel_dim]
         if channels != self.num_features:
-            wanted = f"num_features ({self.num_features}), got: {channels}."
-            told = f"expected input's size at dim={channel_dim} to match {wanted}"
             if self.affine:
-                raise ValueError(told)
+                raise ValueError(
+                    f"expected input's size at dim={channel_dim} to match num_features ({self.num_features}), but got: "
+                    f"{channels}."
+                )
             warnings.warn(
-                f"input's size at dim={channel_dim} does not match num_features: {told} It is not needed here, as "
-                "affine=False, and you may leave it out by giving any num_features",
+                f"input's size at dim={channel_dim} does not match num_features. You can silence this warning by not "
+                f"passing in num_features, which is not used because affine=False ({channels} channels against "
+                f"num_features={self.num_features})",
                 stacklevel=2,
             )
         if channel_dim == 0:

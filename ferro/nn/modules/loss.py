@@ -8,8 +8,8 @@ from collections.abc import Callable
 from ferro.tensor import Tensor
 
 from .. import functional as F
-from ..module import Module
 from .distance import PairwiseDistance
+from .module import Module
 
 
 class _Loss(Module):

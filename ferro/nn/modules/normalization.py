@@ -1,4 +1,4 @@
-"""Normalisation within one sample: LayerNorm, RMSNorm, GroupNorm."""
+"""Normalisation within one sample: LayerNorm, RMSNorm, GroupNorm, and two over neighbouring channels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ferro.tensor import Tensor
 
 from .. import functional as F
 from .. import init
-from ..module import Module
 from ..parameter import Parameter
+from .module import Module
 
 
 class LayerNorm(Module):
@@ -158,6 +158,34 @@ class LocalResponseNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
+
+
+class CrossMapLRN2d(Module):
+    """LocalResponseNorm of images (N, C, H, W), whose window of `size` channels is symmetric: of even sizes it has one less.
+
+    Unlike PyTorch's, the windows of far channels do not keep the first channel.
+    """
+
+    size: int
+    alpha: float
+    beta: float
+    k: float
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != 4:
+            raise ValueError(f"CrossMapLRN2d: Expected input to be 4D, got {input.dim()}D instead.")
+        window = 2 * ((self.size - 1) // 2) + 1
+        return F.local_response_norm(input, window, self.alpha * window / self.size, self.beta, self.k)
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

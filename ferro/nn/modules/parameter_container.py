@@ -9,9 +9,9 @@ from typing import Any, Self, overload
 
 from ferro.tensor import Tensor
 
-from ..module import Module
 from ..parameter import Parameter
 from .container import _pairs
+from .module import Module
 
 
 def _as_parameter(value: Any) -> Any:

@@ -1,11 +1,11 @@
-"""Layers that move elements between channels and space: PixelShuffle, PixelUnshuffle, ChannelShuffle."""
+"""Layers that move elements between channels and space: PixelShuffle, PixelUnshuffle."""
 
 from __future__ import annotations
 
 from ferro.tensor import Tensor
 
 from .. import functional as F
-from ..module import Module
+from .module import Module
 
 
 class PixelShuffle(Module):
@@ -38,19 +38,3 @@ class PixelUnshuffle(Module):
 
     def extra_repr(self) -> str:
         return f"downscale_factor={self.downscale_factor}"
-
-
-class ChannelShuffle(Module):
-    """Divides the channels of (N, C, ...) into groups and interleaves them."""
-
-    groups: int
-
-    def __init__(self, groups: int) -> None:
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.channel_shuffle(input, self.groups)
-
-    def extra_repr(self) -> str:
-        return f"groups={self.groups}"

@@ -11,8 +11,8 @@ from ferro.ops.recurrent import GATES, cell, layers
 from ferro.tensor import Tensor
 
 from .. import init
-from ..module import Module
 from ..parameter import Parameter
+from .module import Module
 
 # -------------------------------------------------------------------- whole sequences
 

@@ -11,11 +11,11 @@ from ferro.tensor import Tensor
 
 from .. import functional as F
 from .. import init
-from ..module import Module
 from .attention import MultiheadAttention
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
+from .module import Module
 from .normalization import LayerNorm
 
 Activation = str | Callable[[Tensor], Tensor]

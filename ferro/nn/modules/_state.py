@@ -6,10 +6,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import ferro.__future__ as settings
 from ferro.autograd.grad_mode import no_grad
 from ferro.tensor import Tensor
 
-from .parameter import Parameter
+from ...utils.swapping import swap_tensors
+from ..parameter import Parameter, is_lazy
 
 if TYPE_CHECKING:
     from .module import Module
@@ -39,7 +41,7 @@ class PublicHook:
 
     def __call__(self, *args: Any) -> None:
         if self.hook(*args) is not None:
-            raise RuntimeError("state_dict post-hook must return None; edit the given dictionary in place instead")
+            raise RuntimeError("state_dict post-hook must return None")
 
 
 class WithModule(NamedTuple):
@@ -77,7 +79,7 @@ def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars
     """The parameters, persistent buffers and extra state of one module."""
     for name, value in _own_tensors(module).items():
         if value is not None:
-            destination[prefix + name] = value if keep_vars else value.detach()
+            destination[prefix + name] = value if keep_vars or is_lazy(value) else value.detach()
     if _defines(module, "get_extra_state"):
         destination[prefix + _EXTRA_STATE] = module.get_extra_state()
 
@@ -99,7 +101,7 @@ def _defines(module: Module, method: str) -> bool:
 def load(module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool) -> _IncompatibleKeys:
     """Read a whole tree from `state_dict`, then report or raise."""
     if not isinstance(state_dict, Mapping):
-        raise TypeError(f"load_state_dict: expected state_dict to be dict-like, got {type(state_dict).__name__}")
+        raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
     metadata = getattr(state_dict, "_metadata", None)
     state: Any = OrderedDict(state_dict)
     if metadata is not None:
@@ -113,8 +115,9 @@ def load(module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bo
     for owner in _post_order(module):
         for hook in list(owner._load_state_dict_post_hooks.values()):
             if hook(owner, report) is not None:
-                raise RuntimeError(
-                    "load_state_dict post-hook must return None; edit incompatible_keys in place instead"
+                raise AssertionError(
+                    "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, "
+                    "if incompatible_keys need to be modified, it should be done inplace."
                 )
     if strict:
         if missing:
@@ -195,17 +198,23 @@ def _load_one(module: Module, name: str, current: Tensor, key: str, given: Any, 
     """Copy or adopt one tensor; the sentence that says why it cannot be, or None."""
     if not isinstance(given, Tensor):
         return (
-            f'While copying the parameter named "{key}", expected ferro.Tensor from checkpoint '
-            f"but received {type(given).__name__}"
+            f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint '
+            f"but received {type(given)}"
         )
-    if given.shape != current.shape:
-        return (
-            f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
-            f"the shape in current model is {current.shape}."
-        )
+    if not is_lazy(current):
+        if current.dim() == 0 and tuple(given.shape) == (1,):
+            given = given[0]  # as PyTorch 0.3 saved a number
+        if given.shape != current.shape:
+            return (
+                f"size mismatch for {key}: copying a param with shape {given.shape} from checkpoint, "
+                f"the shape in current model is {current.shape}."
+            )
+    swap = settings.get_swap_module_params_on_conversion()
     try:
         with no_grad():
-            if not assign:
+            if swap:
+                _swap_in(current, given, assign)
+            elif not assign:
                 current.copy_(given)
             elif isinstance(current, Parameter) and not isinstance(given, Parameter):
                 setattr(module, name, Parameter(given, requires_grad=current.requires_grad))
@@ -215,7 +224,23 @@ def _load_one(module: Module, name: str, current: Tensor, key: str, given: Any, 
                 setattr(module, name, given)
     except Exception as error:  # noqa: BLE001 - one tensor that cannot be copied must not hide the problems of the others
         return (
-            f'While copying the parameter named "{key}", whose dimensions in the model are {current.shape} and in the '
-            f"checkpoint {given.shape}, an exception occurred: {error!r}."
+            f'While {"swapping" if swap else "copying"} the parameter named "{key}", whose dimensions in the model are '
+            f"{current.size()} and whose dimensions in the checkpoint are {given.size()}, an exception occurred : {error.args}."
         )
     return None
+
+
+def _swap_in(current: Tensor, given: Tensor, assign: bool) -> None:
+    """Exchange the content of `current` with what its `module_load` makes of `given`."""
+    loaded = current.module_load(given, assign=assign)
+    if loaded is given or loaded is current:
+        raise RuntimeError(
+            "module_load returned one of self or other, please .detach() the result if returning one of the inputs in "
+            "module_load"
+        )
+    if isinstance(current, Parameter):
+        if isinstance(loaded, Parameter):
+            loaded.requires_grad_(current.requires_grad)
+        else:
+            loaded = Parameter(loaded, requires_grad=current.requires_grad)
+    swap_tensors(current, loaded)

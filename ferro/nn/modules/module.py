@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
+import ferro.__future__ as settings
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
+from ferro.core.device import device as Device
+from ferro.ops.creation import empty_like
 from ferro.tensor import Tensor
 
-from ..utils.hooks import RemovableHandle
+from ...utils.hooks import RemovableHandle
+from ...utils.swapping import swap_tensors
+from ..parameter import Buffer, Parameter, is_lazy
 from . import _calling, _state
-from .parameter import Buffer, Parameter
+from ._calling import (
+    register_module_backward_hook,
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
+
+__all__ = [
+    "Module",
+    "register_module_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+]
 
 # The tables of hooks that each module carries. OrderedDicts, because a handle refers to its table weakly.
 _HOOK_TABLES = (
@@ -46,6 +73,7 @@ class Module:
     _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
     _backward_hooks: OrderedDict[int, Callable[..., Any]]
     _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _is_full_backward_hook: bool | None  # which of the two kinds `_backward_hooks` holds; None while it holds none
     _state_dict_hooks: OrderedDict[int, Callable[..., Any]]
     _state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
@@ -56,8 +84,14 @@ class Module:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
-            given = f"keyword argument {next(iter(kwargs))!r}" if kwargs else f"{len(args)} positional argument(s)"
-            raise TypeError(f"{type(self).__name__}.__init__() passed an unexpected {given} on to Module.__init__()")
+            own = f"{type(self).__name__}.__init__()"
+            if kwargs:
+                raise TypeError(
+                    f"{own} got an unexpected keyword argument '{next(iter(kwargs))}', which reached Module.__init__()"
+                )
+            raise TypeError(
+                f"{own} takes 1 positional argument but {len(args) + 1} were given, which reached Module.__init__()"
+            )
         # Straight into __dict__: __setattr__ below needs these tables before it can route anything.
         state = self.__dict__
         state["training"] = True
@@ -65,6 +99,7 @@ class Module:
         state["_buffers"] = {}
         state["_non_persistent_buffers_set"] = set()
         state["_modules"] = {}
+        state["_is_full_backward_hook"] = None
         for table in _HOOK_TABLES:
             state[table] = OrderedDict()
         if self.call_super_init:
@@ -77,7 +112,13 @@ class Module:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._forward_hooks or self._forward_pre_hooks or self._backward_hooks or self._backward_pre_hooks:
+        if (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or _calling.GLOBAL_HOOKS
+        ):
             return _calling.call_with_hooks(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
@@ -121,7 +162,25 @@ class Module:
 
     def register_full_backward_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` once both are known; it may return another grad_input."""
+        self._use_backward_hooks(full=True)
         return _add_hook(self._backward_hooks, RemovableHandle(self._backward_hooks), hook, prepend)
+
+    def register_backward_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, grad_input, grad_output)` with the gradients of the last node of the module alone.
+
+        Deprecated in PyTorch: of a module with several operations it sees the inputs of the last; take
+        `register_full_backward_hook`.
+        """
+        self._use_backward_hooks(full=False)
+        return _add_hook(self._backward_hooks, RemovableHandle(self._backward_hooks), hook)
+
+    def _use_backward_hooks(self, full: bool) -> None:
+        if self._is_full_backward_hook is (not full):
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only "
+                f"one of them. ({type(self).__name__} has {'regular' if full else 'full'} ones.)"
+            )
+        self._is_full_backward_hook = full
 
     # ---------------------------------------------------------------- attributes
 
@@ -146,22 +205,22 @@ class Module:
             self.register_parameter(name, value)
         elif name in state.get("_parameters", ()):
             if value is not None:
-                raise TypeError(_wrong_kind(value, "parameter", name, "ferro.nn.Parameter"))
+                raise TypeError(_wrong_kind(value, "parameter", name, "torch.nn.Parameter"))
             self.register_parameter(name, None)
         elif isinstance(value, Module):
             self._make_way(name, "_modules")
-            self._modules[name] = value
+            self._modules[name] = _calling.registered("module", self, name, value)
         elif name in state.get("_modules", ()):
             if value is not None:
-                raise TypeError(_wrong_kind(value, "child module", name, "ferro.nn.Module"))
-            self._modules[name] = None
+                raise TypeError(_wrong_kind(value, "child module", name, "torch.nn.Module"))
+            self._modules[name] = _calling.registered("module", self, name, None)
         elif isinstance(value, Buffer):
             self._make_way(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
         elif name in state.get("_buffers", ()):
             if value is not None and not isinstance(value, Tensor):
-                raise TypeError(_wrong_kind(value, "buffer", name, "ferro.Tensor"))
-            self._buffers[name] = value
+                raise TypeError(_wrong_kind(value, "buffer", name, "torch.Tensor"))
+            self._buffers[name] = _calling.registered("buffer", self, name, value)
         else:
             super().__setattr__(name, value)
 
@@ -195,31 +254,30 @@ class Module:
         for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, OrderedDict())
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
+        self.__dict__.setdefault("_is_full_backward_hook", None)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Make `param` (or None, which holds the place) the parameter `name`."""
         self._check_name(name, "parameter", "_parameters")
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
-                f"register_parameter: cannot assign '{type(param).__name__}' object to parameter '{name}' "
-                "(ferro.nn.Parameter or None required)"
+                f"cannot assign '{_typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)"
             )
         if param is not None and param.grad_fn is not None:
             raise ValueError(
-                f"register_parameter: '{name}' is the result of a recorded operation, and a parameter must be a leaf: "
-                "compute such a value in forward(), from a parameter"
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express "
+                f"'{name}' as a function of another Tensor, compute the value in the forward() method."
             )
-        self._parameters[name] = param
+        self._parameters[name] = None if param is None else _calling.registered("parameter", self, name, param)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Make `tensor` (or None) the buffer `name`; `persistent=False` keeps it out of `state_dict`."""
         self._check_name(name, "buffer", "_buffers")
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
-                f"register_buffer: cannot assign '{type(tensor).__name__}' object to buffer '{name}' "
-                "(ferro.Tensor or None required)"
+                f"cannot assign '{_typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
             )
-        self._buffers[name] = tensor
+        self._buffers[name] = _calling.registered("buffer", self, name, tensor)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
@@ -228,9 +286,9 @@ class Module:
     def add_module(self, name: str, module: Module | None) -> None:
         """Make `module` (or None) the child `name`."""
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"add_module: {type(module).__name__} is not a Module subclass")
+            raise TypeError(f"{_typename(module)} is not a Module subclass")
         self._check_name(name, "module", "_modules")
-        self._modules[name] = module
+        self._modules[name] = _calling.registered("module", self, name, module)
 
     def register_module(self, name: str, module: Module | None) -> None:
         """The same as `add_module`."""
@@ -240,9 +298,9 @@ class Module:
         if table not in self.__dict__:
             raise AttributeError(f"cannot assign {kind} before Module.__init__() call")
         if not isinstance(name, str):
-            raise TypeError(f"{kind} name should be a string, got {type(name).__name__}")
+            raise TypeError(f"{kind} name should be a string. Got {_typename(name)}")
         if "." in name:
-            raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
+            raise KeyError(f'{kind} name can\'t contain "."' + (f", got: {name}" if kind == "module" else ""))
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
         if name not in self.__dict__[table] and hasattr(self, name):
@@ -405,41 +463,78 @@ class Module:
                 param.grad = param.grad.detach().zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Replace the data of parameters, gradients and buffers by `fn` of them; parameters stay the same objects."""
+        """Replace parameters, gradients and buffers by `fn` of them; what becomes of the old objects: `ferro.__future__`."""
         if recurse:
             for module in self.children():
                 module._apply(fn)
-        with no_grad():
-            for param in self._parameters.values():
-                if param is None:
-                    continue
-                grad, param.grad = param.grad, None  # a gradient must match the dtype at all times, so it goes last
-                param.data = fn(param.data)
-                if grad is not None:
-                    param.grad = fn(grad.data)
-            for name, buffer in self._buffers.items():
-                if buffer is not None:
-                    self._buffers[name] = fn(buffer)
+        for name, param in self._parameters.items():
+            if param is not None:
+                self._parameters[name] = self._converted(name, param, fn)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
         return self
+
+    def _converted(self, name: str, param: Parameter, fn: Callable[[Tensor], Tensor]) -> Parameter:
+        """The parameter after `fn`: by default the same object with new data, gradient included."""
+        grad = param.grad
+        with no_grad():
+            value = fn(param)
+            new_grad = None if grad is None else fn(grad).requires_grad_(grad.requires_grad)
+        if not settings.get_swap_module_params_on_conversion():
+            if settings.get_overwrite_module_params_on_conversion():
+                param = Parameter(value, param.requires_grad)
+                param.grad = new_grad
+                return param
+            param.grad = None  # it must match the dtype at all times
+            param.data = value
+            if grad is None or new_grad is None:
+                return param
+            grad.data = new_grad
+            param.grad = grad
+            return param
+        try:
+            swap_tensors(param, value if is_lazy(param) else Parameter(value, param.requires_grad))
+        except Exception as error:
+            raise RuntimeError(f"_apply(): Couldn't swap {self._get_name()}.{name}") from error
+        param.grad = new_grad
+        return param
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move to a device and/or a floating or complex dtype, which only floating and complex tensors take on.
 
         `to(device)`, `to(dtype)`, `to(device, dtype)`, or `to(tensor)` for the device and dtype of a tensor.
         """
-        device, dtype = _parse_to(args, kwargs)
+        device, dtype, memory_format = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
+        if dtype is not None and dtype.is_complex:
+            warnings.warn(
+                "Complex modules are a new feature under active development whose design may change, and some modules might "
+                "not work as expected when using complex tensors as parameters or buffers.",
+                stacklevel=2,
             )
 
         def convert(tensor: Tensor) -> Tensor:
             wanted: dict[str, Any] = {} if device is None else {"device": device}
             if dtype is not None and (tensor.is_floating_point() or tensor.is_complex()):
                 wanted["dtype"] = dtype
+            if memory_format is not None and not is_lazy(tensor) and tensor.dim() in (4, 5):
+                wanted["memory_format"] = memory_format
             return tensor.to(**wanted) if wanted else tensor
 
         return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move to a device without copying: parameters and buffers get memory with any content.
+
+        >>> import ferro
+        >>> ferro.nn.Linear(2, 3).to_empty(device="cpu").weight.shape
+        ferro.Size([3, 2])
+        """
+        return self._apply(lambda tensor: empty_like(tensor, device=device), recurse)
 
     def _float_to(self, dtype: Any) -> Self:
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
@@ -472,16 +567,34 @@ class Module:
 
     def get_extra_state(self) -> Any:
         """Something beyond tensors to keep in `state_dict`; define it together with `set_extra_state`."""
-        raise RuntimeError("get_extra_state: define this method in the module class to save extra state")
+        raise RuntimeError(
+            "Reached a code path in Module.get_extra_state() that should never be called. Define get_extra_state() and "
+            f"set_extra_state() in {type(self).__name__} to save extra state."
+        )
 
     def set_extra_state(self, state: Any) -> None:
         """Take back what `get_extra_state` gave."""
-        raise RuntimeError("set_extra_state: define this method in the module class to load extra state")
+        raise RuntimeError(
+            "Reached a code path in Module.set_extra_state() that should never be called. Define get_extra_state() and "
+            f"set_extra_state() in {type(self).__name__} to load extra state."
+        )
 
     def state_dict(
-        self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+        self, *args: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
         """All parameters and persistent buffers by dotted path; detached (but shared) unless `keep_vars`."""
+        if args:
+            warnings.warn(
+                "Positional args are being deprecated, use kwargs instead. Refer to "
+                "https://pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.state_dict for details.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            names = ("destination", "prefix", "keep_vars")
+            given = dict(zip(names, args, strict=False))
+            destination = given.get("destination") if destination is None else destination
+            prefix = given.get("prefix", "") if prefix == "" else prefix
+            keep_vars = given.get("keep_vars", False) if keep_vars is False else keep_vars
         return _state.collect(self, destination, prefix, keep_vars)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -569,22 +682,39 @@ def _indent(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
+def _typename(value: Any) -> str:
+    """The name of the value's class as PyTorch's errors write it: with the module, but for built-in classes."""
+    kind = type(value)
+    if kind.__module__ == "builtins":
+        return kind.__name__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 def _wrong_kind(value: Any, kind: str, name: str, wanted: str) -> str:
-    return f"cannot assign '{type(value).__name__}' as {kind} '{name}' ({wanted} or None expected)"
+    return f"cannot assign '{_typename(value)}' as {kind} '{name}' ({wanted} or None expected)"
 
 
-def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    """The device and dtype asked for by the arguments of `to`; None for what they leave open."""
-    allowed = {"device", "dtype", "tensor", "non_blocking", "memory_format"}
+def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The device, dtype and memory format asked for by the arguments of `to`; None for what they leave open."""
+    allowed = {"device", "dtype", "tensor", "non_blocking", "copy", "memory_format"}
     unknown = set(kwargs) - allowed
     if unknown:
         raise TypeError(f"to() got an unexpected keyword argument {min(unknown)!r}; allowed: {sorted(allowed)}")
+    if kwargs.get("copy"):
+        raise RuntimeError(".to() does not accept copy argument: take copy.deepcopy(module).to(...)")
     device, dtype = kwargs.get("device"), kwargs.get("dtype")
-    for arg in (*args, kwargs.get("tensor")):
+    for place, arg in enumerate((*args, kwargs.get("tensor"))):
         if isinstance(arg, Tensor):
             device, dtype = arg.device, arg.dtype
         elif isinstance(arg, dtypes.dtype):
             dtype = arg
-        elif arg is not None and not isinstance(arg, bool):  # a bool is `non_blocking`, which means nothing here
+        elif isinstance(arg, bool) and place > 0:
+            continue  # `non_blocking`, which means nothing here
+        elif isinstance(arg, (str, Device)):
             device = arg
-    return device, dtype
+        elif arg is not None:
+            raise TypeError(
+                "to() received an invalid combination of arguments: expected a device, a dtype, a tensor, "
+                f"or (device, dtype, non_blocking), got {arg!r} at place {place}"
+            )
+    return None if device is None else Device(device), dtype, kwargs.get("memory_format")

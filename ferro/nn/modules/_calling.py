@@ -1,0 +1,411 @@
+"""Calling a module that has hooks: its own and those of all modules, and the two nodes that watch its gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ferro.autograd import Function
+from ferro.core.mode import is_grad_enabled
+from ferro.ops.likes import zeros_like
+from ferro.tensor import Tensor
+
+from ...utils.hooks import RemovableHandle
+
+if TYPE_CHECKING:
+    from .module import Module
+
+
+# -------------------------------------------------------------------- hooks of all modules
+
+_global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
+_global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_backward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_registration_hooks: dict[str, OrderedDict[int, Callable[..., Any]]] = {
+    kind: OrderedDict() for kind in ("buffer", "module", "parameter")
+}
+# Every hook of the tables above that a call must run, so that a call looks in one place.
+GLOBAL_HOOKS: OrderedDict[int, bool] = OrderedDict()
+_GLOBAL_KIND: dict[str, bool] = {}  # "full": which of the two kinds `_global_backward_hooks` holds, once one was added
+
+
+def _add_global(table: Any, hook: Callable[..., Any], *marks: tuple[Any, bool]) -> RemovableHandle:
+    handle = RemovableHandle(table, extra_dict=[GLOBAL_HOOKS, *(mark for mark, _ in marks)])
+    table[handle.id] = hook
+    for mark, wanted in ((GLOBAL_HOOKS, True), *marks):
+        if wanted:
+            mark[handle.id] = True
+    return handle
+
+
+def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, args)` before `forward` of every module, and before the module's own pre hooks.
+
+    >>> import ferro
+    >>> from ferro.nn.modules.module import register_module_forward_pre_hook
+    >>> with register_module_forward_pre_hook(lambda module, args: print(type(module).__name__)):
+    ...     _ = ferro.nn.ReLU()(ferro.ones(1))
+    ReLU
+    """
+    return _add_global(_global_forward_pre_hooks, hook)
+
+
+def register_module_forward_hook(
+    hook: Callable[..., Any], *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
+    """Call `hook(module, args, output)` after `forward` of every module, and before the module's own hooks.
+
+    With `with_kwargs` it is called as `hook(module, args, kwargs, output)`; with `always_call` also when `forward`
+    raised.
+    """
+    kwargs = (_global_forward_hooks_with_kwargs, with_kwargs)
+    return _add_global(_global_forward_hooks, hook, kwargs, (_global_forward_hooks_always_called, always_call))
+
+
+def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_output)` before gradients enter any module; it may return another grad_output."""
+    return _add_global(_global_backward_pre_hooks, hook)
+
+
+def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_input, grad_output)` for every module, before the module's own backward hooks."""
+    _use_global_backward_hooks(full=True)
+    return _add_global(_global_backward_hooks, hook)
+
+
+def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, grad_input, grad_output)` with the gradients of the last node of every module.
+
+    Deprecated in PyTorch, as `Module.register_backward_hook` is.
+    """
+    _use_global_backward_hooks(full=False)
+    return _add_global(_global_backward_hooks, hook)
+
+
+def _use_global_backward_hooks(full: bool) -> None:
+    if _GLOBAL_KIND.setdefault("full", full) is not full:
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only "
+            "one of them."
+        )
+
+
+def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, name, buffer)` whenever a buffer is registered; what it returns, unless None, takes its place."""
+    return _add_registration("buffer", hook)
+
+
+def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, name, submodule)` whenever a module is registered; what it returns, unless None, takes its place."""
+    return _add_registration("module", hook)
+
+
+def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(module, name, param)` whenever a parameter is registered; what it returns, unless None, takes its place."""
+    return _add_registration("parameter", hook)
+
+
+def _add_registration(kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+    table = _global_registration_hooks[kind]
+    handle = RemovableHandle(table)
+    table[handle.id] = hook
+    return handle
+
+
+def registered(kind: str, module: Module, name: str, value: Any) -> Any:
+    """What the registration hooks of `kind` make of a value that `module` is about to register."""
+    for hook in list(_global_registration_hooks[kind].values()):
+        replaced = hook(module, name, value)
+        if replaced is not None:
+            value = replaced
+    return value
+
+
+# -------------------------------------------------------------------- a call
+
+
+def call_with_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Pre hooks, `forward`, forward hooks, global ones first; around them, if there are backward hooks, the boundary nodes."""
+    pending = {hook.id: hook for hook in _forward_hooks(module) if hook.always}
+    out = None
+    try:
+        args, kwargs = _run_forward_pre_hooks(module, args, kwargs)
+        full, regular = _backward_hooks(module)
+        pre_hooks = [*_global_backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+        watch = None
+        if full or pre_hooks:
+            watch = _Watch(module, full, pre_hooks)
+            args = watch.enter(args)
+        out = module.forward(*args, **kwargs)
+        for hook in _forward_hooks(module):
+            pending.pop(hook.id, None)
+            out = hook.run(module, args, kwargs, out)
+        if watch is not None:
+            out = watch.leave(out)
+        if regular:
+            _watch_last_node(module, regular, args, out)
+        return out
+    except Exception:
+        _run_always_called(module, pending, args, kwargs, out)
+        raise
+
+
+class _ForwardHook(NamedTuple):
+    id: int
+    function: Callable[..., Any]
+    with_kwargs: bool
+    always: bool
+    scope: str  # how warnings call it
+
+    def run(self, module: Module, args: Any, kwargs: Any, out: Any) -> Any:
+        extra = (kwargs,) if self.with_kwargs else ()
+        result = self.function(module, args, *extra, out)
+        return out if result is None else result
+
+
+def _forward_hooks(module: Module) -> list[_ForwardHook]:
+    tables = (
+        ("global ", _global_forward_hooks, _global_forward_hooks_with_kwargs, _global_forward_hooks_always_called),
+        ("", module._forward_hooks, module._forward_hooks_with_kwargs, module._forward_hooks_always_called),
+    )
+    return [
+        _ForwardHook(id, hook, id in with_kwargs, id in always, scope)
+        for scope, hooks, with_kwargs, always in tables
+        for id, hook in hooks.items()
+    ]
+
+
+def _backward_hooks(module: Module) -> tuple[list[Any], list[Any]]:
+    """The full backward hooks, and the regular ones."""
+    found: tuple[list[Any], list[Any]] = ([], [])
+    for table, full in (
+        (_global_backward_hooks, _GLOBAL_KIND.get("full")),
+        (module._backward_hooks, module._is_full_backward_hook),
+    ):
+        found[0 if full else 1].extend(table.values())
+    return found
+
+
+def _run_forward_pre_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    for id, hook in (*_global_forward_pre_hooks.items(), *module._forward_pre_hooks.items()):
+        if id in module._forward_pre_hooks_with_kwargs:
+            result = hook(module, args, kwargs)
+            if result is None:
+                continue
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise RuntimeError(
+                    f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {result}."
+                )
+            args, kwargs = result
+        else:
+            result = hook(module, args)
+            if result is not None:
+                args = result if isinstance(result, tuple) else (result,)
+    return args, kwargs
+
+
+def _run_always_called(module: Module, pending: dict[int, Any], args: Any, kwargs: Any, out: Any) -> None:
+    """After an exception: the hooks registered with `always_call` that have not run. Theirs must not hide the first."""
+    for hook in pending.values():
+        try:
+            out = hook.run(module, args, kwargs, out)
+        except Exception as error:  # noqa: BLE001 - the error that is being raised already matters more
+            warnings.warn(
+                f"{hook.scope}module forward hook with ``always_call=True`` raised an exception that was silenced as "
+                f"another error was raised in forward: {error}",
+                stacklevel=4,
+            )
+
+
+def _watch_last_node(module: Module, hooks: list[Any], args: Any, out: Any) -> None:
+    """Hang the regular backward hooks on the node of the first tensor of the output; warn where that misses something."""
+    first = out
+    while not isinstance(first, Tensor):
+        first = next(v for v in first.values() if isinstance(v, Tensor)) if isinstance(first, dict) else first[0]
+    node = first.grad_fn
+    if node is None:
+        return
+    for hook in hooks:
+        node.register_hook(partial(hook, module))
+    missed = _missed_by_the_last_node(node, args, out)
+    if missed:
+        warnings.warn(
+            f"Using {missed} Please use register_full_backward_hook to get the documented behavior.",
+            FutureWarning,
+            stacklevel=4,
+        )
+
+
+def _missed_by_the_last_node(node: Any, args: Any, out: Any) -> str | None:
+    """What a hook on the last node of a module cannot see, in PyTorch's words; None if it sees all."""
+    outputs, inputs = ((v,) if isinstance(v, Tensor) else v for v in (out, args))
+    for values, kind, what in (
+        (outputs, "return a single Tensor", "grad_output"),
+        (inputs, "take as input a single Tensor", "grad_input"),
+    ):
+        if not (isinstance(values, tuple) and all(isinstance(v, Tensor) for v in values)):
+            return (
+                f"non-full backward hooks on a Module that does not {kind} or a tuple of Tensors is deprecated and "
+                f"will be removed in future versions. This hook will be missing some of the {what}."
+            )
+    start = "a non-full backward hook when"
+    end = "is deprecated and will be removed in future versions. This hook will be missing some"
+    nodes = {v.grad_fn for v in outputs if v.grad_fn is not None}
+    if len(nodes) > 1:
+        return f"{start} outputs are generated by different autograd Nodes {end} grad_output."
+    if node not in nodes:
+        return f"{start} outputs are nested in python data structure {end} grad_output."
+    if {v.grad_fn for v in inputs if v.grad_fn is not None} != {n for n, _ in node.next_functions}:
+        return f"{start} the forward contains multiple autograd Nodes {end} grad_input."
+    return None
+
+
+class _Watch:
+    """One call of a module with backward hooks: an identity node on each side, and what flowed through them.
+
+    Gradients reach the leaving node first: there the pre hooks run and `grad_output` is kept. When they reach the
+    entering node, `grad_input` is known and the hooks run. If no input asks for a gradient there is no entering node,
+    and the hooks run at once with None for every input.
+    """
+
+    def __init__(self, module: Module, hooks: list[Any], pre_hooks: list[Any]) -> None:
+        self.module = module
+        self.hooks = hooks
+        self.pre_hooks = pre_hooks
+        self.grad_output: tuple[Any, ...] | None = None
+        self.has_entry = False
+        self.n_inputs = 0
+        self.input_places: list[int] = []
+        self.other_inputs: dict[int, Tensor] = {}  # tensors that ask for no gradient: the hooks see zeros for them
+        self.n_outputs = 0
+        self.output_places: list[int] = []
+
+    def enter(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.n_inputs = len(args)
+        self.input_places = _differentiable_places(args)
+        if not self.input_places:
+            return args
+        self.has_entry = True
+        rest = set(range(len(args))) - set(self.input_places)
+        self.other_inputs = {i: args[i] for i in sorted(rest) if isinstance(args[i], Tensor)}
+        return _through(_Enter, self, args, self.input_places)
+
+    def leave(self, out: Any) -> Any:
+        alone = not isinstance(out, tuple)
+        if alone and not isinstance(out, Tensor):
+            warnings.warn(
+                "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                f"{type(out)}",
+                stacklevel=4,
+            )
+        outputs = (out,) if alone else out
+        self.n_outputs = len(outputs)
+        self.output_places = _differentiable_places(outputs)
+        if not self.output_places:
+            return out
+        outputs = _through(_Leave, self, outputs, self.output_places)
+        return outputs[0] if alone else outputs
+
+    def gradients_in(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The gradients of the outputs have come."""
+        grad_output = _spread(grads, self.output_places, self.n_outputs)
+        for hook in self.pre_hooks:
+            grad_output = _replaced(hook(self.module, grad_output), grad_output, "backward pre hook", "grad_output")
+        self.grad_output = grad_output
+        if not self.has_entry:
+            nothing = (None,) * self.n_inputs
+            if self.hooks:
+                warnings.warn(
+                    "Full backward hook is firing when gradients are computed with respect to module outputs since no "
+                    f"inputs require gradients. (The module is a {type(self.module).__name__}.)",
+                    stacklevel=2,
+                )
+            for hook in self.hooks:
+                result = hook(self.module, nothing, grad_output)
+                if result is not None and not (isinstance(result, tuple) and all(g is None for g in result)):
+                    raise RuntimeError(
+                        "Backward hook for Modules where no input requires gradient should always return None or None "
+                        "for all gradients."
+                    )
+            self.grad_output = None
+        return tuple(grad_output[i] for i in self.output_places)
+
+    def gradients_out(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The gradients of the inputs have come."""
+        if self.grad_output is None:  # a second derivative, which enters the module behind its output
+            return grads
+        grad_input = _spread(grads, self.input_places, self.n_inputs)
+        for place, tensor in self.other_inputs.items():
+            grad_input = (*grad_input[:place], zeros_like(tensor), *grad_input[place + 1 :])
+        for hook in self.hooks:
+            result = hook(self.module, grad_input, self.grad_output)
+            grad_input = _replaced(result, grad_input, "backward hook", "grad_input")
+        self.grad_output = None
+        return tuple(grad_input[i] for i in self.input_places)
+
+
+def _differentiable_places(values: Any) -> list[int]:
+    if not is_grad_enabled():
+        return []
+    return [i for i, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
+
+
+def _through(node: type[Function], watch: _Watch, values: Any, places: list[int]) -> tuple[Any, ...]:
+    passed = node.apply(watch, *(values[i] for i in places))
+    values = list(values)
+    for place, value in zip(places, passed, strict=True):
+        values[place] = value
+    return tuple(values)
+
+
+def _spread(grads: tuple[Any, ...], places: list[int], length: int) -> tuple[Any, ...]:
+    """The gradients at their places among all inputs or outputs, None elsewhere."""
+    spread = [None] * length
+    for place, grad in zip(places, grads, strict=True):
+        spread[place] = grad
+    return tuple(spread)
+
+
+def _replaced(result: Any, current: tuple[Any, ...], kind: str, what: str) -> tuple[Any, ...]:
+    if result is None:
+        return current
+    if not isinstance(result, tuple):
+        result = (result,)
+    if len(result) != len(current):
+        raise RuntimeError(
+            f"{kind} returned an invalid number of {what}, got {len(result)}, but expected {len(current)}"
+        )
+    return result
+
+
+class _Leave(Function):
+    """The identity on the outputs of a watched module."""
+
+    @staticmethod
+    def forward(ctx: Any, watch: _Watch, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.watch = watch
+        ctx.set_materialize_grads(False)
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return None, *ctx.watch.gradients_in(grads)
+
+
+class _Enter(Function):
+    """The identity on the differentiable inputs of a watched module."""
+
+    @staticmethod
+    def forward(ctx: Any, watch: _Watch, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.watch = watch
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return None, *ctx.watch.gradients_out(grads)

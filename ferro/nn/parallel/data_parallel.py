@@ -1,0 +1,48 @@
+"""DataParallel on a machine without accelerators: the module itself, under the name `module`, as PyTorch does it there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..modules.module import Module
+
+
+class DataParallel(Module):
+    """Passes its arguments to `module`; keys of its state_dict begin with "module.".
+
+    RuntimeError for `device_ids`: ferro computes on the CPU.
+
+    >>> import ferro
+    >>> list(DataParallel(ferro.nn.Linear(2, 1)).state_dict())
+    ['module.weight', 'module.bias']
+    """
+
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        super().__init__()
+        _refuse(device_ids)
+        self.module = module
+        self.device_ids: list[Any] = []
+        self.dim = dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the module computes."""
+        return self.module(*inputs, **kwargs)
+
+
+def data_parallel(
+    module: Module,
+    inputs: Any,
+    device_ids: Any = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: Any = None,
+) -> Any:
+    """The module called with `inputs`, one tensor or a tuple of arguments."""
+    _refuse(device_ids)
+    inputs = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+    return module(*inputs, **(module_kwargs or {}))
+
+
+def _refuse(device_ids: Any) -> None:
+    if device_ids:
+        raise RuntimeError(f"DataParallel: device_ids={list(device_ids)}, but ferro computes on the CPU: leave it out")
