@@ -2,7 +2,22 @@
 
 from ferro._importing import done as _done  # isort: skip (before all else)
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
-from ferro import __future__, autograd, debug, fft, func, linalg, masked, nn, optim, profiler, signal, special, utils
+from ferro import (
+    __future__,
+    autograd,
+    debug,
+    fft,
+    func,
+    linalg,
+    masked,
+    nn,
+    optim,
+    profiler,
+    signal,
+    special,
+    storage,
+    utils,
+)
 from ferro import functional as _functional
 from ferro.__config__ import show_config
 from ferro._version import __version__
@@ -45,6 +60,22 @@ from ferro.core.random import (
     set_rng_state,
 )
 from ferro.core.size import Size
+from ferro.core.storage import UntypedStorage
+from ferro.core.typed_storage import (
+    BFloat16Storage,
+    BoolStorage,
+    ByteStorage,
+    CharStorage,
+    ComplexDoubleStorage,
+    ComplexFloatStorage,
+    DoubleStorage,
+    FloatStorage,
+    HalfStorage,
+    IntStorage,
+    LongStorage,
+    ShortStorage,
+    TypedStorage,
+)
 from ferro.cpu.memory import empty_cache
 from ferro.cpu.threads import get_num_threads, set_num_threads
 from ferro.func import vmap
@@ -97,6 +128,7 @@ from ferro.ops.indexing import *
 from ferro.ops.items import *
 from ferro.ops.joining import *
 from ferro.ops.least_squares import *
+from ferro.ops.legacy import *
 from ferro.ops.likes import *
 from ferro.ops.losses import (  # fmt: skip
     cosine_embedding_loss,
@@ -140,6 +172,7 @@ from ferro.ops.special import *
 from ferro.ops.spectral import *
 from ferro.ops.spectrogram import *
 from ferro.ops.statistics import *
+from ferro.ops.storage import from_file, is_same_size, is_storage
 from ferro.ops.structure import *
 from ferro.ops.trigonometric import *
 from ferro.ops.windows import *

@@ -19,6 +19,7 @@ from ferro.core.mode import is_inference_mode_enabled
 from ferro.core.node import Handle, Node, Pick, table
 from ferro.core.provenance import departed
 from ferro.core.size import Size
+from ferro.core.storage import copied
 from ferro.ops.activations import ActivationMethods
 from ferro.ops.arithmetic import ArithmeticMethods
 from ferro.ops.bessel import BesselMethods
@@ -37,6 +38,7 @@ from ferro.ops.indexing import IndexingMethods
 from ferro.ops.items import ItemMethods
 from ferro.ops.joining import JoiningMethods
 from ferro.ops.least_squares import LeastSquaresMethods
+from ferro.ops.legacy import LegacyMethods, legacy
 from ferro.ops.likes import LikeMethods
 from ferro.ops.lu import LUMethods
 from ferro.ops.masks import MaskMethods
@@ -92,6 +94,7 @@ class Tensor(
     ItemMethods,
     JoiningMethods,
     LeastSquaresMethods,
+    LegacyMethods,
     LikeMethods,
     LUMethods,
     MaskMethods,
@@ -120,15 +123,7 @@ class Tensor(
     __slots__ = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            raise TypeError(
-                f"Tensor() takes sizes or data, not the keyword arguments {sorted(kwargs)}; use ferro.tensor"
-            )
-        if len(args) == 1 and not isinstance(args[0], int):
-            data = args[0]._data if isinstance(args[0], TensorBase) else np.array(args[0], dtypes.default().np)
-        else:
-            data = np.zeros(args, dtypes.default().np)
-        return wrap(data, None, cls)
+        return legacy(None, args, kwargs, cls)
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -206,8 +201,8 @@ class Tensor(
     is_cpu = True
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
-        return self._data.ctypes.data
+        """The address of the first element; 0 if there is none."""
+        return self._data.ctypes.data if self._data.size else 0
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a real floating one."""
@@ -370,11 +365,6 @@ class Tensor(
         if self._node is not None and value._data.dtype not in dtypes.INEXACT:
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype, "
                                f"got {value.dtype}")  # fmt: skip
-        if not isinstance(value, TensorBase):
-            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
-        if self._node is not None and value._data.dtype not in dtypes.INEXACT:
-            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype, "
-                               f"got {value.dtype}")  # fmt: skip
         self._data = value._data
 
     @data.deleter
@@ -527,7 +517,7 @@ class Tensor(
                                "Use clone() or detach() first.")  # fmt: skip
         if id(self) in memo:
             return memo[id(self)]
-        t = wrap(_copied(self._data, memo), self._node, type(self))
+        t = wrap(copied(self._data, memo), self._node, type(self))
         memo[id(self)] = t
         if self.grad is not None:
             meta_of(t).grad = self.grad.__deepcopy__(memo)
@@ -560,24 +550,6 @@ class Tensor(
         return iter(worlds.functional.unbind(self, 0))
 
     __hash__: Any = object.__hash__  # by identity (unique among living objects), though == compares elements
-
-
-def _copied(data: Any, memo: dict) -> Any:
-    """A deep copy of an array; arrays that view one memory view one memory in the copy too."""
-    root = data
-    while isinstance(root.base, np.ndarray):
-        root = root.base
-    if not root.flags.forc:
-        return data.copy(order="K")
-    key = ("the memory of", id(root))
-    if key not in memo:
-        memo[key] = root, np.array(root, order="K")  # with the root itself: its id must not be used again
-    fresh = memo[key][1]
-    if root is data:
-        return fresh
-    offset = data.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    flat = (fresh if fresh.flags.c_contiguous else fresh.T).reshape(-1)
-    return np.ndarray(data.shape, data.dtype, flat.view(np.uint8), offset, data.strides)
 
 
 def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None) -> Any:

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided as _as_strided
 from ferro.cpu.kernels.moves import contiguous
 
 __all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal",
-           "expand", "geometry", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split",
+           "expand", "geometry", "memory_bytes", "memory_of", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split",
            "squeeze", "storage_bytes", "transpose", "unbind", "unsqueeze", "windows", "windows_add", "zeros_like"]  # fmt: skip
 
 ALL = slice(None)
@@ -180,7 +180,7 @@ def bit_view(x: Any, dtype: Any) -> Any:
 # -- strides over the storage ------------------------------------------------------------------------------------------
 
 
-def _root(x: Any) -> Any:
+def memory_of(x: Any) -> Any:
     """The array that owns the memory x lies in, or the outermost that is known."""
     while True:
         base = x.base
@@ -207,13 +207,21 @@ def geometry(x: Any) -> tuple[tuple, tuple, int]:
             if not x.size or (strides[d] == 0 and x.shape[d] == 1):
                 strides[d] = step
             step = strides[d] * max(x.shape[d], 1)
-    return x.shape, tuple(strides), (_address(x) - _address(_root(x))) // size
+    return x.shape, tuple(strides), (_address(x) - _address(memory_of(x))) // size
 
 
 def storage_bytes(x: Any) -> int:
     """The number of bytes of the storage of x."""
-    root = _root(x)
+    root = memory_of(x)
     return np.lib.array_utils.byte_bounds(root)[1] - _address(root) if root.size else 0
+
+
+def memory_bytes(root: Any) -> Any:
+    """All bytes of the memory of an array that owns it, as an array that shares them."""
+    if root.flags.forc:
+        return np.ndarray((root.nbytes,), np.uint8, root)
+    first = root[(slice(0, 1),) * root.ndim].reshape(1).view(np.uint8)
+    return _as_strided(first, (storage_bytes(root),), (1,))
 
 
 def reach(size: tuple, stride: tuple, offset: int) -> int:
@@ -233,7 +241,7 @@ def as_strided(x: Any, size: tuple, stride: tuple, offset: int, source: tuple) -
     if 0 in size:
         return x.reshape(-1)[:0].reshape(size)
     item = x.dtype.itemsize
-    return strided(_root(x).view(x.dtype), size, tuple([s * item for s in stride]), offset * item)
+    return strided(memory_of(x).view(x.dtype), size, tuple([s * item for s in stride]), offset * item)
 
 
 def _places(size: tuple, stride: tuple, offset: int) -> Any:

@@ -13,6 +13,8 @@ from ferro.core import dtypes
 from ferro.core.arguments import into, sizes
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
+from ferro.core.storage import UntypedStorage
+from ferro.core.typed_storage import TypedStorage, elements_as
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -50,6 +52,9 @@ def to_array(name: str, data: Any, dtype: Any) -> Any:
         return dtypes.own(a if wanted is None else a.astype(wanted, copy=False))
     if isinstance(data, (bool, int, float, complex)):
         return np.array(data, wanted or dtypes.scalar_dtype(data))
+    if isinstance(data, (TypedStorage, UntypedStorage)):
+        own = data.dtype if isinstance(data, TypedStorage) else dtypes.int64
+        return elements_as(name, data, wanted or own.np)
     if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
         return to_array(name, np.asarray(data), dtype)
     if isinstance(data, (list, tuple, range)):

@@ -1,4 +1,4 @@
-"""In-place methods that exchange or rewrite a tensor's memory without a derivative: set_, resize_, apply_, map_."""
+"""A tensor's memory: its storage, memory from files, and in-place methods that exchange or rewrite it without a derivative."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import numpy as np
 from ferro import cpu
 from ferro.core.arguments import need_tensor, sizes
 from ferro.core.base import LEAF, Version, bump, history, is_inference, new
-from ferro.core.dtypes import FROM_NUMPY
+from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
 from ferro.core.inplace import check
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
-from ferro.cpu.shape import geometry, storage_bytes
+from ferro.core.storage import UntypedStorage, storage_of
+from ferro.core.typed_storage import TypedStorage, deprecated, elements_as
+from ferro.cpu.shape import geometry, reach, storage_bytes
+from ferro.ops.creation import finish
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -43,6 +46,42 @@ def _plain(self: Any, name: str) -> None:
         )
     if is_inference(self) and not is_inference_mode_enabled():
         check(self, name, writes=False)
+
+
+def _may_set(self: Any, source: Any) -> None:
+    if is_grad_enabled():
+        if history(self) is LEAF:
+            check(self, "set_", writes=False)
+        if history(self) is not None or (source is not None and history(source) is not None):
+            raise RuntimeError(
+                "set_: the derivative of set_ is not implemented: detach() the tensors, or call it under no_grad()"
+            )
+    elif is_inference(self):
+        check(self, "set_", writes=False)
+
+
+def is_storage(obj: Any) -> bool:
+    """Whether `obj` is a storage, an UntypedStorage or a TypedStorage."""
+    return isinstance(obj, (UntypedStorage, TypedStorage))
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return (
+        need_tensor("is_same_size", "input", input)._data.shape
+        == need_tensor("is_same_size", "other", other)._data.shape
+    )
+
+
+def from_file(filename: str, shared: bool | None = None, size: int = 0, *, dtype: Any = None, layout: Any = None, device: Any = None,
+              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+    """A one-dimensional tensor of the first `size` elements of a file, mapped into memory.
+
+    shared: what is written reaches the file, which is made, or grows, as needed; else it must be long enough, and stays as it is.
+    """
+    d = FROM_NUMPY[default().np if dtype is None else to_numpy(dtype)]
+    held = UntypedStorage.from_file(filename, bool(shared), size * d.itemsize)
+    return finish("from_file", elements_as("from_file", held, d.np), requires_grad, device)
 
 
 def _rewritten(self: Any, name: str, others: tuple) -> None:
@@ -82,32 +121,66 @@ class StorageMethods:
 
     __slots__ = ()
 
-    def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
-        """Makes the tensor one more name of the memory of `source` (None: of no memory), seen with the given geometry.
+    is_same_size = is_same_size
 
-        Versions are counted separately, as in PyTorch: a change through one of the two tensors is not seen by what was
-        saved of the other.  RuntimeError for tensors that require grad: there is no derivative (detach() the source).
+    def untyped_storage(self: Any) -> UntypedStorage:
+        """The memory that the tensor looks at, which its views share, as bytes: see :class:`ferro.UntypedStorage`."""
+        return storage_of(self)
+
+    def storage(self: Any) -> TypedStorage:
+        """The memory as numbers of the tensor's dtype; deprecated as in PyTorch: use untyped_storage()."""
+        deprecated()
+        return self._typed_storage()
+
+    def _typed_storage(self: Any) -> TypedStorage:
+        return TypedStorage._around(storage_of(self), self.dtype)
+
+    def is_shared(self: Any) -> bool:
+        """Whether other processes see what is written: the memory is a file that is mapped."""
+        return storage_of(self).is_shared()
+
+    def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
+        """Makes the tensor one more name of the memory of `source`, a tensor or a storage (None: no memory), seen with the given geometry.
+
+        A storage that is too small for a new geometry grows.  Versions are counted separately, as in PyTorch: a change through one
+        of the two tensors is not seen by what was saved of the other.  RuntimeError for tensors that require grad: there is no
+        derivative (detach() the source).
         """
+        if isinstance(source, (UntypedStorage, TypedStorage)):
+            return self._set_storage(source, storage_offset, size, stride)
         if source is None:
             data = np.empty(0, self._data.dtype)
         else:
             data = need_tensor("set_", "source", source)._data
         if data.dtype is not self._data.dtype:
             raise RuntimeError(f"set_: Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
-        if is_grad_enabled():
-            if history(self) is LEAF:
-                check(self, "set_", writes=False)
-            if history(self) is not None or (source is not None and history(source) is not None):
-                raise RuntimeError(
-                    "set_: the derivative of set_ is not implemented: detach() the tensors, or call it under no_grad()"
-                )
-        elif is_inference(self):
-            check(self, "set_", writes=False)
+        _may_set(self, source)
         if size is not None:
             shape = sizes("set_", (size,))
             steps = _steps(shape) if stride is None else sizes("set_", (stride,))
             data = source.detach().as_strided(shape, steps, storage_offset)._data
         _move(self, data, "set_")
+        return self
+
+    def _set_storage(self: Any, storage: Any, offset: int, size: Any, stride: Any) -> Tensor:
+        """set_ to a storage; of one that tensors know already, the tensor becomes one more of them."""
+        d = self._data.dtype
+        there = len(elements_as("set_", storage, d))
+        _may_set(self, None)
+        shape = (there,) if size is None else sizes("set_", (size,))
+        steps = _steps(shape) if stride is None else sizes("set_", (stride,))
+        if len(shape) != len(steps) or offset < 0 or any(n < 0 for n in (*shape, *steps)):
+            raise RuntimeError(f"set_: sizes {list(shape)}, strides {list(steps)} and storage offset {offset} must be non-negative, and as "
+                               "many strides as sizes")  # fmt: skip
+        need = reach(shape, steps, offset)
+        if need > there:
+            if (shape, steps) == geometry(self._data)[:2]:
+                raise RuntimeError(f"set_: setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset}, and itemsize "
+                                   f"{d.itemsize} requiring a storage size of {need * d.itemsize} are out of bounds for storage of size "
+                                   f"{storage.nbytes()}")  # fmt: skip
+            storage.untyped().resize_(need * d.itemsize)
+        held, start = elements_as("set_", storage, d), offset * d.itemsize if 0 not in shape else 0
+        _move(self, np.ndarray(shape, d, held.view(np.uint8), start, [s * d.itemsize for s in steps]), "set_")
         return self
 
     def is_set_to(self: Any, tensor: Tensor) -> bool:
@@ -127,15 +200,17 @@ class StorageMethods:
         shape = sizes("resize_", size)
         if any(n < 0 for n in shape):
             raise RuntimeError(f"resize_: sizes must be non-negative, got {list(shape)}")
-        data = self._data
-        if shape == data.shape:
+        if shape == self._data.shape:
             return self
-        where = geometry(data)
-        room = storage_bytes(data) // data.dtype.itemsize - where[2]
+        where, width = geometry(self._data), self._data.dtype.itemsize
+        room = storage_bytes(self._data) // width - where[2]
+        if prod(shape) > room and storage_of(self).resizable():
+            storage_of(self).resize_((where[2] + prod(shape)) * width)
+            room = prod(shape)
         if prod(shape) <= room:
             return self.as_strided_(shape, _steps(shape), where[2])
-        grown = np.zeros(prod(shape), data.dtype)
-        grown[:room] = cpu.as_strided(data, (room,), (1,), where[2], where)
+        grown = np.zeros(prod(shape), self._data.dtype)
+        grown[:room] = cpu.as_strided(self._data, (room,), (1,), where[2], where)
         _move(self, grown.reshape(shape), "resize_")
         return self
 

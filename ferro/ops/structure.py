@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from ferro.core import device as _device
 from ferro.core import dtypes, worlds
@@ -99,21 +99,6 @@ def type_as(self: Any, other: Any) -> Tensor:
     return to(self, other)
 
 
-@overload
-def type_(self: Any, dtype: None = None) -> str: ...
-
-
-@overload
-def type_(self: Any, dtype: Any) -> Tensor: ...
-
-
-def type_(self: Any, dtype: Any = None) -> Any:
-    """The tensor as a dtype; without one, the name of its type."""
-    if dtype is None:
-        return f"ferro.{dtypes.FROM_NUMPY[self._data.dtype].name}"
-    return to(self, dtype)
-
-
 def chalf(self: Any, memory_format: Any = None) -> Any:
     """Refused: there is no complex dtype of half precision, because NumPy has none; cfloat() is the nearest."""
     raise NotImplementedError(
@@ -127,7 +112,6 @@ class StructureMethods:
     __slots__ = ()
     clone = clone
     to = to
-    type = type_
     type_as = type_as
     float, double, half, bfloat16 = [
         _cast_method(d) for d in (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16)

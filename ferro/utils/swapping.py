@@ -8,6 +8,7 @@ from typing import Any
 
 from ferro.core.base import TensorBase, View
 from ferro.core.node import Node
+from ferro.core.storage import forget
 
 
 def swap_tensors(t1: Any, t2: Any) -> None:
@@ -27,30 +28,38 @@ def swap_tensors(t1: Any, t2: Any) -> None:
     for name, t in (("t1", t1), ("t2", t2)):
         if not isinstance(t, TensorBase):
             raise TypeError(f"swap_tensors: expected {name} to be a Tensor, got {type(t).__name__}")
+        forget(t)
         if weakref.getweakrefs(t):
             raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
         user = _user(t)
         if user is not None:
             raise RuntimeError(f"Cannot swap {name} because {user}; let go of that first")
+    slots = _slots(type(t1))
+    if slots != _slots(type(t2)):
+        raise RuntimeError(f"Cannot swap t1 and t2 if they have different slots: {type(t1).__name__} has {sorted(slots)}, "
+                           f"{type(t2).__name__} has {sorted(_slots(type(t2)))}")  # fmt: skip
     if t1 is t2:
         return
-    attributes = [dict(vars(t)) if hasattr(t, "__dict__") else None for t in (t1, t2)]
-    try:
-        kind = type(t1)
-        t1.__class__ = type(t2)
-        t2.__class__ = kind
-    except TypeError:
-        raise RuntimeError(
-            f"Cannot swap a {type(t1).__name__} with a {type(t2).__name__}: objects of these classes are built differently"
-        ) from None
-    for slot in ("_data", "_node", "_counter", "_meta"):
-        first, second = getattr(t1, slot), getattr(t2, slot)
-        setattr(t1, slot, second)
-        setattr(t2, slot, first)
-    for t, found in ((t1, attributes[1]), (t2, attributes[0])):
-        if found is not None:
-            vars(t).clear()
-            vars(t).update(found)
+    t1.__class__, t2.__class__ = type(t2), type(t1)
+    for slot in ("_data", "_node", "_counter", "_meta", "__dict__", *slots):
+        first, second = getattr(t1, slot, _NOTHING), getattr(t2, slot, _NOTHING)
+        for t, value in ((t1, second), (t2, first)):
+            if value is not _NOTHING:
+                setattr(t, slot, value)
+            elif hasattr(t, slot):
+                delattr(t, slot)
+
+
+_NOTHING = object()
+
+
+def _slots(cls: type) -> set[str]:
+    """The names of the slots that a class and those between it and Tensor's have of their own."""
+    found: set[str] = set()
+    for c in cls.__mro__[: cls.__mro__.index(TensorBase)]:
+        names = c.__dict__.get("__slots__", ())
+        found.update((names,) if isinstance(names, str) else names)
+    return found - {"__dict__", "__weakref__"}
 
 
 def _user(t: Any) -> str | None:
