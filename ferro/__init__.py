@@ -12,6 +12,7 @@ from ferro import (
     masked,
     nn,
     optim,
+    overrides,
     profiler,
     signal,
     special,

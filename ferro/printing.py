@@ -132,10 +132,10 @@ def numbers(a: Any, indent: int) -> str:
     return _lines(a, fmt, indent, cut)
 
 
-def describe(t: Any) -> str:
+def describe(t: Any, name: str = "tensor") -> str:
     """repr of a tensor: its numbers, then what is not the default (size, dtype, history)."""
     a = t._data
-    prefix = "tensor("
+    prefix = f"{name}("
     extra = []
     default = dtypes.default()
     plain = t.dtype in (default, dtypes.int64, dtypes.bool_) or t.dtype is default.to_complex()

@@ -125,6 +125,36 @@ class Tensor(
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return legacy(None, args, kwargs, cls)
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        from ferro import overrides
+
+        if overrides.overrides(cls):
+            overrides.adopt(cls)
+
+    @classmethod
+    def __torch_function__(cls, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """What ferro's functions and methods do with tensors of a subclass: results have the subclass, too."""
+        from ferro import overrides
+
+        return overrides.by_default(cls, func, types, args, kwargs)
+
+    def as_subclass(self, cls: type) -> Any:
+        """The tensor as an object of a subclass of Tensor: it shares memory and history, and is a view."""
+        if not (isinstance(cls, type) and issubclass(cls, Tensor)):
+            raise TypeError(f"as_subclass(): cls must be a type that inherits from Tensor, got {cls!r}")
+        alias = worlds.functional.reshape(self, self._data.shape)
+        t = wrap(alias._data, alias._node, cls)
+        t._counter, t._meta = alias._counter, alias._meta
+        return t
+
+    @staticmethod
+    def _make_subclass(subclass: type, data: Tensor, require_grad: bool = False) -> Any:
+        """A leaf of a subclass of Tensor that shares the memory of `data`."""
+        if not (isinstance(subclass, type) and issubclass(subclass, Tensor)):
+            raise TypeError(f"_make_subclass(): cls must be a type that inherits from Tensor, got {subclass!r}")
+        return wrap(data._data, None, subclass).requires_grad_(require_grad)
+
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     @property
@@ -501,7 +531,9 @@ class Tensor(
         return bool((self._data == (element._data if isinstance(element, TensorBase) else element)).any())
 
     def __repr__(self) -> str:
-        return describe(self)
+        from ferro.overrides import overrides
+
+        return describe(self, type(self).__name__ if overrides(type(self)) else "tensor")
 
     def cpu(self, memory_format: Any = None) -> Tensor:
         """The tensor on the CPU: itself."""
@@ -542,12 +574,12 @@ class Tensor(
         return self._data.shape[0]
 
     def __reversed__(self) -> Tensor:
-        return worlds.functional.flip(self, (0,)) if self._data.ndim else self
+        return self.flip(0) if self._data.ndim else self
 
     def __iter__(self) -> Iterator[Tensor]:
         if self._data.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(worlds.functional.unbind(self, 0))
+        return iter(self.unbind(0))
 
     __hash__: Any = object.__hash__  # by identity (unique among living objects), though == compares elements
 

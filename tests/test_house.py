@@ -25,7 +25,7 @@ LAYERS = (
     ("optim", "nn", "utils", "debug", "profiler", "warmup", "env", "__config__"),
     ("func",),
     ("autograd",),
-    ("functional", "tensor", "printing", "fft", "linalg", "masked", "signal", "special", "storage"),
+    ("functional", "tensor", "overrides", "printing", "fft", "linalg", "masked", "signal", "special", "storage"),
     ("ops",),
     ("core",),
     ("batched",),

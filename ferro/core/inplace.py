@@ -70,13 +70,13 @@ def augmented(method: Callable) -> Callable[[T, Any], T]:
     """The augmented assignment (``Tensor.__iadd__``) of an in-place method: strangers get NotImplemented, and may know better."""
 
     def assigned(self: Any, other: Any) -> Any:
-        return method(self, other) if isinstance(other, _OPERANDS) else NotImplemented
+        return method(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
     assigned.__doc__ = f"The operator form of :meth:`{method.__name__}`."
     return assigned
 
 
-_OPERANDS = (TensorBase, int, float, complex, np.ndarray, np.generic)
+OPERANDS = (TensorBase, int, float, complex, np.ndarray, np.generic)
 
 
 def change(self: Any, name: str, compute: Callable) -> Any:

@@ -22,6 +22,7 @@ from ferro.core.dtypes import COMPLEX, INEXACT, from_numpy
 from ferro.core.forward import tangents_of
 from ferro.core.node import Pick
 from ferro.func.trees import flatten
+from ferro.overrides import disabled
 from ferro.tensor import Tensor
 
 
@@ -74,6 +75,7 @@ class Own(Tensor):
     """A leaf that a transform made; nobody but the tape sees it."""
 
     __slots__ = ("transform",)
+    __torch_function__ = disabled
 
     transform: Transform
 

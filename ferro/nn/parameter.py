@@ -8,11 +8,14 @@ from typing import Any, NoReturn, Self
 from ferro.core import dtypes, tape
 from ferro.core.base import LEAF, TensorBase, wrap
 from ferro.ops.creation import empty
+from ferro.overrides import disabled
 from ferro.tensor import Tensor
 
 
 class Parameter(Tensor):
     """A tensor that is a module's to learn: a leaf that shares the data of the given one and asks for a gradient."""
+
+    __torch_function__ = disabled  # what is computed from parameters are tensors
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         param = _sharing(cls, data)
@@ -35,6 +38,8 @@ tape.fill(Parameter=Parameter)
 
 class Buffer(Tensor):
     """A tensor of a module's state that is not learned; persistent=False keeps it out of `state_dict`."""
+
+    __torch_function__ = disabled
 
     persistent: bool
 

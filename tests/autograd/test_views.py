@@ -404,6 +404,12 @@ def test_swap_refuses_tensors_that_a_graph_or_a_view_holds() -> None:
     del v
     ferro.utils.swap_tensors(a, b)
     assert b.requires_grad
+
+    class Larger(ferro.Tensor):
+        __slots__ = ("more",)
+        __torch_function__ = ferro.overrides.disabled
+
+    raises(lambda: ferro.utils.swap_tensors(a, Larger([1.0])), RuntimeError, "Cannot swap a Tensor with a Larger")
     raises(lambda: ferro.utils.swap_tensors(a, 3), TypeError, "expected t2 to be a Tensor")
 
 
