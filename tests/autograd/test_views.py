@@ -409,7 +409,7 @@ def test_swap_refuses_tensors_that_a_graph_or_a_view_holds() -> None:
         __slots__ = ("more",)
         __torch_function__ = ferro.overrides.disabled
 
-    raises(lambda: ferro.utils.swap_tensors(a, Larger([1.0])), RuntimeError, "Cannot swap a Tensor with a Larger")
+    raises(lambda: ferro.utils.swap_tensors(a, Larger([1.0])), RuntimeError, "if they have different slots")
     raises(lambda: ferro.utils.swap_tensors(a, 3), TypeError, "expected t2 to be a Tensor")
 
 
