@@ -28,6 +28,8 @@ __all__ = [
     "dist",
     "frobenius_norm",
     "norm",
+    "norm_except_dim",
+    "norm_except_dim",
     "nuclear_norm",
     "pairwise_distance",
     "pdist",
@@ -390,6 +392,26 @@ declare("nn.functional.normalize", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 1.0, 0)
         smooth=False, twice=False)], complex=True)  # fmt: skip
 singular(
     "nn.functional.normalize", "0", Sample(Arg(values=[0.0, 0.0]), dim=0), "divided by eps, as the function is written"
+)
+
+
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The norm of each slice along `dim`, shaped to divide `v` by it; with dim=-1 that of all elements together.
+
+    >>> import ferro
+    >>> ferro.norm_except_dim(ferro.tensor([[3.0, 4.0], [6.0, 8.0]]))
+    tensor([[ 5.],
+            [10.]])
+    """
+    if dim == -1:
+        return vector_norm(v, pow)
+    own = one_dim("norm_except_dim", v.dim(), dim)
+    others = tuple([d for d in range(v.dim()) if d != own])
+    return vector_norm(v, pow, others, True) if others else v.abs()
+
+
+declare(
+    "norm_except_dim", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 2, 1), Sample(Arg(2, 3, 2), 2, -1), Sample(Arg(3), 2, 0)]
 )
 
 

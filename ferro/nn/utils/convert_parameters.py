@@ -16,7 +16,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Let the parameters be views of consecutive parts of `vec`."""
     if not isinstance(vec, Tensor):
-        raise TypeError(f"vector_to_parameters: expected ferro.Tensor, but got {type(vec).__name__}")
+        raise TypeError(f"expected torch.Tensor, but got: {type(vec).__name__}")
     start = 0
     for param in parameters:
         stop = start + param.numel()
