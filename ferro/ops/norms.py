@@ -29,7 +29,6 @@ __all__ = [
     "frobenius_norm",
     "norm",
     "norm_except_dim",
-    "norm_except_dim",
     "nuclear_norm",
     "pairwise_distance",
     "pdist",

@@ -12,6 +12,7 @@ from ferro.tensor import Tensor
 
 from .. import init
 from ..parameter import Parameter
+from ..utils.rnn import PackedSequence
 from .module import Module
 
 # -------------------------------------------------------------------- whole sequences
@@ -38,7 +39,7 @@ class RNNBase(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        _check_arguments(mode, hidden_size, num_layers, dropout, proj_size)
+        _check_arguments(mode, input_size, hidden_size, num_layers, dropout, proj_size)
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -85,6 +86,19 @@ class RNNBase(Module):
             for suffix in self._suffixes(layer)
         ]
 
+    @property
+    def _flat_weights(self) -> list[Parameter]:
+        return [weight for own in self.all_weights for weight in own]
+
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        return [
+            name + suffix
+            for layer in range(self.num_layers)
+            for suffix in self._suffixes(layer)
+            for name in self._weight_shapes(layer)
+        ]
+
     def reset_parameters(self) -> None:
         """Draw all weights afresh."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
@@ -94,21 +108,28 @@ class RNNBase(Module):
     def flatten_parameters(self) -> None:
         """Nothing: PyTorch lays the weights out for cuDNN here, and programs call it."""
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-        """The outputs of the last layer at all times, and the last state of every layer and direction."""
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        """The outputs of the last layer at all times, and the last state of every layer and direction.
+
+        The input is a tensor, or a PackedSequence, whose outputs are one too.
+        """
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
         shape = input._data.shape
-        if len(shape) not in (2, 3):
-            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {len(shape)}D instead")
-        if shape[-1] != self.input_size:
-            raise RuntimeError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {shape[-1]}"
-            )
         batched = len(shape) == 3
+        if not batched and len(shape) != 2:
+            raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {len(shape)}D instead")
+        self._check_input(input)
+        if shape[0 if not batched else 1 if self.batch_first else 0] == 0:
+            raise RuntimeError(
+                f"Expected sequence length to be larger than 0 in RNN: {self._get_name()} got input of shape {list(shape)}"
+            )
         if not batched:
             input = input.unsqueeze(1)
         elif self.batch_first:
             input = input.transpose(0, 1)
-        out, last = self._run(input, None if hx is None else self._initial_states(input, hx, batched))
+        states = None if hx is None else self._checked_states(input.shape[1], hx, batched)
+        out, last = self._run(input, states, None)
         if not batched:
             out = out.squeeze(1)
             last = tuple(state.squeeze(1) for state in last)
@@ -116,31 +137,60 @@ class RNNBase(Module):
             out = out.transpose(0, 1)
         return out, last if self.mode == "LSTM" else last[0]
 
-    def _initial_states(self, input: Tensor, hx: Any, batched: bool) -> tuple[Tensor, ...]:
-        """The given states checked; each is (layers * directions, N, size)."""
-        rows, batch = self.num_layers * self._directions, input.shape[1]
-        sizes = {"hidden": self._out_size}
-        if self.mode == "LSTM":
-            sizes["cell"] = self.hidden_size
-        given = tuple(hx) if self.mode == "LSTM" else (hx,)
-        states = []
-        for state, (name, size) in zip(given, sizes.items(), strict=True):
-            if state.dim() != (3 if batched else 2):
-                raise RuntimeError(
-                    f"For {'batched 3-D' if batched else 'unbatched 2-D'} input, {name} state should also be "
-                    f"{3 if batched else 2}-D but got {state.dim()}-D tensor"
-                )
-            if not batched:
-                state = state.unsqueeze(1)
-            if tuple(state.shape) != (rows, batch, size):
-                raise RuntimeError(f"Expected {name} size {(rows, batch, size)}, got {list(state.shape)}")
-            states.append(state)
-        return tuple(states)
+    def _forward_packed(self, packed: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        """As `forward`: states come and go in the order of the sequences before packing."""
+        x, batch_sizes, order, back = packed
+        if x.dim() != 2:
+            raise RuntimeError(f"input must have 2 dimensions, got {x.dim()}")
+        self._check_input(x)
+        sizes = [int(size) for size in batch_sizes.tolist()]
+        states = None if hx is None else self._checked_states(sizes[0], hx, True)
+        if states is not None and order is not None:
+            states = tuple(state.index_select(1, order) for state in states)
+        out, last = self._run(x, states, sizes)
+        if back is not None:
+            last = tuple(state.index_select(1, back) for state in last)
+        return PackedSequence(out, batch_sizes, order, back), last if self.mode == "LSTM" else last[0]
 
-    def _run(self, x: Tensor, states: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """All layers over x of shape (L, N, I); states None for zeros."""
+    def _check_input(self, input: Tensor) -> None:
+        size = input._data.shape[-1]
+        if size != self.input_size:
+            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {size}")
+        weight = self.weight_ih_l0
+        if input._data.dtype is not weight._data.dtype and input.dtype != weight.dtype:
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
+                f"Convert input: input.to({weight.dtype}), or convert model: model.to({input.dtype})"
+            )
+
+    def _checked_states(self, batch: int, hx: Any, batched: bool) -> tuple[Tensor, ...]:
+        """The given states; each is (layers * directions, N, size)."""
+        rows, lstm = self.num_layers * self._directions, self.mode == "LSTM"
+        given = tuple(hx) if lstm else (hx,)
+        dims = 3 if batched else 2
+        if any(state.dim() != dims for state in given):
+            found = ", ".join(f"{state.dim()}-D" for state in given)
+            kind = f"For {'batched 3-D' if batched else 'unbatched 2-D'} input,"
+            raise RuntimeError(
+                f"{kind} hx and cx should also be {dims}-D but got ({found}) tensors"
+                if lstm
+                else f"{kind} hx should also be {dims}-D but got {found} tensor"
+            )
+        if not batched:
+            given = tuple(state.unsqueeze(1) for state in given)
+        sizes = (self._out_size, self.hidden_size) if lstm else (self._out_size,)
+        for i, (state, size) in enumerate(zip(given, sizes, strict=True)):
+            if tuple(state.shape) != (rows, batch, size):
+                name = f"hidden[{i}]" if lstm else "hidden"
+                raise RuntimeError(f"Expected {name} size {(rows, batch, size)}, got {list(state.shape)}")
+        return given
+
+    def _run(
+        self, x: Tensor, states: tuple[Tensor, ...] | None, sizes: list[int] | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """All layers over x of shape (L, N, I), or packed by `sizes`; states None for zeros."""
         dropout = self.dropout if self.training else 0.0
-        return layers(self.mode, x, None, states, self.all_weights, self.bias, dropout, self.bidirectional)
+        return layers(self.mode, x, sizes, states, self.all_weights, self.bias, dropout, self.bidirectional)
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
@@ -159,7 +209,9 @@ class RNNBase(Module):
         return ", ".join(parts)
 
 
-def _check_arguments(mode: str, hidden_size: Any, num_layers: int, dropout: Any, proj_size: int) -> None:
+def _check_arguments(
+    mode: str, input_size: Any, hidden_size: Any, num_layers: int, dropout: Any, proj_size: int
+) -> None:
     if mode not in GATES:
         raise ValueError(f"Unrecognized RNN mode: {mode}; allowed: {list(GATES)}")
     if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
@@ -173,6 +225,10 @@ def _check_arguments(mode: str, hidden_size: Any, num_layers: int, dropout: Any,
             f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
             stacklevel=4,
         )
+    if not isinstance(input_size, int):
+        raise TypeError(f"input_size should be of type int, got: {type(input_size).__name__}")
+    if input_size <= 0:
+        raise ValueError(f"input_size must be greater than zero, got {input_size}")
     if not isinstance(hidden_size, int):
         raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
     if hidden_size <= 0:
@@ -183,8 +239,6 @@ def _check_arguments(mode: str, hidden_size: Any, num_layers: int, dropout: Any,
         raise ValueError(f"proj_size should be a positive integer or zero to disable projections, got {proj_size}")
     if proj_size >= hidden_size:
         raise ValueError(f"proj_size has to be smaller than hidden_size, got {proj_size} and {hidden_size}")
-    if proj_size and mode != "LSTM":
-        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
 
 
 class RNN(RNNBase):
@@ -204,7 +258,11 @@ class RNN(RNNBase):
         bidirectional: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        proj_size: None = None,
     ) -> None:
+        if proj_size is not None:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         mode = "RNN_TANH" if nonlinearity == "tanh" else "RNN_RELU"
@@ -247,7 +305,11 @@ class GRU(RNNBase):
         bidirectional: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        proj_size: None = None,
     ) -> None:
+        if proj_size is not None:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         options = num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
         super().__init__("GRU", input_size, hidden_size, *options)
 
