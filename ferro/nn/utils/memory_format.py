@@ -30,5 +30,5 @@ def _convert(module: M, kinds: Any, memory_format: Any) -> M:
     for part in module.modules():
         if isinstance(part, kinds):
             weight: Any = part.weight
-            weight.data = weight.detach().clone(memory_format=memory_format)
+            weight.data = weight.detach().contiguous(memory_format=memory_format)
     return module
