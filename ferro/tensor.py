@@ -261,7 +261,9 @@ class Tensor(
         if m is None or m.view is None or self._data.dtype not in dtypes.INEXACT:
             return False
         base = root(m.view)
-        return base._node is not None and base._counter is self._counter  # else the base has moved to other memory
+        if base._node is None or base._counter is not self._counter:  # without history, or it has moved to other memory
+            return False
+        return all(op.diff for op, _, _ in m.view.steps)
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:

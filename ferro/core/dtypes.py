@@ -63,6 +63,19 @@ COMPLEX = frozenset(d.np for d in ALL if d.category == 3)
 HALF = frozenset((float16.np, BFLOAT16))
 
 
+_TYPE_NAMES = {
+    float64: "Double", float32: "Float", float16: "Half", bfloat16: "BFloat16",
+    int64: "Long", int32: "Int", int16: "Short", int8: "Char", uint8: "Byte",
+    uint16: "UInt16", uint32: "UInt32", uint64: "UInt64", bool_: "Bool",
+    complex64: "ComplexFloat", complex128: "ComplexDouble",
+}  # fmt: skip
+
+
+def type_name(dtype: dtype) -> str:
+    """PyTorch's old name of a dtype: Float, Long, Byte, ComplexDouble."""
+    return _TYPE_NAMES[dtype]
+
+
 def _by_name(name: str) -> dtype:
     return next(d for d in ALL if d.name == name)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any
+
 
 class Named:
     """A constant with a name, such as ``ferro.strided`` or ``ferro.channels_last``."""
@@ -23,3 +26,22 @@ contiguous_format = Named("contiguous_format")
 preserve_format = Named("preserve_format")
 channels_last = Named("channels_last")
 channels_last_3d = Named("channels_last_3d")
+
+
+def memory_order(name: str, ndim: int, memory_format: Any) -> tuple[int, ...] | None:
+    """The dimensions from the slowest to the fastest in a memory format; None for C order."""
+    if memory_format not in (channels_last, channels_last_3d):
+        return None
+    n = 4 if memory_format is channels_last else 5
+    if ndim != n:
+        raise RuntimeError(f"{name}: required rank {n} tensor to use {memory_format} format, got {ndim} dimensions")
+    return (0, *range(2, n), 1)
+
+
+def steps(name: str, shape: tuple, memory_format: Any = None) -> tuple[int, ...]:
+    """The strides, in elements, of a tensor without gaps in a memory format (C order unless another is given)."""
+    order = memory_order(name, len(shape), memory_format) or range(len(shape))
+    found = [0] * len(shape)
+    for k, d in enumerate(order):
+        found[d] = prod([max(shape[e], 1) for e in order[k + 1 :]])
+    return tuple(found)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ferro.core import dtypes
+from ferro.core.dtypes import type_name
 from ferro.core.storage import StorageCasts, UntypedStorage, place
 
 _told = False  # whether this process has been told that typed storages are going
@@ -114,9 +115,9 @@ class TypedStorage(StorageCasts):
     def type(self, dtype: Any = None) -> Any:
         """The name of the old class of this dtype, ``'torch.FloatStorage'``; with a dtype or such a name, a copy as that."""
         if dtype is None:
-            return f"torch.{_NAMES[self.dtype]}Storage"
+            return f"torch.{type_name(self.dtype)}Storage"
         if isinstance(dtype, str):
-            named = [d for d, name in _NAMES.items() if dtype in (f"torch.{name}Storage", f"ferro.{name}Storage")]
+            named = [d for d in dtypes.ALL if dtype in (f"torch.{type_name(d)}Storage", f"ferro.{type_name(d)}Storage")]
             if not named:
                 raise ValueError(f"invalid type: {dtype!r}; expected a name such as 'torch.FloatStorage'")
             dtype = named[0]
@@ -283,19 +284,6 @@ def _made(cls: type, args: tuple, wrap_storage: Any, dtype: dtypes.dtype) -> Typ
     return TypedStorage._of(np.array(list(given)).reshape(len(given)).astype(d), dtype)
 
 
-_NAMES = {
-    dtypes.float64: "Double", dtypes.float32: "Float", dtypes.float16: "Half", dtypes.bfloat16: "BFloat16",
-    dtypes.int64: "Long", dtypes.int32: "Int", dtypes.int16: "Short", dtypes.int8: "Char", dtypes.uint8: "Byte",
-    dtypes.uint16: "UInt16", dtypes.uint32: "UInt32", dtypes.uint64: "UInt64", dtypes.bool_: "Bool",
-    dtypes.complex64: "ComplexFloat", dtypes.complex128: "ComplexDouble",
-}  # fmt: skip
-
-
-def type_name(dtype: dtypes.dtype) -> str:
-    """PyTorch's old name of a dtype: Float, Long, Byte, ComplexDouble."""
-    return _NAMES[dtype]
-
-
 class LegacyMeta(type):
     """The class of the old storage classes: a TypedStorage of the right dtype is an instance."""
 
@@ -315,7 +303,7 @@ class LegacyMeta(type):
 
 
 def _legacy(dtype: dtypes.dtype) -> Any:
-    name = f"{_NAMES[dtype]}Storage"
+    name = f"{type_name(dtype)}Storage"
     doc = f"An old name: ``{name}(...)`` makes a TypedStorage of {dtype}, and such storages are instances."
     return LegacyMeta(name, (TypedStorage,), {"dtype": dtype, "__doc__": doc, "__module__": "ferro"})
 

@@ -375,15 +375,12 @@ def angle(x: Any) -> Any:
 
 def view_as_real(x: Any) -> Any:
     """A view in which a last dimension of 2 holds real and imaginary parts."""
-    part = x.real
-    return np.lib.stride_tricks.as_strided(
-        part, (*x.shape, 2), (*x.strides, part.itemsize), writeable=x.flags.writeable
-    )
+    return x[..., None].view(x.real.dtype)
 
 
 def view_as_complex(x: Any) -> Any:
     """A view that reads the last dimension, of size 2 and adjacent in memory, as real and imaginary parts."""
-    return np.ndarray(x.shape[:-1], np.result_type(x.dtype, np.complex64), x, 0, x.strides[:-1])
+    return x.view(np.result_type(x.dtype, np.complex64))[..., 0]
 
 
 def as_complex(x: Any) -> Any:

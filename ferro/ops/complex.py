@@ -12,6 +12,7 @@ from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, points_complex
 from ferro.core.samples import unary as points
+from ferro.cpu.shape import geometry
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -167,16 +168,18 @@ def view_as_complex(input: Tensor) -> Tensor:
             f"view_as_complex is only supported for half, float and double tensors, but got a tensor of {input.dtype}"
         )
     if a.ndim == 0:
-        raise RuntimeError("view_as_complex: the input tensor must have one or more dimensions")
+        raise RuntimeError("view_as_complex: Input tensor must have one or more dimensions")
     if a.shape[-1] != 2:
-        raise RuntimeError(f"view_as_complex: the last dimension must have a size of 2, got the shape {list(a.shape)}")
-    if a.size and (
-        a.strides[-1] != a.itemsize or any(s % (2 * a.itemsize) for n, s in zip(a.shape, a.strides[:-1]) if n > 1)
-    ):
         raise RuntimeError(
-            "view_as_complex: the last dimension must have stride 1 and the others strides divisible by 2; "
-            f"the strides are {[s // a.itemsize for s in a.strides]}. Make the tensor contiguous() first."
+            f"view_as_complex: Tensor must have a last dimension of size 2, got the shape {list(a.shape)}"
         )
+    strides = geometry(a)[1]
+    if a.size and strides[-1] != 1:
+        raise RuntimeError(f"view_as_complex: Tensor must have a last dimension with stride 1, got the strides {list(strides)}; make it "
+                           "contiguous() first")  # fmt: skip
+    if a.size and any(s % 2 for n, s in zip(a.shape, strides[:-1], strict=False) if n > 1):
+        raise RuntimeError("view_as_complex: Tensor must have a stride divisible by 2 for all but last dimension, got the strides "
+                           f"{list(strides)}; make it contiguous() first")  # fmt: skip
     return apply(VIEW_AS_COMPLEX, (input,))
 
 

@@ -12,6 +12,7 @@ from ferro.core import device as _device
 from ferro.core import dtypes
 from ferro.core.arguments import into, sizes
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
+from ferro.core.layout import contiguous_format, memory_order
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage, elements_as
@@ -239,11 +240,14 @@ def ones(
     return _filled("ones", size, 1, dtype, requires_grad, device, out)
 
 
-def empty(
-    *size: Any, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
-) -> Tensor:
-    """A tensor without set values (zeros here)."""
-    return _filled("empty", size, 0, dtype, requires_grad, device, out)
+def empty(*size: Any, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
+          **ignored: Any) -> Tensor:  # fmt: skip
+    """A tensor without set values (zeros here), in C order or that of a memory format."""
+    if memory_format in (None, contiguous_format):
+        return _filled("empty", size, 0, dtype, requires_grad, device, out)
+    shape = sizes("empty", size)
+    return empty_permuted(shape, memory_order("empty", len(shape), memory_format) or range(len(shape)), dtype=dtype, device=device,
+                          requires_grad=requires_grad)  # fmt: skip
 
 
 def empty_strided(

@@ -9,10 +9,11 @@ import numpy as np
 from ferro.core import device as _device
 from ferro.core import dtypes, worlds
 from ferro.core.base import TensorBase, wrap
+from ferro.core.dtypes import type_name
 from ferro.core.layout import strided
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage
-from ferro.core.typed_storage import TypedStorage, elements_as, type_name
+from ferro.core.typed_storage import TypedStorage, elements_as
 from ferro.ops.creation import empty, to_array
 from ferro.ops.structure import to
 

@@ -9,6 +9,7 @@ from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase
+from ferro.core.dtypes import int64, type_name
 from ferro.core.inplace import restride
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -314,9 +315,13 @@ def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]
     n = shape[d]
     if isinstance(where, TensorBase):
         array: Any = where._data
-        if array.ndim > 1 or array.dtype.kind not in "iu":
-            raise RuntimeError(f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional integer tensor, "
-                               f"but got a tensor with {array.ndim} dims and dtype {array.dtype}")  # fmt: skip
+        if array.ndim > 1:
+            raise RuntimeError(f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a "
+                               f"tensor with {array.ndim} dims")  # fmt: skip
+        if array.dtype is not int64.np:
+            raise RuntimeError(
+                f"{name} expected tensor_indices_or_sections to have dtype of long, but got {type_name(where.dtype)}"
+            )
         where = array.tolist()
     if isinstance(where, (tuple, list)):
         edges = [min(max(i + n if i < 0 else i, 0), n) for i in sizes(name, (where,))]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any, overload
 
 from ferro.core.apply import unary
 from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, View
-from ferro.core.dtypes import dtype
+from ferro.core.dtypes import dtype, to_numpy, type_name
 from ferro.core.inplace import restride
-from ferro.core.layout import channels_last, channels_last_3d, contiguous_format
+from ferro.core.layout import Named, channels_last, channels_last_3d, contiguous_format, memory_order
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.size import Size
@@ -112,23 +112,23 @@ def _meta_view(x: Any) -> Any:
 
 
 def _view_bits(x: Any, wanted: Any) -> Tensor:
-    have, size = x._data.dtype.itemsize, wanted.itemsize
+    have, size = x._data.dtype.itemsize, to_numpy(wanted).itemsize
     if have != size:
-        shape, strides = geometry(x._data)[:2]
+        shape, strides, offset = geometry(x._data)
+        how = f"to view {type_name(x.dtype)} as {type_name(wanted)} (different element sizes)"
         if not shape:
-            raise RuntimeError(f"view: a 0-d tensor cannot change the size of its element from {have} to {size} bytes")
-        if strides[-1] != 1 and shape[-1] != 1:
-            raise RuntimeError(
-                f"view: the last dimension must have stride 1 to view {x.dtype} as {wanted}, got {strides[-1]}"
-            )
-        if shape[-1] * have % size:
-            raise RuntimeError(
-                f"view: the last dimension of {shape[-1]} elements of {have} bytes cannot hold elements of {size} bytes"
-            )
-        if have < size and any(s * have % size for s in (*strides[:-1], geometry(x._data)[2])):
-            raise RuntimeError(
-                f"view: strides {list(strides)} and storage offset must be divisible by {size // have} to view {x.dtype} as {wanted}"
-            )
+            raise RuntimeError(f"view: self.dim() cannot be 0 {how}")
+        if strides[-1] != 1:
+            raise RuntimeError(f"view: self.stride(-1) must be 1 {how}, but got {strides[-1]}")
+        ratio = size // have
+        odd = [
+            ("size(-1)", shape[-1]),
+            ("storage_offset()", offset),
+            *[(f"stride({d})", s) for d, s in enumerate(strides[:-1])],
+        ]
+        for what, number in odd if ratio else ():
+            if number % ratio:
+                raise RuntimeError(f"view: self.{what} must be divisible by {ratio} {how}, but got {number}")
     return unary(VIEW_BITS, x, (wanted.np,))
 
 
@@ -385,21 +385,24 @@ def _kept_sizes(name: str, have: tuple, wanted: tuple) -> tuple:
     lead = len(wanted) - len(have)
     full = tuple([have[i - lead] if s == -1 and i >= lead >= 0 else s for i, s in enumerate(wanted)])
     if min(full) < 0 <= lead:
-        raise RuntimeError(
-            f"{name}: the expanded size {list(wanted)} isn't allowed in a leading, non-existing dimension"
-        )
+        _explain_expand(name, have, wanted)
     return full
 
 
 def _explain_expand(name: str, have: tuple, wanted: tuple) -> None:
-    """Says why NumPy could not expand an array of the shape `have`."""
+    """Says why an array of the shape `have` cannot be expanded."""
     lead = len(wanted) - len(have)
     if lead < 0:
         raise RuntimeError(f"{name}: the number of sizes provided ({len(wanted)}) must be greater or equal to the number of dimensions in the "
                            f"tensor ({len(have)}); got {list(wanted)} for shape {list(have)}")  # fmt: skip
-    if any(h not in (1, s) and s != -1 for h, s in zip(have, wanted[lead:], strict=True)):
-        raise RuntimeError(f"{name}: the expanded size {list(wanted)} must match the existing size {list(have)} at non-singleton dimensions: "
-                           "only dimensions of size 1 can be expanded")  # fmt: skip
+    for d in range(len(wanted) - 1, -1, -1):
+        if d < lead and wanted[d] < 0:
+            raise RuntimeError(
+                f"{name}: The expanded size of the tensor ({wanted[d]}) isn't allowed in a leading, non-existing dimension {d}"
+            )
+        if d >= lead and wanted[d] != -1 and (have[d - lead] not in (1, wanted[d]) or wanted[d] < 0):
+            raise RuntimeError(f"{name}: The expanded size of the tensor ({wanted[d]}) must match the existing size ({have[d - lead]}) at "
+                               f"non-singleton dimension {d}.  Target sizes: {list(wanted)}.  Tensor sizes: {list(have)}")  # fmt: skip
 
 
 EXPAND = Op("expand", lambda xp, x, /, shape: xp.expand(x, shape), kind=LINEAR, view=True,
@@ -506,23 +509,13 @@ for _function in (atleast_1d, atleast_2d, atleast_3d):
 
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """The tensor itself if its elements lie in memory in C order (or that of the memory format), else a copy in which they do."""
-    order = _memory_order("contiguous", self._data.ndim, memory_format)
+    order = memory_order("contiguous", self._data.ndim, memory_format)
     if order is None:
         return self if self._data.flags.c_contiguous else unary(CONTIGUOUS, self)
     if self._data.transpose(order).flags.c_contiguous:
         return self
     back = tuple([order.index(d) for d in range(len(order))])
     return viewed(PERMUTE, unary(CONTIGUOUS, viewed(PERMUTE, self, (order,))), (back,))
-
-
-def _memory_order(name: str, ndim: int, memory_format: Any) -> tuple | None:
-    """The dimensions from the slowest to the fastest in a memory format; None for C order."""
-    if memory_format not in (channels_last, channels_last_3d):
-        return None
-    n = 4 if memory_format is channels_last else 5
-    if ndim != n:
-        raise RuntimeError(f"{name}: required rank {n} tensor to use {memory_format} format, got {ndim} dimensions")
-    return (0, *range(2, n), 1)
 
 
 CONTIGUOUS = Op("contiguous", lambda xp, x: xp.contiguous(x), kind=LINEAR, x=lambda xp, g: g,
@@ -552,6 +545,35 @@ def stride(self: Tensor, dim: int | None = None) -> Any:
     return strides if dim is None else strides[one_dim("stride", self._data.ndim, dim)]
 
 
+def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions from the slowest in memory to the fastest.
+
+    ambiguity_check: RuntimeError where several orders fit (a size is 1, or strides are equal); a list of memory formats: unless
+    exactly one of them fits.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.zeros(2, 3, 5).transpose(0, 1).dim_order()
+        (1, 0, 2)
+    """
+    if not isinstance(ambiguity_check, bool) and not (
+        isinstance(ambiguity_check, list) and all(isinstance(f, Named) for f in ambiguity_check)
+    ):
+        raise TypeError("dim_order: The ambiguity_check argument must be a bool or a list of memory formats.")
+    shape, strides = geometry(self._data)[:2]
+    if ambiguity_check and (1 in shape or any(a == b for a, b in pairwise(strides))):
+        formats = ambiguity_check if isinstance(ambiguity_check, list) else []
+        if [is_contiguous(self, f) for f in formats].count(True) != 1:
+            raise RuntimeError("dim_order: The tensor does not have unique dim order, or cannot map to exact one of the given memory "
+                               f"formats. Its shape is {list(shape)}, its strides {list(strides)}")  # fmt: skip
+    if not is_contiguous(self):
+        if is_contiguous(self, channels_last):
+            return (0, 2, 3, 1)
+        return tuple(sorted(range(len(shape)), key=lambda d: -strides[d]))
+    return tuple(range(len(shape)))
+
+
 def storage_offset(self: Tensor) -> int:
     """Where the tensor begins in its storage, counted in elements."""
     return geometry(self._data)[2]
@@ -565,9 +587,10 @@ class ShapeMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    adjoint, broadcast_to, flatten = adjoint, broadcast_to, flatten
+    adjoint, flatten = adjoint, flatten
     movedim, moveaxis, permute = movedim, moveaxis, permute
-    contiguous, is_contiguous, stride, storage_offset = contiguous, is_contiguous, stride, storage_offset
+    contiguous, dim_order, is_contiguous = contiguous, dim_order, is_contiguous
+    stride, storage_offset = stride, storage_offset
     resize, resize_as = resize, resize_as
     expand, expand_as, ravel, reshape, reshape_as, squeeze = expand, expand_as, ravel, reshape, reshape_as, squeeze
     swapaxes, swapdims, t, transpose = swapaxes, swapdims, t, transpose
@@ -575,6 +598,10 @@ class ShapeMethods:
     sum_to_size = sum_to_size
     squeeze_, unsqueeze_, t_, transpose_ = restride(squeeze), restride(unsqueeze), restride(t), restride(transpose)
     swapaxes_, swapdims_ = restride(swapaxes), restride(swapdims)
+
+    def broadcast_to(self: Any, *size: Any) -> Tensor:
+        """The tensor expanded to a shape: see :func:`ferro.broadcast_to`."""
+        return _expand("broadcast_to", self, _sizes("broadcast_to", size))
 
     def unflatten(self: Any, dim: int, *sizes: Any) -> Tensor:
         """One dimension as several: see :func:`ferro.unflatten`."""

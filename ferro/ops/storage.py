@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from ferro.core.arguments import need_tensor, sizes
 from ferro.core.base import LEAF, Version, bump, history, is_inference, new
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
 from ferro.core.inplace import check
+from ferro.core.layout import channels_last, channels_last_3d, preserve_format, steps
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.storage import UntypedStorage, storage_of
 from ferro.core.typed_storage import TypedStorage, deprecated, elements_as
@@ -23,9 +25,17 @@ if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 
-def _steps(shape: tuple) -> tuple:
-    """The strides, in elements, of a tensor in C order."""
-    return tuple([prod(shape[d + 1 :]) for d in range(len(shape))])
+def _fits(name: str, shape: tuple, width: int) -> None:
+    """Refuses sizes whose number of elements, strides or bytes nobody could count in 64 bits."""
+    if math.prod([max(n, 1) for n in shape[1:]]) > _MOST:
+        raise RuntimeError(f"{name}: Stride calculation overflowed with sizes={list(shape)}")
+    if math.prod(shape) > _MOST:
+        raise RuntimeError(f"{name}: numel: integer multiplication overflow with sizes={list(shape)}")
+    if math.prod(shape) * width > _MOST:
+        raise RuntimeError(f"{name}: Storage size calculation overflowed with sizes={list(shape)}")
+
+
+_MOST = 2**63 - 1
 
 
 def _move(self: Any, data: Any, name: str) -> None:
@@ -157,8 +167,8 @@ class StorageMethods:
         _may_set(self, source)
         if size is not None:
             shape = sizes("set_", (size,))
-            steps = _steps(shape) if stride is None else sizes("set_", (stride,))
-            data = source.detach().as_strided(shape, steps, storage_offset)._data
+            strides = steps("set_", shape) if stride is None else sizes("set_", (stride,))
+            data = source.detach().as_strided(shape, strides, storage_offset)._data
         _move(self, data, "set_")
         return self
 
@@ -168,19 +178,19 @@ class StorageMethods:
         there = len(elements_as("set_", storage, d))
         _may_set(self, None)
         shape = (there,) if size is None else sizes("set_", (size,))
-        steps = _steps(shape) if stride is None else sizes("set_", (stride,))
-        if len(shape) != len(steps) or offset < 0 or any(n < 0 for n in (*shape, *steps)):
-            raise RuntimeError(f"set_: sizes {list(shape)}, strides {list(steps)} and storage offset {offset} must be non-negative, and as "
+        strides = steps("set_", shape) if stride is None else sizes("set_", (stride,))
+        if len(shape) != len(strides) or offset < 0 or any(n < 0 for n in (*shape, *strides)):
+            raise RuntimeError(f"set_: sizes {list(shape)}, strides {list(strides)} and storage offset {offset} must be non-negative, and as "
                                "many strides as sizes")  # fmt: skip
-        need = reach(shape, steps, offset)
+        need = reach(shape, strides, offset)
         if need > there:
-            if (shape, steps) == geometry(self._data)[:2]:
-                raise RuntimeError(f"set_: setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {offset}, and itemsize "
+            if (shape, strides) == geometry(self._data)[:2]:
+                raise RuntimeError(f"set_: setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
                                    f"{d.itemsize} requiring a storage size of {need * d.itemsize} are out of bounds for storage of size "
                                    f"{storage.nbytes()}")  # fmt: skip
             storage.untyped().resize_(need * d.itemsize)
         held, start = elements_as("set_", storage, d), offset * d.itemsize if 0 not in shape else 0
-        _move(self, np.ndarray(shape, d, held.view(np.uint8), start, [s * d.itemsize for s in steps]), "set_")
+        _move(self, np.ndarray(shape, d, held.view(np.uint8), start, [s * d.itemsize for s in strides]), "set_")
         return self
 
     def is_set_to(self: Any, tensor: Tensor) -> bool:
@@ -200,23 +210,32 @@ class StorageMethods:
         shape = sizes("resize_", size)
         if any(n < 0 for n in shape):
             raise RuntimeError(f"resize_: sizes must be non-negative, got {list(shape)}")
-        if shape == self._data.shape:
+        if memory_format is preserve_format:
+            raise RuntimeError(f"resize_: Unsupported memory format {memory_format}")
+        strides = steps("resize_", shape, memory_format)
+        if shape == self._data.shape and memory_format is None:
             return self
         where, width = geometry(self._data), self._data.dtype.itemsize
+        _fits("resize_", shape, width)
         room = storage_bytes(self._data) // width - where[2]
         if prod(shape) > room and storage_of(self).resizable():
             storage_of(self).resize_((where[2] + prod(shape)) * width)
             room = prod(shape)
         if prod(shape) <= room:
-            return self.as_strided_(shape, _steps(shape), where[2])
+            return self.as_strided_(shape, strides, where[2])
         grown = np.zeros(prod(shape), self._data.dtype)
         grown[:room] = cpu.as_strided(self._data, (room,), (1,), where[2], where)
-        _move(self, grown.reshape(shape), "resize_")
+        _move(self, np.ndarray(shape, grown.dtype, grown, 0, [s * width for s in strides]), "resize_")
         return self
 
     def resize_as_(self: Any, other: Tensor, *, memory_format: Any = None) -> Tensor:
-        """resize_ to the shape of another tensor."""
-        return self.resize_(need_tensor("resize_as_", "other", other)._data.shape)
+        """resize_ to the shape of another tensor; memory_format=preserve_format: and to its order in memory."""
+        need_tensor("resize_as_", "other", other)
+        if memory_format is preserve_format:
+            formats = (channels_last, channels_last_3d)
+            found = [f for f in formats if not other.is_contiguous() and other.is_contiguous(memory_format=f)]
+            memory_format = found[0] if found else None
+        return self.resize_(other._data.shape, memory_format=memory_format)
 
     def apply_(self: Any, callable: Callable) -> Tensor:
         """Replaces every element by ``callable(element)``; slow, and without derivative."""

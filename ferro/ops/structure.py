@@ -11,6 +11,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
 from ferro.core.inplace import replay, write_view
+from ferro.core.layout import preserve_format
 from ferro.core.op import LINEAR, Op
 
 if TYPE_CHECKING:
@@ -80,10 +81,12 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
     _device.check(device)
     wanted = self._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     if wanted is self._data.dtype:
-        return clone(self) if copy else self
+        found = clone(self) if copy else self
+        return found if memory_format in (None, preserve_format) else found.contiguous(memory_format=memory_format)
     if self._data.dtype.kind == "c" and wanted.kind not in "cb":
         warnings.warn("to: Casting complex values to real discards the imaginary part", UserWarning, stacklevel=2)
-    return apply(CAST, (self,), (wanted,))
+    found = apply(CAST, (self,), (wanted,))
+    return found if memory_format in (None, preserve_format) else found.contiguous(memory_format=memory_format)
 
 
 def _cast_method(d: dtypes.dtype) -> Callable[..., Tensor]:

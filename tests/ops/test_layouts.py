@@ -1,0 +1,119 @@
+"""Strides and memory formats of new, resized and bit-cast tensors, and what is said of those that cannot be; as PyTorch's."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+
+import pytest
+
+import ferro
+
+SHAPES = [(3, 3), (2, 3, 4, 5), (2, 3, 4, 5, 2), (2, 0, 3, 1), (1, 2, 2, 1), ()]
+FORMATS = ["contiguous_format", "channels_last", "channels_last_3d"]
+
+
+@pytest.mark.parametrize("named", FORMATS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("how", ["empty", "resize_", "to"])
+def test_memory_formats_of_new_tensors(how, shape, named, torch):
+    def made(m):
+        f = getattr(m, named)
+        if how == "empty":
+            return m.empty(shape, memory_format=f)
+        return m.zeros(300).resize_(shape, memory_format=f) if how == "resize_" else m.zeros(shape).to(memory_format=f)
+
+    n = {"channels_last": 4, "channels_last_3d": 5}.get(named, len(shape))
+    if len(shape) != n:
+        for m in (torch, ferro):
+            with pytest.raises(RuntimeError, match=f"required rank {n} tensor to use"):
+                made(m)
+        return
+    got, want = made(ferro), made(torch)
+    assert got.shape == want.shape
+    assert got.is_contiguous(memory_format=getattr(ferro, named))
+    if 0 not in shape and 1 not in shape:  # (else one place has many strides)
+        assert got.stride() == want.stride()
+
+
+def test_resize_keeps_the_numbers_in_the_order_of_memory(torch):
+    for m in (ferro, torch):
+        x = m.arange(24.0).resize_((1, 2, 3, 4), memory_format=m.channels_last)
+        assert x.permute(0, 2, 3, 1).flatten().tolist() == list(range(24))
+        y = m.zeros(24).resize_as_(x, memory_format=m.preserve_format)
+        assert (tuple(y.shape), y.stride()) == (tuple(x.shape), x.stride())
+        assert m.zeros(2).resize_as_(x).is_contiguous()
+
+
+def test_dim_order(torch):
+    for order in permutations(range(4)):
+        assert ferro.empty_permuted((2, 3, 4, 5), order).dim_order() == order
+    for shape in SHAPES:
+        if 0 in shape:
+            continue
+        for how in (
+            lambda m, x: x.dim_order(),
+            lambda m, x: x.dim_order(ambiguity_check=True),
+            lambda m, x: x.dim_order(ambiguity_check=[m.contiguous_format, m.channels_last]),
+        ):
+            try:
+                want = how(torch, torch.zeros(shape))
+            except RuntimeError as e:
+                with pytest.raises(RuntimeError, match=re.escape(str(e))):
+                    how(ferro, ferro.zeros(shape))
+            else:
+                assert how(ferro, ferro.zeros(shape)) == want
+    with pytest.raises(TypeError, match="must be a bool or a list of memory formats"):
+        ferro.zeros(2).dim_order(ambiguity_check="no")
+
+
+# what cannot be viewed, and the words of PyTorch's that ferro's message contains
+REFUSED = {
+    "expand": lambda m, x: x.expand(4, 7),
+    "expand, fewer": lambda m, x: x.expand(-1, 4, 6),
+    "expand, negative": lambda m, x: x.expand(2, -2, 6),
+    "broadcast_to": lambda m, x: x.broadcast_to(1, 1),
+    "stride": lambda m, x: x.t().view(m.uint8),
+    "wider stride": lambda m, x: x.t().view(m.float64),
+    "size": lambda m, x: x[:, :3].view(m.float64),
+    "offset": lambda m, x: x[:, 1:3].view(m.float64),
+    "other stride": lambda m, x: m.ones(3, 3)[:, :2].view(m.float64),
+    "0-d": lambda m, x: m.tensor(1.0).view(m.float64),
+    "sections": lambda m, x: m.tensor_split(x, m.tensor(1.0)),
+    "indices": lambda m, x: m.tensor_split(x, m.tensor([[1]])),
+    "int32": lambda m, x: m.tensor_split(x, m.tensor([1], dtype=m.int32)),
+    "bytes": lambda m, x: x.resize_(2**62),
+    "strides": lambda m, x: x.resize_(0, 4, 2**61),
+    "complex of a number": lambda m, x: m.view_as_complex(m.tensor(1.0)),
+    "complex of three": lambda m, x: m.view_as_complex(m.ones(3)),
+    "complex of a column": lambda m, x: m.view_as_complex(m.ones(2, 3).t()),
+    "complex of odd rows": lambda m, x: m.view_as_complex(m.ones(3, 3).as_strided((2, 2), (1, 1))),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_viewed_is_refused_in_pytorchs_words(what, torch):
+    with pytest.raises(RuntimeError) as said:
+        REFUSED[what](torch, torch.ones(4, 6))
+    x = ferro.ones(4, 6)
+    with pytest.raises(RuntimeError, match=re.escape(str(said.value))):
+        REFUSED[what](ferro, x)
+    assert x.shape == (4, 6)
+
+
+def test_bits_have_no_history(torch):
+    for m in (ferro, torch):
+        x = m.ones(2, 4, requires_grad=True)
+        assert not any(x.view(d).requires_grad for d in (m.float32, m.float64, m.complex64, m.int32))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (0,), (), (2, 1)], ids=str)
+def test_complex_numbers_and_their_parts_view_one_memory(shape):
+    x = ferro.randn(shape, dtype=ferro.complex64)
+    for z in (x, x.t() if x.ndim == 2 else x):
+        parts = ferro.view_as_real(z)
+        assert parts.shape == (*z.shape, 2)
+        assert parts._base is x
+        assert parts.untyped_storage() is x.untyped_storage()
+        assert ferro.view_as_complex(parts)._base is x
+        assert (ferro.view_as_complex(parts) == z).all()
