@@ -230,6 +230,13 @@ def aligned(x: Any, level: Level, ndim: int) -> Any:
     return p[(ALL, *(None,) * missing)] if missing > 0 else p
 
 
+def as_array(x: Any, dtype: Any = None) -> Any:
+    """numpy.asarray, which leaves what is batched so."""
+    if type(x) is Batched:
+        return x if dtype is None else x.astype(dtype, copy=False)
+    return np.asarray(x, dtype)
+
+
 def plain(x: Any) -> Any:
     """The NumPy array that holds all slices."""
     while type(x) is Batched:

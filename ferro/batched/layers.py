@@ -7,7 +7,7 @@ from typing import Any
 
 from ferro.batched.array import aligned, batch, fronted, has
 from ferro.batched.levels import Level
-from ferro.batched.rules import declare, rebatched, rule
+from ferro.batched.rules import call, declare, rebatched, rule
 
 declare(avg_pool="x - ...", max_pool="x - ...", adaptive_avg="x -", adaptive_max="x -", avg_spread="x - ...", pool_gather="x x -",
         adaptive_avg_spread="x -", pool_scatter="x x -", unpool="x x -", resample="x -", resample_spread="x -")  # fmt: skip
@@ -94,16 +94,85 @@ def _col2im(f: Callable, level: Level, columns: Any, *rest: Any) -> Any:
 # -- normalisation -----------------------------------------------------------------------------------------------------
 
 
-@rule("layer_norm")
-def _layer_norm(f: Callable, level: Level, x: Any, weight: Any, bias: Any, n: int, eps: float) -> Any:
-    if not has(x, level):
-        out, *kept = f(x, None, None, n, eps)
-    elif has(weight, level) or has(bias, level):
-        out, *kept = rebatched(f(x.physical, None, None, n, eps), level)
-    else:
-        return rebatched(f(x.physical, weight, bias, n, eps), level)
+def _rows(kept: Any, level: Level) -> Any:
+    """Statistics of the rows of all slices, as those of each."""
+    return batch(
+        kept.reshape((level.size, -1, *kept.shape[1:]) if kept.size else (level.size, 0, *kept.shape[1:])), level
+    )
+
+
+def _all_rows(kept: Any, level: Level) -> Any:
+    """The inverse of `_rows`."""
+    p = fronted(kept, level)
+    return p.reshape((p.shape[0] * p.shape[1], *p.shape[2:]))
+
+
+def _by_parameters(g: Any, xhat: Any, n: int, needs: tuple) -> tuple:
+    """The gradients of the weight and bias of the last n dimensions: each slice has its own."""
+    dims = tuple(range(xhat.ndim - n))
+    return (
+        call("sum", g * xhat, dims, False) if needs[1] else None,
+        call("sum", g, dims, False) if len(needs) > 2 and needs[2] else None,
+    )
+
+
+@rule("layer_norm rms_norm")
+def _layer_norm(f: Callable, level: Level, x: Any, *rest: Any) -> Any:
+    *parameters, n, eps = rest
+    out, *kept = f(fronted(x, level), *[None] * len(parameters), n, eps)
+    out = batch(out, level)
+    weight, bias = (*parameters, None)[:2]
     out = out if weight is None else out * weight
-    return (out if bias is None else out + bias, *kept)
+    return (out if bias is None else out + bias, *[_rows(k, level) for k in kept])
+
+
+@rule("layer_norm_vjp rms_norm_vjp")
+def _layer_norm_vjp(f: Callable, level: Level, g: Any, x: Any, weight: Any, *rest: Any) -> Any:
+    *kept, n, eps, needs = rest
+    dx = None
+    if needs[0]:
+        only = (True, *(False,) * (len(needs) - 1))
+        gw = g if weight is None else g * weight
+        dx = batch(
+            f(fronted(gw, level), fronted(x, level), None, *[_all_rows(k, level) for k in kept], n, eps, only)[0], level
+        )
+    if not any(needs[1:]):
+        return (dx, *(None,) * (len(needs) - 1))
+    name = "layer_norm" if len(kept) == 2 else "rms_norm"
+    xhat = call(name, x, *(None,) * len(kept), n, eps)[0]
+    return (dx, *_by_parameters(g, xhat, n, needs)[: len(needs) - 1])
+
+
+def _column(v: Any, ndim: int) -> Any:
+    """Parameters of channels (dimension 1) as an array that broadcasts."""
+    return v.reshape((-1, *(1,) * (ndim - 2)))
+
+
+@rule("group_norm")
+def _group_norm(f: Callable, level: Level, x: Any, weight: Any, bias: Any, groups: int, eps: float) -> Any:
+    out, *kept = f(_to_images(x, level), None, None, groups, eps)
+    out = _from_images(out, level)
+    out = out if weight is None else out * _column(weight, x.ndim)
+    return (out if bias is None else out + _column(bias, x.ndim), *[_rows(k, level) for k in kept])
+
+
+@rule("group_norm_vjp")
+def _group_norm_vjp(
+    f: Callable, level: Level, g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: int, eps: float, needs: tuple
+) -> Any:
+    dx = dw = db = None
+    if needs[0]:
+        gw = g if weight is None else g * _column(weight, x.ndim)
+        kept = [_all_rows(k, level) for k in (mean, rstd)]
+        dx = _from_images(
+            f(_to_images(gw, level), _to_images(x, level), None, *kept, groups, eps, (True, False, False))[0], level
+        )
+    dims = (0, *range(2, x.ndim))
+    if needs[1]:
+        dw = call("sum", g * call("group_norm", x, None, None, groups, eps)[0], dims, False)
+    if needs[2]:
+        db = call("sum", g, dims, False)
+    return dx, dw, db
 
 
 @rule("batch_norm")

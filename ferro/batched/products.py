@@ -78,7 +78,17 @@ declare(**each("m", "cholesky cholesky_ex inv inv_ex det slogdet matrix_exp geqr
                     "nuclear_norm ldl_blocks ldl_exchanges"))  # fmt: skip
 declare(**each("m -", "eigh_factors eigvalsh svd_factors qr_factors svdvals_kept"), eigvalsh_kept="m - -", ldl_factor="m -",
         householder_product="x x", solve="m m -", solve_lu="m m -", solve_tri="m m - - -", lu_packed_solve="m x m - -",
-        ormqr="m x m - -", swap_rows="x x -", ldl_below="x m", ldl_multipliers="x x -")  # fmt: skip
+        ormqr="m x m - -", ldl_below="x m", ldl_multipliers="x x -")  # fmt: skip
+
+
+@rule("swap_rows")
+def _swap_rows(f: Callable, level: Level, x: Any, pivots: Any, inverse: bool) -> Any:
+    n = max(x.ndim - 2, pivots.ndim - 1)  # dimensions of the stack
+    given = []
+    for a, own in ((x, 2), (pivots, 1)):
+        p = fronted(a, level)
+        given.append(p.reshape((level.size, *(1,) * (n - a.ndim + own), *p.shape[1:])))
+    return batch(f(*given, inverse), level)
 
 
 @rule("pseudo_inverse")

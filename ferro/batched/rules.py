@@ -89,6 +89,11 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
 
 def by_kinds(kinds: list, f: Callable, level: Level, args: tuple) -> Any:
     """Applies a rule that is a list of kinds."""
+    if "d" in kinds and not (args[kinds.index("s")] if "s" in kinds else args[0].shape):  # a dimension of what has none
+        if any(kind in "xuv" and getattr(a, "ndim", 0) for a, kind in zip(args, kinds, strict=False)):
+            return NotImplemented
+        lifted = by_kinds(kinds, f, level, tuple([_lifted(a, kind) for a, kind in zip(args, kinds, strict=False)]))
+        return NotImplemented if lifted is NotImplemented else _lowered(lifted)
     kinds = (
         [k for k in kinds if k != "..."] + kinds[-2:-1] * (len(args) - len(kinds) + 1) if kinds[-1] == "..." else kinds
     )
@@ -117,14 +122,25 @@ def by_kinds(kinds: list, f: Callable, level: Level, args: tuple) -> Any:
         elif kind == "e":
             given.append(aligned(a, level, ndim))
         elif kind == "d":
-            if not args[0].ndim:  # a dimension of what has none
-                return NotImplemented
             given.append(a + 1 if a >= 0 else a)
         elif kind == "D":
             given.append(tuple([d + 1 if d >= 0 else d for d in a]))
         else:  # "s"
             given.append((level.size, *a))
     return rebatched(f(*given), level)
+
+
+def _lifted(value: Any, kind: str) -> Any:
+    """An argument without dimensions as one with a dimension of size 1."""
+    if kind in "xuv" and hasattr(value, "ndim") and not value.ndim:
+        return value.reshape((1,))
+    return (1,) if kind == "s" and value == () else value
+
+
+def _lowered(result: Any) -> Any:
+    if type(result) is tuple or type(result) is list:
+        return type(result)([_lowered(r) for r in result])
+    return result if result is None or not result.ndim else result.reshape(())
 
 
 def rebatched(result: Any, level: Level) -> Any:
@@ -153,13 +169,18 @@ def loop(name: str, function: Callable, level: Level, args: tuple, kwargs: dict)
         raise RuntimeError(f"{name}: this view of a tensor under vmap has no batching rule; clone() the tensor first")
     if not level.size:
         raise RuntimeError(f"{name}: The fallback path does not support vmap over dims of size 0.")
-    if name not in _warned and name not in QUIET:
-        _warned.add(name)
-        warnings.warn(f"There is a performance drop because we have not yet implemented the batching rule for {name}: under vmap it runs as a loop "
-                      "over the slices of the batch.", UserWarning, stacklevel=2)  # fmt: skip
+    say_loop(name)
     return stacked(
         name, [function(*sliced(args, level, i), **sliced(kwargs, level, i)) for i in range(level.size)], level
     )
+
+
+def say_loop(name: str) -> None:
+    """Warns, once, that a function runs as a loop."""
+    if name not in _warned and name not in QUIET:
+        _warned.add(name)
+        warnings.warn(f"There is a performance drop because we have not yet implemented the batching rule for {name}: under vmap it runs as a loop "
+                      "over the slices of the batch.", UserWarning, stacklevel=4)  # fmt: skip
 
 
 def stacked(name: str, results: list, level: Level) -> Any:

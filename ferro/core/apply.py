@@ -70,7 +70,9 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
         else:
             out = op.forward(world(a), a, *params)
     except RuntimeWarning:
-        out = asarray(_unwarned(op, (a,), params))
+        out = _unwarned(op, (a,), params)
+        if isinstance(out, np.generic):
+            out = asarray(out)
     t = wrap(out)
     if n is None or not op.diff:
         if lost is not None:

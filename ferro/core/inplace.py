@@ -176,7 +176,7 @@ def record_write(self: Any, name: str, op: Any, others: tuple, params: tuple, wr
     For operations whose formulas read neither their first input nor their result; no copy of `self` is made.
     """
     node = check(self, name)
-    if _mode.current().special:
+    if _mode.current().special or any(type(t._data) is not np.ndarray for t in (self, *others) if t is not None):
         return change(self, name, lambda x: worlds.apply(op, (x, *others), params))
     data = self._data
     tensors = (wrap(data, None if node is LEAF else node), *others)

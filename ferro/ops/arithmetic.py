@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import NUMBERS, SCALING, apply, binary, constant, in_single, is_held, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
@@ -228,7 +229,7 @@ def no_zero_division(name: str, x: Any, y: Any) -> None:
     kind = y._data.dtype.kind
     if kind in "bc":
         raise NotImplementedError(f"{name}: not defined for {y.dtype} tensors")
-    if kind in "iu" and not y._data.all():
+    if kind in "iu" and not plain(y._data).all():
         raise RuntimeError(f"ZeroDivisionError: {name}: integer division by zero")
 
 

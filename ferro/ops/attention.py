@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import as_array, plain
 from ferro.core import worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
@@ -108,8 +109,8 @@ def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, caus
 
 def _safe_softmax(scores: Tensor, blocked: Any) -> Tensor:
     """softmax over the last dimension, 0 in rows that are blocked throughout."""
-    dead = np.asarray(blocked.all(axis=-1, keepdims=True))
-    if not dead.any():
+    dead = as_array(blocked.all(axis=-1, keepdims=True))
+    if not plain(dead).any():
         return softmax(scores, -1)
     where = worlds.functional.where
     return where(wrap(dead), 0, softmax(where(wrap(dead), 0, scores), -1))

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import dtypes, return_types
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
+from ferro.core.looped import by_slices
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.worlds import world
 from ferro.ops.extrema import pair_into
@@ -97,7 +99,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
                            f"{list(edges.shape)} and {list(x.shape)}")  # fmt: skip
     if sorter is not None:
         edges = _arranged(name, edges, need_tensor(name, "sorter", sorter)._data)
-    found = world(edges).searchsorted(edges, x, right or side == "right")
+    found = world(edges if type(edges) is not np.ndarray else x).searchsorted(edges, x, right or side == "right")
     return into(name, out, wrap(found.astype(np.int32) if out_int32 else found))
 
 
@@ -109,7 +111,8 @@ def _arranged(name: str, edges: Any, order: Any) -> Any:
         raise RuntimeError(
             f"{name}: boundary and sorter must have the same size, but got {list(edges.shape)} and {list(order.shape)}"
         )
-    if order.size and (order.min() < 0 or order.max() >= edges.shape[-1]):
+    numbers = plain(order)
+    if numbers.size and (numbers.min() < 0 or numbers.max() >= edges.shape[-1]):
         raise RuntimeError(f"{name}: sorter index out of range: allowed are 0 to {edges.shape[-1] - 1}")
     return np.take_along_axis(edges, order, -1)
 
@@ -139,12 +142,13 @@ declare(
 # -- counts and histograms ---------------------------------------------------------------------------------------------
 
 
+@by_slices
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number 0, 1, ... appears in a vector of non-negative integers; with `weights`, their sums."""
     a = need_tensor("bincount", "input", input)._data
     if a.dtype.kind not in "iu":
         raise NotImplementedError(f"bincount: not implemented for {dtypes.FROM_NUMPY[a.dtype]}; it takes integers")
-    if a.ndim != 1 or (a.size and a.min() < 0):
+    if a.ndim != 1 or (a.size and plain(a).min() < 0):
         raise RuntimeError(f"bincount only supports 1-d non-negative integral inputs; the shape is {list(a.shape)}")
     if minlength < 0:
         raise RuntimeError(f"bincount: minlength should be >= 0, got {minlength}")
@@ -162,6 +166,7 @@ declare("bincount", [Sample(_COUNTED), Sample(_COUNTED, Arg(3)),
         differentiable=False)  # fmt: skip
 
 
+@by_slices
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Tensor | None = None) -> Tensor:
     """How many elements lie in each of `bins` equal bins between min and max (if these are equal: of the elements)."""
     a = _histogrammed("histc", input)
@@ -176,6 +181,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Te
     return into("histc", out, wrap(hist.astype(input._data.dtype, copy=False)))
 
 
+@by_slices
 def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
               out: Any = None) -> Any:  # fmt: skip
     """How many elements (or with which weight) lie in each bin: (hist, bin_edges).
@@ -189,6 +195,7 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
     return return_types.histogram(pair if out is None else pair_into("histogram", out, pair))
 
 
+@by_slices
 def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
                 out: Any = None) -> Any:  # fmt: skip
     """The :func:`histogram` of points, the innermost dimension of `input`: (hist, bin_edges of each coordinate).

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into
@@ -70,7 +71,7 @@ def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, o
     if upper:
         factor = adjoint(factor)
     if check_errors:
-        raise_first("linalg.cholesky_ex", info._data, _INDEFINITE)
+        raise_first("linalg.cholesky_ex", plain(info._data), _INDEFINITE)
     return named("linalg.cholesky_ex", return_types.linalg_cholesky_ex, (factor, info), out)
 
 
@@ -151,7 +152,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
     [[0.25, 0.0], [0.0, 0.25]]
     """
     name = "cholesky_inverse"
-    data = square(name, L)._data
+    data = plain(square(name, L)._data)
     zero = np.diagonal(data, axis1=-2, axis2=-1) == 0
     raise_first(name, np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if data.shape[-1] else np.zeros(data.shape[:-2]),
                 "The diagonal element {i} is zero, the inversion could not be completed because the input matrix is singular.",

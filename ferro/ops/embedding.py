@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import plain
 from ferro.core import worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import bump, wrap
 from ferro.core.dtypes import HALF, INEXACT
 from ferro.core.inplace import announce
+from ferro.core.looped import by_slices
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 
@@ -119,6 +121,7 @@ def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_typ
     return weight
 
 
+@by_slices
 def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
                   norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
                   per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
@@ -230,14 +233,21 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor; give num_classes")
         return wrap(np.zeros((*x.shape, num_classes), np.int64))
-    if x.min() < 0:
-        raise RuntimeError(f"one_hot: Class values must be non-negative, got {x.min()}.")
+    numbers = plain(x)
+    if numbers.min() < 0:
+        raise RuntimeError(f"one_hot: Class values must be non-negative, got {numbers.min()}.")
     if num_classes == -1:
+        if numbers is not x:
+            raise RuntimeError(
+                "one_hot: When vmap-ing torch.nn.functional.one_hot, please provide an explicit positive num_classes argument."
+            )
         num_classes = int(x.max()) + 1
     elif num_classes < 1:
         raise RuntimeError(f"one_hot: num_classes should be positive, got {num_classes}")
-    elif x.max() >= num_classes:
-        raise RuntimeError(f"one_hot: Class values must be smaller than num_classes={num_classes}, got {x.max()}.")
+    elif numbers.max() >= num_classes:
+        raise RuntimeError(
+            f"one_hot: Class values must be smaller than num_classes={num_classes}, got {numbers.max()}."
+        )
     return wrap((x[..., None] == np.arange(num_classes)).astype(np.int64))
 
 

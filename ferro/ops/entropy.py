@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
+from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
@@ -216,7 +216,7 @@ def cross_entropy_vjp(g: Tensor, x: Tensor, target: Tensor, w: Tensor | None, ig
                       smoothing: float, kept: Any) -> Tensor:  # fmt: skip
     """The backward of cross_entropy by the logits, on Tensors (`kept` is not used: it has no history)."""
     weight = None if w is None else w._data
-    share = cpu.cross_entropy_share(
+    share = worlds.world_of(target._data, (x, w)).cross_entropy_share(
         target._data, weight, x._data.shape, x._data.dtype, ignore_index, reduction, smoothing
     )
     dx = softmax(x, 1) * wrap(share.sum(1, keepdims=True, dtype=share.dtype)) - wrap(share)
@@ -250,7 +250,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
         raise RuntimeError(f"binary_cross_entropy: Found dtype {target.dtype} but expected "
                            f"{input.dtype} (the target's dtype must be the input's)")  # fmt: skip
     x = input._data
-    if x.size and not (x.min() >= 0 and x.max() <= 1):
+    if x.size and not (plain(x).min() >= 0 and plain(x).max() <= 1):
         raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1 (for logits use "
                            "binary_cross_entropy_with_logits)")  # fmt: skip
     loss = apply(BCE, (input, target))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
+from ferro.core.looped import by_slices
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.joining import cat, stack
 from ferro.ops.products import matmul
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["grouped_mm"]
 
 
+@by_slices
 def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
                out_dtype: Any = None) -> Tensor:  # fmt: skip
     """The products of the groups of two matrices, group i ending at offs[i].

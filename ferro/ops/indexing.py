@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
@@ -39,6 +40,7 @@ def bools(values: Any) -> Arg:
 
 def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False, error: type = IndexError) -> None:
     """Raises unless all of `index` is in [0, size), or in [-size, size) with `negative`."""
+    index = plain(index)
     if not index.size:
         return
     if 0 in index.strides:  # expanded: to look at every number once is enough
@@ -271,14 +273,14 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     x = input._data
     if as_tuple:
         return tuple([wrap(i.astype(np.int64, copy=False)) for i in (x.reshape(1) if not x.ndim else x).nonzero()])
-    return into("nonzero", out, wrap(cpu.nonzero(x)))
+    return into("nonzero", out, wrap(worlds.world(x).nonzero(x)))
 
 
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
     """The first `size` rows of nonzero(), filled up with rows of `fill_value`."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
-    found = cpu.nonzero(input._data)[:size]
+    found = worlds.world(input._data).nonzero(input._data)[:size]
     result = np.full((size, input._data.ndim), fill_value, np.int64)
     result[: len(found)] = found
     return into("nonzero_static", out, wrap(result))
@@ -286,7 +288,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
 
 def argwhere(input: Tensor) -> Tensor:
     """The positions of the elements that are not 0, a row for each."""
-    return wrap(cpu.nonzero(input._data))
+    return wrap(worlds.world(input._data).nonzero(input._data))
 
 
 for _function in (nonzero, argwhere):

@@ -259,7 +259,13 @@ def _element(p: Any) -> Any:
         return bool(data) if not data.ndim else given if data.dtype.char == "?" else wrap(data != 0)
     if data.dtype.kind not in "iu":
         raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {given.dtype}")
-    return int(data) if not data.ndim else given if data.dtype == INT64 else wrap(data.astype(np.int64))
+    return (
+        int(data)
+        if not data.ndim and type(data) is np.ndarray
+        else given
+        if data.dtype == INT64
+        else wrap(data.astype(np.int64))
+    )
 
 
 def _from_sequence(p: Any) -> Any:
@@ -300,10 +306,7 @@ def _stacked(advanced: list) -> tuple:
     except ValueError:
         raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes "
                          f"{', '.join(str(list(a.shape)) for a in arrays)}") from None  # fmt: skip
-    stacked = np.empty((len(arrays), *shape), np.int64)
-    for i, a in enumerate(arrays):
-        stacked[i] = a
-    return wrap(stacked), dims
+    return wrap(np.stack([np.broadcast_to(a, shape) for a in arrays])), dims
 
 
 def _check_bounds(name: str, shape: tuple, index: Any, dims: tuple) -> None:

@@ -11,6 +11,7 @@ from ferro.core import dtypes
 from ferro.core.apply import apply, joined, promote, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
+from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
@@ -304,6 +305,7 @@ declare(
 )
 
 
+@by_slices
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import return_types, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
@@ -45,7 +46,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
     ([[0.0, 0.0], [1.0, 0.0]], [-2, -2])
     """
     packed, pivots, info = _factor("linalg.ldl_factor", A, hermitian)
-    raise_first("linalg.ldl_factor", info._data, _SINGULAR, RuntimeError)
+    raise_first("linalg.ldl_factor", plain(info._data), _SINGULAR, RuntimeError)
     return named("linalg.ldl_factor", return_types.linalg_ldl_factor, (packed, pivots), out)
 
 
@@ -53,7 +54,7 @@ def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = Fa
     """(LD, pivots, info): `ldl_factor` without an error; info is the number of the first zero block of D, or 0."""
     packed, pivots, info = _factor("linalg.ldl_factor_ex", A, hermitian)
     if check_errors:
-        raise_first("linalg.ldl_factor_ex", info._data, _SINGULAR, RuntimeError)
+        raise_first("linalg.ldl_factor_ex", plain(info._data), _SINGULAR, RuntimeError)
     return named("linalg.ldl_factor_ex", return_types.linalg_ldl_factor_ex, (packed, pivots, info), out)
 
 
@@ -176,10 +177,11 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
     if p.shape != LD._data.shape[:-1]:
         raise RuntimeError(f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
                            f"{list(p.shape)} and LD with shape {list(LD._data.shape)}")  # fmt: skip
-    if p.size and (np.abs(p).min() < 1 or np.abs(p).max() > p.shape[-1]):
+    sizes = np.abs(plain(p))
+    if sizes.size and (sizes.min() < 1 or sizes.max() > p.shape[-1]):
         raise RuntimeError(f"{name}: pivots must lie between 1 and {p.shape[-1]} or between -{p.shape[-1]} and -1; "
                            "use the pivots that linalg.ldl_factor returns")  # fmt: skip
-    if ((p < 0) != ldl_blocks(pivots)[1]._data).any():
+    if plain((p < 0) != ldl_blocks(pivots)[1]._data).any():
         raise RuntimeError(f"{name}: negative pivots must come in twos; use the pivots that linalg.ldl_factor returns")
     n = p.shape[-1]
     batch = batches(name, p.shape[:-1], B._data.shape[:-2])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import as_array
 from ferro.core import return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
@@ -42,7 +43,7 @@ def _tolerances(name: str, a: Any, atol: Any, rtol: Any) -> tuple:
     absolute, relative = 0.0 if found[0] is None else found[0], found[1]
     if relative is None:
         default = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
-        relative = np.where(np.asarray(absolute) > 0, 0.0, default)
+        relative = np.where(as_array(absolute) > 0, 0.0, default)
     return absolute, relative
 
 
@@ -127,7 +128,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     absolute, relative = _tolerances(name, a, atol, rtol)
     xp = world(a)
     sizes = abs(xp.eigvalsh(a, False)) if hermitian else xp.svdvals(a)
-    return into(name, out, wrap(np.asarray(xp.count_above(sizes, absolute, relative))))
+    return into(name, out, wrap(as_array(xp.count_above(sizes, absolute, relative))))
 
 
 declare("linalg.matrix_rank", [*map(Sample, MATRICES), Sample(MATRICES[0], atol=1.5), Sample(Arg(values=[[1.0, 1.0], [1.0, 1.0]])),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import as_array
 from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
@@ -124,8 +125,11 @@ def _in_parts(input: Tensor, w: Tensor, b: Any, target: Tensor, weight: Any, red
         return reduced(loss, reduction)
     t = target._data
     kept = t != ignore_index
-    total = kept.sum() if weight is None else weight._data.astype(np.float64)[np.where(kept, t, 0)][kept].sum()
-    return loss.sum() / wrap(np.asarray(total, loss._data.dtype))
+    if weight is None:
+        total = kept.sum()
+    else:  # (the sum goes over rows that count zero too: a mask would have another shape for every slice of a vmap)
+        total = np.where(kept, weight._data.astype(np.float64)[np.where(kept, t, 0)], 0).sum()
+    return loss.sum() / wrap(as_array(total, loss._data.dtype))
 
 
 # -- the function ------------------------------------------------------------------------------------------------------

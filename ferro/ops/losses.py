@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, promote
 from ferro.core.arguments import need_tensor
@@ -250,7 +251,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
     if isinstance(var, (int, float)):
         var = worlds.functional.full_like(input, var)
     v, x = var._data, input._data
-    if (v < 0).any():
+    if plain(v < 0).any():
         raise ValueError("gaussian_nll_loss: var has negative entry/entries")
     if v.shape != x.shape:
         if x.shape[:-1] == v.shape:
@@ -459,10 +460,9 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
     if weight is not None and weight._data.shape != (classes,):
         raise RuntimeError(f"{name}: inconsistent weight size, expected {classes} but got {list(weight._data.shape)}")
     t = target._data.reshape(n)
-    if n and not 0 <= t.min() <= t.max() < classes:
+    if n and not 0 <= plain(t).min() <= plain(t).max() < classes:
         raise RuntimeError(f"{name}: target out of range: the input has {classes} classes")
-    others = np.ones((n, classes), x._data.dtype)
-    others[np.arange(n), t] = 0
+    others = (t[:, None] != np.arange(classes)).astype(x._data.dtype)
     index = wrap(t.reshape(n, 1))
     gaps = (x - worlds.functional.gather(x, 1, index) + margin).clamp_min(0)
     terms = (gaps if p == 1 else gaps * gaps) * wrap(others)
@@ -501,13 +501,12 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | N
     n, classes = x._data.shape
     labels = target._data.reshape(n, classes)
     used = np.logical_and.accumulate(labels >= 0, axis=1)
-    if labels.size and not (labels.min() >= -1 and labels.max() < classes):
+    if labels.size and not (plain(labels).min() >= -1 and plain(labels).max() < classes):
         raise RuntimeError(f"{name}: target out of range: labels lie in [0, {classes - 1}], -1 ends them")
     safe = np.where(used, labels, 0)
-    is_label = np.zeros((n, classes + 1), bool)
-    np.put_along_axis(is_label, np.where(used, labels, classes), True, 1)
+    is_label = (np.where(used, labels, classes)[:, :, None] == np.arange(classes)).any(axis=1)
     # pairs (label, other class); what does not count is masked
-    pairs = used[:, :, None] & ~is_label[:, None, :classes]
+    pairs = used[:, :, None] & ~is_label[:, None, :]
     gaps = (1 - worlds.functional.gather(x, 1, wrap(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     loss = (gaps * wrap(pairs.astype(x._data.dtype))).sum((1, 2)) / classes
     return reduced(loss.reshape(()) if len(shape) < 2 and reduction == "none" else loss, reduction)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import return_types, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
@@ -46,7 +47,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     ([[4.0, 4.0], [0.25, 1.0]], [2, 2])
     """
     packed, pivots, info = _factor("linalg.lu_factor", A, pivot)
-    raise_first("linalg.lu_factor", info._data, _SINGULAR, RuntimeError)
+    raise_first("linalg.lu_factor", plain(info._data), _SINGULAR, RuntimeError)
     return named("linalg.lu_factor", return_types.linalg_lu_factor, (packed, pivots), out)
 
 
@@ -54,7 +55,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
     """(LU, pivots, info): `lu_factor` without an error; info is the number of the first zero pivot, or 0."""
     packed, pivots, info = _factor("linalg.lu_factor_ex", A, pivot)
     if check_errors:
-        raise_first("linalg.lu_factor_ex", info._data, _SINGULAR, RuntimeError)
+        raise_first("linalg.lu_factor_ex", plain(info._data), _SINGULAR, RuntimeError)
     return named("linalg.lu_factor_ex", return_types.linalg_lu_factor_ex, (packed, pivots, info), out)
 
 
@@ -136,7 +137,7 @@ def _triangles(packed: Any) -> tuple:
 
 def _permutation_matrix(packed: Any, pivots: Any) -> Any:
     m = packed._data.shape[-2]
-    return wrap(worlds.world(packed._data).swap_rows(np.eye(m, dtype=packed._data.dtype), pivots._data, True))
+    return wrap(worlds.world(pivots._data).swap_rows(np.eye(m, dtype=packed._data.dtype), pivots._data, True))
 
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *,
@@ -173,6 +174,7 @@ def _check_pivots(name: str, packed: Any, pivots: Any, argument: str) -> None:
         raise RuntimeError(f"{name}: Number of pivots per batch should be same as the dimension of the matrix: "
                            f"{min(m, n)} for a {m} by {n} matrix, got {argument} of shape {list(p.shape)}")  # fmt: skip
     batches(name, tuple(batch), p.shape[:-1])
+    p = plain(p)
     if p.size and (p.min() < 1 or p.max() > m):
         raise RuntimeError(f"{name}: {argument} must lie between 1 and {m}, the number of rows, got {p.min()} to {p.max()}; "
                            "use the pivots that linalg.lu_factor returns")  # fmt: skip

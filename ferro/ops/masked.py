@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import as_array, plain
 from ferro.core import dtypes
 from ferro.core.arguments import many_dims, need_tensor, one_dim
 from ferro.core.base import wrap
@@ -147,7 +148,7 @@ def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = 
     result = order.nanmedian(_filled("median", x, mask, np.nan), dim, keepdim).values
     if floating:
         return result
-    if np.isnan(result._data).any():
+    if np.isnan(plain(result._data)).any():
         raise ValueError("masked.median: the mask leaves no element for one of the results, and only a floating dtype has nan; "
                          f"got an input of dtype {input.dtype}")  # fmt: skip
     return cast(result, _dtype(input, dtype))
@@ -161,7 +162,7 @@ def _counts(name: str, x: Any, mask: Any, dims: tuple) -> tuple:
     m = _mask(name, x, mask)
     if m is None:
         return x, None, np.full(reductions.kept(x._data.shape, dims), reductions.count(x._data.shape, dims), np.int64)
-    return _filled(name, x, mask, 0), m, np.asarray(m.sum(axis=dims, keepdims=True, dtype=np.int64))
+    return _filled(name, x, mask, 0), m, as_array(m.sum(axis=dims, keepdims=True, dtype=np.int64))
 
 
 def mean(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None,
@@ -193,7 +194,7 @@ def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correct
     """The square root of the variance (see :func:`var`); its gradient is 0 where it is 0."""
     square = _variance("std", input, dim, unbiased, correction, keepdim, dtype, mask)
     zero = square._data == 0
-    if not zero.any():
+    if not plain(zero).any():
         return exponential.sqrt(square)
     return masks.masked_fill(exponential.sqrt(masks.masked_fill(square, wrap(zero), 1)), wrap(zero), 0)
 

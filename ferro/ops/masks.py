@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro import cpu
+from ferro.batched.array import plain
 from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor
 from ferro.core.inplace import record_write
+from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
 from ferro.ops.filling import filler
@@ -86,6 +88,7 @@ def masked_spread(g: Tensor, shape: tuple, mask: Tensor) -> Tensor:
     return masked_scatter(worlds.functional.new_zeros(g, shape), mask, g)
 
 
+@by_slices
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The tensor with the first elements of `source`, in order, where the mask is true."""
     shape = _common("masked_scatter", input, _boolean("masked_scatter", mask))
@@ -97,7 +100,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 def _enough(name: str, x: Any, mask: Any, source: Any) -> None:
     if need_tensor(name, "source", source)._data.dtype is not x._data.dtype:
         raise RuntimeError(f"{name}: expected self and source to have same dtypes but got {x.dtype} and {source.dtype}")
-    count = int(mask._data.sum())
+    true = mask._data.sum()
+    count = int(plain(true).max())  # (of the slice that has most)
     if source._data.size < count:
         raise RuntimeError(
             f"{name}: the mask is true at {count} places, but source has only {source._data.size} elements"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
@@ -277,7 +276,9 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
             f"instance_norm: Expected more than 1 spatial element when training, got input size {list(shape)}"
         )
     if running_mean is not None or running_var is not None:
-        _, mean, var = cpu.batch_norm(input._data.reshape(1, -1, count), None, None, None, None, True, eps)
+        _, mean, var = worlds.world(input._data).batch_norm(
+            input._data.reshape(1, -1, count), None, None, None, None, True, eps
+        )
         _update(running_mean, mean.reshape(shape[:2]).mean(0), momentum)
         _update(running_var, var.reshape(shape[:2]).mean(0) * (count / max(count - 1, 1)), momentum)
     return _groups(input, shape[1], weight, bias, eps)
@@ -401,7 +402,7 @@ def native_layer_norm(
     """layer_norm, and the mean and 1 / sqrt(var + eps) (not differentiable)."""
     out = layer_norm(input, normalized_shape, weight, bias, eps)
     n = len(tuple(normalized_shape))
-    _, *found = cpu.layer_norm(input._data, None, None, n, eps)
+    _, *found = worlds.world(input._data).layer_norm(input._data, None, None, n, eps)
     mean, rstd = [v if v.ndim == 1 else v[:, 0] for v in found]
     lead = (*input._data.shape[: input._data.ndim - n], *[1] * n)
     return out, wrap(mean.reshape(lead)), wrap(rstd.reshape(lead))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, operands, promote, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim
@@ -282,7 +283,7 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
         square(f"{name}(ord={p})", A)
         inverse, info = fn.inv_ex(A)[:2]
         result = matrix_norm(A, p) * matrix_norm(inverse, p) if shape[-1] else sum(sum(A.abs(), -1), -1)
-        if info._data.any():
+        if plain(info._data).any():
             result = fn.where(info == 0, result, INF)
     else:
         raise RuntimeError(
@@ -362,7 +363,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 def _at_least(size: Any, eps: float) -> Any:
     """The norm, at least eps in value, with the norm's derivative."""
-    if (size._data < eps).any():
+    if plain(size._data < eps).any():
         floored = np.maximum(size._data, np.asarray(eps, size._data.dtype))
         size = size + (wrap(floored) - size.detach())
     return size

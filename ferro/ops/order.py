@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import dtypes, return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
@@ -293,7 +294,7 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> Any:
             f"{name}() q tensor must be same dtype as the input tensor: {dtypes.FROM_NUMPY[q._data.dtype]} is not "
             f"{input.dtype}"
         )
-    if not ((q._data >= 0) & (q._data <= 1)).all():
+    if not plain((q._data >= 0) & (q._data <= 1)).all():
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q
 
@@ -307,9 +308,9 @@ def _ranks(name: str, ordered: Any, q: Any, interpolation: str) -> Any:
         last = np.full(nans.shape, n - 1, ordered.dtype)
     else:
         last = np.maximum((~np.isnan(ordered)).sum(-1, keepdims=True) - 1, 0).astype(ordered.dtype)
-        nans = np.zeros(last.shape, np.bool_)
+        nans = np.zeros_like(last, np.bool_)
     ranks = q * wrap(last)
-    if nans.any():
+    if plain(nans).any():
         ranks = worlds.functional.where(wrap(nans), float(n - 1), ranks)
     if interpolation in ("lower", "higher", "nearest"):
         whole = {"lower": np.floor, "higher": np.ceil, "nearest": np.rint}[interpolation]

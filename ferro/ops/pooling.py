@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
@@ -474,6 +475,7 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
     area = 1
     for s in size:
         area *= s
+    index = plain(index)
     if index.size and (index.min() < 0 or index.max() >= area):
         wrong = int(index.max()) if index.max() >= area else int(index.min())
         raise RuntimeError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core.base import wrap
+from ferro.core.looped import by_slices
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops import embedding as _embedding
 from ferro.ops import normalisation as _normalisation
@@ -32,6 +33,7 @@ def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, run
     return _normalisation.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
+@by_slices
 def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
                   sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
                   padding_idx: int | None = None) -> tuple:  # fmt: skip

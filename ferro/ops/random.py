@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import as_array, plain
 from ferro.core import dtypes
 from ferro.core.arguments import into, sizes
 from ferro.core.base import TensorBase, wrap
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bernoulli", "binomial", "multinomial", "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn",
            "randn_like", "randperm"]  # fmt: skip
-
-
-def asarray(x: Any, dtype: Any = None) -> Any:
-    """numpy.asarray, which leaves a batched array as it is."""
-    return np.asarray(x, dtype) if isinstance(x, (np.ndarray, np.generic, int, float)) else x
 
 
 def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
@@ -38,7 +34,7 @@ def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
         raise RuntimeError(
             f"{kind} random numbers are not implemented for {dtypes.FROM_NUMPY[d]}; use a floating-point dtype"
         )
-    return asarray(make(shape, d if d.itemsize >= 4 else np.float32)).astype(d, copy=False)
+    return as_array(make(shape, d if d.itemsize >= 4 else np.float32)).astype(d, copy=False)
 
 
 def _drawn(
@@ -71,7 +67,7 @@ def randint(low: Any, high: Any = None, size: Any = None, *, generator: Any = No
     if low >= high:
         raise RuntimeError(f"randint: random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d = chosen_dtype(dtype, out, dtypes.int64.np)
-    data = asarray(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d)
+    data = as_array(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d)
     return result_or_out("randint", data, out, requires_grad, device)
 
 
@@ -105,7 +101,7 @@ def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, dtype: Any = 
 
 
 def _probabilities(name: str, p: Any) -> Any:
-    if p.size and not ((p >= 0) & (p <= 1)).all():
+    if p.size and not plain((p >= 0) & (p <= 1)).all():
         raise RuntimeError(f"{name}: Expected p_in >= 0 && p_in <= 1 to be true, got values outside [0, 1]")
     return p
 
@@ -113,7 +109,7 @@ def _probabilities(name: str, p: Any) -> Any:
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """Ones with the probabilities in `input` (or `p`), zeros otherwise; not differentiable: its gradient is zero."""
     a = input._data
-    chance = _probabilities("bernoulli", a.astype(np.float64) if p is None else asarray(p, np.float64))
+    chance = _probabilities("bernoulli", a.astype(np.float64) if p is None else as_array(p, np.float64))
     result = wrap((numpy_generator(generator).random(a.shape) < chance).astype(a.dtype))
     return result if out is None else into("bernoulli", out, result)
 
@@ -121,14 +117,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, o
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial numbers: successes in `count` trials of probability `prob`."""
     p = _probabilities("binomial", prob._data.astype(np.float64))
-    return wrap(asarray(numpy_generator(generator).binomial(count._data.astype(np.int64), p)).astype(prob._data.dtype))
+    return wrap(as_array(numpy_generator(generator).binomial(count._data.astype(np.int64), p)).astype(prob._data.dtype))
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers with the rates in `input`."""
-    if (input._data < 0).any():
+    if plain(input._data < 0).any():
         raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
-    return wrap(asarray(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype))
+    return wrap(as_array(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype))
 
 
 def multinomial(
@@ -139,7 +135,7 @@ def multinomial(
         raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype}")
     if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects a tensor of int64 for out, got: {out.dtype}")
-    a = np.asarray(input._data, np.float64)
+    a = as_array(input._data, np.float64)
     if a.ndim not in (1, 2):
         raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
     if num_samples <= 0:
@@ -166,8 +162,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
            requires_grad: bool = False, **ignored: Any) -> Tensor:  # fmt: skip
     """Normal random numbers with the given means and standard deviations (numbers with `size`, or tensors)."""
     values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
-    if (np.real(np.asarray(values[1])) < 0).any():
-        raise RuntimeError(f"normal: expects all elements of std >= 0.0, got {np.asarray(values[1]).min()}")
+    if (np.real(plain(values[1])) < 0).any():
+        raise RuntimeError(f"normal: expects all elements of std >= 0.0, got {np.min(plain(values[1]))}")
     if size is None:
         tensors = [v for v in (mean, std) if isinstance(v, TensorBase)]
         if not tensors:
@@ -175,7 +171,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
         size = np.broadcast_shapes(*[t._data.shape for t in tensors])
         dtype = dtype or dtypes.FROM_NUMPY[tensors[0]._data.dtype]
     z = draw("normal", sizes("normal", (size,)), dtype, generator)
-    result = np.asarray(values[0] + values[1] * z).astype(z.dtype)
+    result = as_array(values[0] + values[1] * z).astype(z.dtype)
     return finish("normal", result, requires_grad, device) if out is None else into("normal", out, wrap(result))
 
 
@@ -185,7 +181,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
 def _fill(self: Any, name: str, make: Any) -> Any:
     """Replaces the content of a tensor by random numbers; its old history ends with zero gradient."""
     return change(self, name, lambda x: x.mul(0).add(wrap(make(x._data.shape).astype(x._data.dtype))) if x.requires_grad
-                  else wrap(np.asarray(make(x._data.shape)).astype(x._data.dtype)))  # fmt: skip
+                  else wrap(as_array(make(x._data.shape)).astype(x._data.dtype)))  # fmt: skip
 
 
 def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Tensor:
@@ -205,8 +201,8 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
 
 def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fills with ones of probability p, else zeros."""
-    chance = _probabilities("bernoulli_", np.asarray(p._data if isinstance(p, TensorBase) else p, np.float64))
-    return _fill(self, "bernoulli_", lambda shape: asarray(numpy_generator(generator).random(shape) < chance))
+    chance = _probabilities("bernoulli_", as_array(p._data if isinstance(p, TensorBase) else p, np.float64))
+    return _fill(self, "bernoulli_", lambda shape: as_array(numpy_generator(generator).random(shape) < chance))
 
 
 def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -214,7 +210,7 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Ten
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return _fill(
-        self, "exponential_", lambda shape: asarray(numpy_generator(generator).standard_exponential(shape)) / lambd
+        self, "exponential_", lambda shape: as_array(numpy_generator(generator).standard_exponential(shape)) / lambd
     )
 
 
@@ -222,7 +218,7 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: An
     """Fills with numbers whose logarithm is normal."""
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return _fill(self, "log_normal_", lambda shape: asarray(numpy_generator(generator).lognormal(mean, std, shape)))
+    return _fill(self, "log_normal_", lambda shape: as_array(numpy_generator(generator).lognormal(mean, std, shape)))
 
 
 def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -230,7 +226,7 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     return _fill(
-        self, "cauchy_", lambda shape: median + sigma * asarray(numpy_generator(generator).standard_cauchy(shape))
+        self, "cauchy_", lambda shape: median + sigma * as_array(numpy_generator(generator).standard_cauchy(shape))
     )
 
 
@@ -238,7 +234,7 @@ def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
     """Fills with the number of trials up to the first success of probability p."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    return _fill(self, "geometric_", lambda shape: asarray(numpy_generator(generator).geometric(p, shape)))
+    return _fill(self, "geometric_", lambda shape: as_array(numpy_generator(generator).geometric(p, shape)))
 
 
 _ABSENT: Any = object()
@@ -261,7 +257,7 @@ def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, genera
         to = min(most + 1, 2**63 - 1)
     if from_ >= to:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
-    return _fill(self, "random_", lambda shape: asarray(numpy_generator(generator).integers(from_, to, shape)))
+    return _fill(self, "random_", lambda shape: as_array(numpy_generator(generator).integers(from_, to, shape)))
 
 
 class RandomMethods:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import as_array, plain
 from ferro.core import worlds
 from ferro.core.apply import apply, constant, unary
 from ferro.core.arguments import into, need_tensor, one_dim
@@ -59,7 +60,7 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
             )
         if any(a > b for a, b in zip(have, src_shape, strict=True)):
             raise RuntimeError(f"{name}(): Expected index {list(have)} to be no larger than src {list(src_shape)}")
-    if not (later and cpu.finds_wrong_places(x._data, d, data)):
+    if not (later and type(data) is np.ndarray and cpu.finds_wrong_places(x._data, d, data)):
         in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
     return d
 
@@ -104,7 +105,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
                            f"input, and {data.ndim} dimensions for indices")  # fmt: skip
     d = one_dim("take_along_dim", n, dim)
     in_bounds("take_along_dim()", data, input._data.shape[d] if n else 1, d, negative=True)
-    if data.size and data.min() < 0:
+    if data.size and plain(data).min() < 0:
         indices = wrap(np.where(data < 0, data + input._data.shape[d], data))
     a, b = input._data.shape, data.shape
     common = broadcast_shapes((*a[:d], 1, *a[d + 1 :]), (*b[:d], 1, *b[d + 1 :]))
@@ -218,10 +219,11 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
     total = apply(SCATTER_ADD, (start, index, src), (d,))
     if reduce == "sum":
         return total
-    counts = cpu.scatter_add_(np.zeros(x._data.shape, np.int64), d, index._data, np.ones(index._data.shape, np.int64))
+    zeros, ones = np.zeros(x._data.shape, np.int64), np.ones(index._data.shape, np.int64)
+    counts = worlds.world(index._data).scatter_add(zeros, d, index._data, ones)
     counts = np.maximum(counts + 1 if include_self else counts, 1)
     if x._data.dtype.kind in "iu":
-        return wrap(np.asarray(np.floor_divide(total._data, counts), x._data.dtype))
+        return wrap(as_array(np.floor_divide(total._data, counts), x._data.dtype))
     return total / wrap(counts.astype(x._data.dtype))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
@@ -70,7 +71,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     if vector:
         result = result.squeeze(-1)
     if check_errors:
-        raise_first("linalg.solve_ex", info._data, _UNSOLVABLE)
+        raise_first("linalg.solve_ex", plain(info._data), _UNSOLVABLE)
     return named("linalg.solve_ex", return_types.linalg_solve_ex, (result, info), out)
 
 
@@ -227,7 +228,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     """
     result, info = apply(INV_EX, (square("linalg.inv_ex", A),))
     if check_errors:
-        raise_first("linalg.inv_ex", info._data, _SINGULAR)
+        raise_first("linalg.inv_ex", plain(info._data), _SINGULAR)
     return named("linalg.inv_ex", return_types.linalg_inv_ex, (result, info), out)
 
 

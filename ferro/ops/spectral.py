@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
@@ -56,7 +57,7 @@ def need_phase_free(name: str, what: str, x: Any) -> None:
 
     Its derivative by the phases is the imaginary diagonal of x.
     """
-    a = getattr(x, "_data", x)
+    a = plain(getattr(x, "_data", x))
     if a.dtype.kind == "c" and a.size:
         phases = abs(a.diagonal(0, -2, -1).imag).max()
         if phases > 1e-2 and phases > 1e-3 * abs(a).max():
@@ -68,7 +69,7 @@ def need_phase_free(name: str, what: str, x: Any) -> None:
 
 def need_basis_free(name: str, x: Any) -> None:
     """Refuses a loss that depends on which basis of a null space full_matrices=True has chosen."""
-    a = getattr(x, "_data", x)
+    a = plain(getattr(x, "_data", x))
     if a.size:
         turned = abs(a - a.conj().swapaxes(-1, -2)).max()
         if turned > 1e-2 and turned > 1e-3 * abs(a).max():
@@ -249,7 +250,7 @@ def _polar_x(xp: Any, g: Any, x: Any) -> Any:
     inner = xp.matmul(adjoint(u), gv)
     core = (inner - adjoint(inner)) / (safe[..., None, :] + safe[..., :, None])
     result = xp.matmul(xp.matmul(u, core), adjoint(v))
-    deficient = not getattr(keep, "_data", keep).all()
+    deficient = not plain(getattr(keep, "_data", keep)).all()
     if m > n or deficient:
         result = result + xp.matmul((gv - xp.matmul(u, inner)) / safe[..., None, :], adjoint(v))
     if n > m or deficient:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import dtypes
 from ferro.core.apply import promote
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
+from ferro.core.looped import by_slices
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.comparison import clamp
 from ferro.ops.complex import complex as make_complex
@@ -32,6 +34,7 @@ __all__ = ["corrcoef", "cov", "gradient", "isin"]
 # -- covariance --------------------------------------------------------------------------------------------------------
 
 
+@by_slices
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
@@ -105,8 +108,8 @@ def _observation_weights(argument: str, weights: Any, n: int) -> Any:
     if a.size != n:
         raise RuntimeError(f"cov(): expected {argument} to have the same numel as there are observations in the input but got "
                            f"{a.size} != {n}")  # fmt: skip
-    if (a < 0).any():
-        raise RuntimeError(f"cov(): {argument} cannot be negative, got {a.min()}")
+    if plain(a < 0).any():
+        raise RuntimeError(f"cov(): {argument} cannot be negative, got {plain(a).min()}")
     return weights
 
 
@@ -255,6 +258,7 @@ declare("gradient", [
 # -- membership --------------------------------------------------------------------------------------------------------
 
 
+@by_slices
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None
 ) -> Tensor:
