@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -129,7 +130,7 @@ def test_as_a_loop(entry: Entry) -> None:
             try:
                 check(f, slices, batched)
                 for order in derivatives if all(batched) else derivatives[:1]:
-                    check(lambda ts, order=order: order(f, ts, moving), slices, batched)
+                    check(lambda ts, f=f, order=order, moving=moving: order(f, ts, moving), slices, batched)
             except RuntimeError as e:
-                with pytest.raises(RuntimeError, match=REFUSED.get(entry.path, "no error at all")):
-                    raise e
+                if not re.search(REFUSED.get(entry.path, "no error at all"), str(e)):
+                    raise
