@@ -178,6 +178,7 @@ from ferro.ops.structure import *
 from ferro.ops.trigonometric import *
 from ferro.ops.windows import *
 from ferro.printing import get_printoptions, set_printoptions
+from ferro.serialization import load, save
 
 # PyTorch's other names of the dtypes
 half, float, double = float16, float32, float64

@@ -22,7 +22,7 @@ PACKAGE = ROOT / "ferro"
 LAYERS = (
     ("examples",),
     ("__init__",),
-    ("optim", "nn", "utils", "debug", "profiler", "warmup", "env", "__config__"),
+    ("optim", "nn", "utils", "debug", "profiler", "warmup", "env", "__config__", "serialization"),
     ("func",),
     ("autograd",),
     ("functional", "tensor", "overrides", "printing", "fft", "linalg", "masked", "signal", "special", "storage"),
