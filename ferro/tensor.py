@@ -15,11 +15,12 @@ from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, is_inference,
 from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
 from ferro.core.layout import Named, strided
-from ferro.core.mode import is_inference_mode_enabled
+from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.node import Handle, Node, Pick, table
 from ferro.core.provenance import departed
 from ferro.core.size import Size
 from ferro.core.storage import copied
+from ferro.core.transforms import refuse_inside
 from ferro.ops.activations import ActivationMethods
 from ferro.ops.arithmetic import ArithmeticMethods
 from ferro.ops.bessel import BesselMethods
@@ -275,6 +276,7 @@ class Tensor(
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Starts (or, False, stops) recording operations on this leaf; returns the tensor."""
+        refuse_inside("Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs)", "requires_grad_()")
         node = history(self)
         if isinstance(node, Leaf) or node is None:
             if requires_grad and self._data.dtype not in dtypes.INEXACT:
@@ -405,6 +407,7 @@ class Tensor(
 
     def retain_grad(self) -> None:
         """Makes backward() keep the gradient of this non-leaf in ``.grad``."""
+        refuse_inside("Tensor.retain_grad()", "retain_grad()")
         node = history(self)
         if node is None and not self.requires_grad:
             raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
@@ -460,7 +463,7 @@ class Tensor(
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The tensor as a NumPy array sharing its memory (force: also of a tensor with history)."""
-        if not force and history(self) is not None:
+        if not force and history(self) is not None and is_grad_enabled():
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if (self._meta is not None and self._meta.lost is not None) or self._node is not None:
             departed("numpy()")

@@ -135,7 +135,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
 def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, create_graph: bool,
              allow_unused: bool | None, materialize: bool) -> tuple:  # fmt: skip
     """One backward per element of the first dimension of the seeds, results stacked."""
-    from ferro import functional
+    from ferro.core.batching import over_rows
 
     for i, (root, seed) in enumerate(zip(roots, seeds, strict=False)):
         shape = root._data.shape
@@ -150,12 +150,10 @@ def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, 
             f"grad: is_grads_batched=True needs grad_outputs with one batch size, got {sorted(sizes) or 'no grad_outputs'}"
         )
     (count,) = sizes
-    rows = []
-    for i in range(count):
-        keep = True if i < count - 1 else retain_graph
-        row = [None if s is None else s[i] for s in seeds]
-        rows.append(grad(roots, wanted, row, keep, create_graph, True, allow_unused, False, materialize))
-    return tuple([None if column[0] is None else functional.stack(list(column)) for column in zip(*rows, strict=True)])
+    if not count:
+        raise RuntimeError("grad: is_grads_batched=True needs at least one row of grad_outputs")
+    return tuple(over_rows(lambda row: list(grad(roots, wanted, row, retain_graph, create_graph, True, allow_unused, False, materialize)),
+                           seeds, count))  # fmt: skip
 
 
 def _sequence(given: Any) -> list:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.autograd.batched_function import by_staticmethod
+from ferro.batched.levels import ALIVE
 from ferro.core import mode as _mode
 from ferro.core.apply import address
 from ferro.core.apply import apply as apply_op
@@ -20,6 +22,7 @@ from ferro.core.op import Op
 from ferro.core.provenance import caller
 from ferro.core.run import current_run
 from ferro.core.saved import check_registration, freed
+from ferro.core.transforms import INSIDE
 
 
 class FunctionCtx:
@@ -264,6 +267,20 @@ class Function:
 
     generate_vmap_rule = False
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+        """The outputs for a batch of arguments, and where the batch lies in them: what vmap calls instead of forward.
+
+        info: has the fields batch_size and randomness; in_dims: nested as the arguments, the dimension of the batch in
+        each (None: the argument is the same for all).  With ``generate_vmap_rule = True`` forward and backward are
+        batched themselves, and this is not needed.
+        """
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set generate_vmap_rule=True."
+        )
+
+    _no_vmap = vmap
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError(f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, so you should "
                            "invoke them on the class itself: use Function.apply(...).")  # fmt: skip
@@ -316,6 +333,14 @@ class Function:
         """Runs forward and records one node."""
         recording = _mode.is_grad_enabled()
         separate = cls.setup_context is not Function.setup_context
+        if INSIDE.get() and not separate:
+            raise RuntimeError(f"{cls.__name__}: In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it "
+                               "must override the setup_context staticmethod. For more details, please see "
+                               "https://pytorch.org/docs/main/notes/extending.func.html")  # fmt: skip
+        if ALIVE:
+            found = by_staticmethod(cls, args, kwargs)
+            if found is not NotImplemented:
+                return found
         if separate:
             args, kwargs = cls._bound(args, kwargs), {}
         needs = tuple([isinstance(a, TensorBase) and history(a) is not None for a in args])
@@ -337,6 +362,8 @@ class Function:
                 result = cls.forward(ctx, *args, **kwargs)
         many = isinstance(result, tuple)
         outs = list(result) if many else [result]
+        if separate:
+            _refuse_saved_inputs(cls, ctx, args, outs)
         if recording and any(needs):
             outs = _record(cls, ctx, args, needs, outs)
         else:
@@ -349,6 +376,15 @@ class Function:
 
 def _contains(group: Any, t: Any) -> bool:
     return any(t is g for g in group)
+
+
+def _refuse_saved_inputs(cls: Any, ctx: Any, args: tuple, outs: list) -> None:
+    """An input that is an output too must not be saved: which of both was meant, setup_context cannot say."""
+    for t in (*ctx._to_save, *ctx._for_forward):
+        if t is not None and _contains(args, t) and _contains(outs, t) and not _contains(ctx._dirty, t):
+            raise RuntimeError(f"{cls.__name__}: A input that has been returned as-is as output is being saved for backward. This is not supported "
+                               "if you override setup_context. You should return and save a view of the input instead, e.g. with x.view_as(x) or "
+                               "setup ctx inside the forward function itself.")  # fmt: skip
 
 
 def _alias(out: Any, args: tuple, ctx: Any) -> Any:

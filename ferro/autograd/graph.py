@@ -12,6 +12,7 @@ from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, bump, history, position
 from ferro.core.node import AccumulateGrad, Handle, Node, Pick
 from ferro.core.run import current_run
+from ferro.core.transforms import refuse_hooks
 
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
            "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks"]  # fmt: skip
@@ -58,6 +59,7 @@ class saved_tensors_hooks:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self) -> None:
+        refuse_hooks()
         message = _mode.current().barred
         if message is not None:
             raise RuntimeError(message)

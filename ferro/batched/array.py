@@ -26,8 +26,9 @@ IN_PLACE = ("vmap: inplace arithmetic(self, *extra_args) is not possible because
             "elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try "
             "to use out-of-place operators instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, "
             "please file a bug report instead.")  # fmt: skip
-DYNAMIC = ("vmap: the shape of the result depends on the data ({}): This operation has data-dependent output shape and is not supported "
-           "inside of vmap; every slice of the batch may have another. Compute with masks of a fixed shape instead.")  # fmt: skip
+DYNAMIC = ("vmap: We do not support batching operators that can output dynamic shape. Here the shape of the result depends on the data ({}): "
+           "This operation has data-dependent output shape and is not supported inside of vmap; every slice of the batch may have another. "
+           "Compute with masks of a fixed shape instead.")  # fmt: skip
 
 
 class NotPlain(RuntimeError):
@@ -228,6 +229,13 @@ def aligned(x: Any, level: Level, ndim: int) -> Any:
     p = x.physical
     missing = ndim + 1 - p.ndim
     return p[(ALL, *(None,) * missing)] if missing > 0 else p
+
+
+def new_array(like: Any, shape: tuple, make: Any) -> Any:
+    """make(shape), or of a batched array `like` one such array for each slice, into which something else may be written."""
+    if type(like) is not Batched:
+        return make(shape)
+    return batch(new_array(like.physical, (like.level.size, *shape), make), like.level)
 
 
 def as_array(x: Any, dtype: Any = None) -> Any:

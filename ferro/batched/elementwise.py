@@ -22,7 +22,7 @@ declare(**each("e e", """atan2 complex copysign cos_vjp div_floor div_trunc floo
     hermite_polynomial_he"""))  # fmt: skip
 declare(**each("e e e", "addcmul clamp lerp where masked_fill"))
 declare(**each("e e - ...", "gelu_vjp softplus_vjp laguerre gegenbauer gegenbauer_pair"))
-declare(addcmul="e e e -", polygamma="- e", prelu="e e")
+declare(addcmul="e e e e", polygamma="- e", prelu="e e")
 
 
 def _typed(f: Any, level: Any, value: Any, like: Any) -> Any:

@@ -214,3 +214,24 @@ def _attention(f: Callable, level: Level, q: Any, k: Any, v: Any, mask: Any, sca
         return NotImplemented
     qkv = [fronted(a, level) for a in (q, k, v)]
     return rebatched(f(*qkv, None if mask is None else aligned(mask, level, q.ndim), scale, causal), level)
+
+
+@rule("attention_vjp")
+def _attention_vjp(
+    f: Callable,
+    level: Level,
+    g: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    p: Any,
+    scale: float,
+    causal: bool,
+    needs: tuple,
+) -> Any:
+    if not g.ndim == q.ndim == k.ndim == v.ndim == p.ndim or (mask is not None and needs[3]):
+        return NotImplemented
+    given = [fronted(a, level) for a in (g, q, k, v)]
+    mask = None if mask is None else aligned(mask, level, q.ndim)
+    return rebatched(f(*given, mask, fronted(p, level), scale, causal, needs), level)

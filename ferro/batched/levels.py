@@ -34,6 +34,22 @@ class Level:
         return f"<vmap level {self.number} of size {self.size}>"
 
 
+class running_outside:
+    """Context manager: inside, code runs as around the function of `level`."""
+
+    __slots__ = ("before", "level")
+
+    def __init__(self, level: Level) -> None:
+        self.level = level
+
+    def __enter__(self) -> None:
+        self.before = RUNNING.get()
+        RUNNING.set(tuple([level for level in self.before if level is not self.level]))
+
+    def __exit__(self, *exc: object) -> None:
+        RUNNING.set(self.before)
+
+
 class running:
     """Context manager: inside, the function of `level` runs."""
 

@@ -94,3 +94,19 @@ def _swap_rows(f: Callable, level: Level, x: Any, pivots: Any, inverse: bool) ->
 @rule("pseudo_inverse")
 def _pseudo_inverse(f: Callable, level: Level, x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     return batch(f(fronted(x, level), *[aligned(t, level, x.ndim - 2) for t in (atol, rtol)], hermitian), level)
+
+
+@rule("cofactors")
+def _cofactors(f: Callable, level: Level, xs: tuple) -> Any:
+    return batch(f(tuple([fronted(x, level) for x in xs])), level)
+
+
+@rule("euclidean")
+def _euclidean(f: Callable, level: Level, x: Any, y: Any) -> Any:
+    n = max(x.ndim, y.ndim)
+    return batch(f(*[aligned(batch(fronted(v, level), level), level, n) for v in (x, y)]), level)
+
+
+@rule("count_above")
+def _count_above(f: Callable, level: Level, size: Any, atol: Any, rtol: Any) -> Any:
+    return batch(f(fronted(size, level), *[aligned(t, level, size.ndim) for t in (atol, rtol)]), level)

@@ -1,6 +1,6 @@
 """The module of functions of batched arrays, with all its rules."""
 
-from ferro.batched import elementwise, indexing, layers, products, shapes  # noqa: F401 (they enter their rules)
+from ferro.batched import elementwise, indexing, layers, losses, products, shapes  # noqa: F401 (they enter their rules)
 from ferro.batched.rules import world
 
 __all__ = ["world"]

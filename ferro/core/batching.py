@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from ferro.batched.array import Batched, batch, expanded, levels_of, pulled
-from ferro.batched.levels import Level
+from ferro.batched.levels import Level, running
 from ferro.batched.world import world
 from ferro.core import worlds
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
+from ferro.core.node import next_sequence
 from ferro.core.op import LINEAR, Op
+from ferro.core.transforms import inside
 
 
 def _entered(x: Any, level: Level, dim: int) -> Any:
@@ -52,6 +54,21 @@ def enter(x: Any, level: Level, dim: int) -> Any:
 def leave(x: Any, level: Level, dim: int) -> Any:
     """A tensor or array of a level as one that lists the slices along `dim`."""
     return apply(LEAVE, (x,), (level, dim)) if isinstance(x, TensorBase) else _left(x, level, dim)
+
+
+def dim_of(x: Any, level: Level) -> int:
+    """Where the slices of a tensor lay when it entered the level; 0 for what was computed there."""
+    view = None if x._meta is None else x._meta.view
+    steps = () if view is None else view.steps
+    return steps[0][1][1] if len(steps) == 1 and steps[0][0] is ENTER and steps[0][1][0] is level else 0
+
+
+def over_rows(function: Any, tensors: list, size: int, randomness: str = "error") -> list:
+    """function(rows) for each row of tensors (None stays): its results, tensors or None, with the rows along dimension 0."""
+    level = Level(size, randomness, next_sequence())
+    with running(level), inside("vmap"):
+        found = function([None if t is None else enter(t, level, 0) for t in tensors])
+        return [None if o is None else leave(o, level, 0) for o in found]
 
 
 def leave_levels(run: Any, target: Any, gx: Any) -> Any:

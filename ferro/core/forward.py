@@ -15,7 +15,7 @@ from ferro.core import engine, worlds
 from ferro.core import mode as _mode
 from ferro.core.adding import conform
 from ferro.core.apply import _special
-from ferro.core.base import TensorBase, View, meta_of, position, root, version_of, wrap
+from ferro.core.base import LEAF, TensorBase, View, meta_of, position, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.node import Node, Pick, node_meta
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
@@ -234,7 +234,7 @@ def _transposed(op: Op, primals: tuple, tangents: list, moving: list, params: tu
         cotangents: list = []
         for i, out in enumerate(outs):
             usable = i not in op.nondiff_indices and out._data.dtype in INEXACT
-            cotangents.append(wrap(np.zeros(out._data.shape, out._data.dtype)).requires_grad_() if usable else None)
+            cotangents.append(wrap(np.zeros(out._data.shape, out._data.dtype), LEAF) if usable else None)
         g: Any = cotangents[0] if not op.multi else tuple(cotangents)
         if op.multi and op.lone is not None:
             g = cotangents[op.lone]

@@ -2,7 +2,7 @@
 
 from ferro.func.forward import jvp, linearize
 from ferro.func.jacobians import hessian, jacfwd, jacrev
-from ferro.func.modules import functional_call, stack_module_state
+from ferro.func.modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from ferro.func.reverse import grad, grad_and_value, vjp
 from ferro.func.unwrapping import debug_unwrap
 from ferro.func.vmap import vmap
@@ -17,6 +17,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

@@ -12,8 +12,11 @@ from ferro.autograd import grad as _grad
 from ferro.core import mode as _mode
 from ferro.core.base import TensorBase, history
 from ferro.core.dtypes import INEXACT
+from ferro.core.transforms import inside
+from ferro.core.trees import flatten, map_tensors, tree_map, unflatten
 from ferro.func.levels import Foreign, Transform, outputs_of, pair, recorded, settled, zeros_like
-from ferro.func.trees import flatten, map_tensors, tree_map, unflatten
+
+JVP = "jvp(f, primals, tangents)"  # as messages call it
 
 
 def push(name: str, func: Callable, args: tuple, flat: list, numbers: tuple, structure: Any, tangents: list,
@@ -30,7 +33,8 @@ def push(name: str, func: Callable, args: tuple, flat: list, numbers: tuple, str
         full = list(args)
         for i, dual in zip(numbers, duals, strict=True):
             full[i] = dual
-        result = func(*full)
+        with inside("jvp"):
+            result = func(*full)
         result, aux = pair(name, result) if has_aux else (result, None)
         outputs, outputs_structure = outputs_of(name, result)
         pairs = [forward_ad.unpack_dual(o, level=level) for o in outputs]
@@ -53,24 +57,25 @@ def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, ha
     """
     if not isinstance(primals, tuple):
         raise RuntimeError(
-            f"jvp: expected primals to be a tuple, so that f(*primals) is valid, got {type(primals).__name__}"
+            f"{JVP}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals). Got {type(primals).__name__}"
         )
     xs, structure = flatten(primals)
     ts, tangent_structure = flatten(tangents)
     if structure != tangent_structure:
         raise RuntimeError(
-            f"jvp: expected primals and tangents to be nested alike, got {structure} and {tangent_structure}"
+            f"{JVP}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, "
+            f"tangents also must be. Got primals with structure {structure} and tangents with structure {tangent_structure}"
         )
     for what, leaves in (("primals", xs), ("tangents", ts)):
         if not leaves:
-            raise RuntimeError(f"jvp: expected {what} to contain at least one tensor")
+            raise RuntimeError(f"{JVP}: Expected {what} to contain at least one Tensor.")
         for x in leaves:
             if not isinstance(x, TensorBase):
-                raise RuntimeError(f"jvp: expected {what} to contain only tensors, got {type(x).__name__}")
-    out, moved, out_structure, aux = push("jvp", func, primals, xs, tuple(range(len(primals))), structure, ts, has_aux)
+                raise RuntimeError(f"{JVP}: Expected {what} to only contain Tensors, got {type(x)}")
+    out, moved, out_structure, aux = push(JVP, func, primals, xs, tuple(range(len(primals))), structure, ts, has_aux)
     if strict and any(t is None for t in moved):
         raise RuntimeError(
-            "jvp: an output of the function does not depend on the inputs, which strict=True does not allow"
+            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with strict=True."
         )
     value = unflatten(out_structure, out)
     tangent = unflatten(out_structure, [zeros_like(o) if t is None else t for o, t in zip(out, moved, strict=True)])
@@ -95,7 +100,7 @@ def linearize(func: Callable, *primals: Any) -> tuple:
         (tensor(6.), tensor(12.))
     """
     recording = _mode.is_grad_enabled()
-    with Transform() as transform:
+    with Transform("linearize", hooks=True) as transform:
         full = tree_map(transform.follow, primals)
         outputs, out_structure = flatten(func(*full))
         xs, structure = flatten(full)

@@ -7,31 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from ferro.batched.levels import RUNNING
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import INEXACT, from_numpy
-from ferro.core.random import default_generator
+from ferro.core.trees import flatten, map_tensors, unflatten
+from ferro.core.worlds import levels_of
 from ferro.func.forward import push
 from ferro.func.levels import chosen, only_real, zeros_like
 from ferro.func.reverse import Pullback
-from ferro.func.trees import flatten, unflatten
-from ferro.ops.joining import stack
+from ferro.ops.joining import cat
+from ferro.ops.shape import movedim, unsqueeze
 
 
-def _units(x: Any) -> Any:
-    """The tensors of the shape of `x` with a single one."""
-    for i in range(x._data.size):
-        unit = np.zeros(x._data.shape, x._data.dtype)
-        unit.reshape(-1)[i] = 1
-        yield wrap(unit)
-
-
-def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False,
-           chunk_size: int | None = None) -> Callable:  # fmt: skip
+def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
+           _preallocate_and_copy: bool = False) -> Callable:  # fmt: skip
     """A function that returns the Jacobian of `func` by its arguments `argnums`, row by row in reverse mode.
 
     For every output and every argument a tensor of the output's shape followed by the argument's, nested as the output
-    and within that as the argument.  Rows are computed one at a time, so that any `chunk_size` (PyTorch: how many at
-    once) is met.  With has_aux, func returns (output, aux), and the result is (jacobian, aux).
+    and within that as the argument.  `chunk_size` rows of an output are computed at a time under vmap (None: all; 1:
+    without vmap, so that anything may stand in a backward).  With has_aux, func returns (output, aux), and the result is
+    (jacobian, aux).  `_preallocate_and_copy` is accepted; results and memory are the same.
 
     Raises RuntimeError for complex arguments or outputs, ValueError if chunk_size is not positive.
 
@@ -43,7 +38,7 @@ def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
                 [0., 4.]])
     """
     if chunk_size is not None and chunk_size <= 0:
-        raise ValueError(f"jacrev: chunk_size should be greater than 0, got {chunk_size}")
+        raise ValueError(f"jacrev: `chunk_size` should be greater than 0. Got {chunk_size}")
 
     def wrapper(*args: Any) -> Any:
         only_real("jacrev", args, "inputs")
@@ -53,7 +48,9 @@ def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
         blocks = []
         for k, out in enumerate(back.outputs):
             absent: list = [None] * len(back.outputs)
-            rows = [back([*absent[:k], unit, *absent[k + 1 :]]) for unit in _units(out)]
+            rows = _by_rows(
+                lambda unit, k=k, absent=absent: back([*absent[:k], unit, *absent[k + 1 :]]), _units(out), chunk_size
+            )
             flat = [_block([r[i] for r in rows], 0, out, x, x) for i, x in enumerate(back.xs)]
             blocks.append(unflatten(back.xs_structure, flat))
         result = unflatten(back.structure, blocks)
@@ -62,12 +59,29 @@ def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool 
     return wrapper
 
 
+def _by_rows(pull: Callable, units: Any, chunk_size: int | None) -> list:
+    """The lists of tensors that `pull` gives for each unit: in parts with some rows each."""
+    count = units._data.shape[0]
+    size = count if chunk_size is None else chunk_size
+    if count == 0:
+        return []
+    if size == 1:
+        return [[unsqueeze(g, 0) for g in pull(units[i])] for i in range(count)]
+    from ferro.core.batching import over_rows
+
+    return [
+        over_rows(lambda rows: pull(rows[0]), [units[i : i + size]], min(size, count - i))
+        for i in range(0, count, size)
+    ]
+
+
 def _block(parts: list, dim: int, out: Any, x: Any, like: Any) -> Any:
     """The derivative of one output by one argument from its rows or columns."""
     shape = (*out._data.shape, *x._data.shape)
     if not parts:
         return wrap(np.zeros(shape, like._data.dtype))
-    return stack(parts, dim).reshape(shape)
+    whole = parts[0] if len(parts) == 1 else cat(parts, 0)
+    return (whole if dim == 0 else movedim(whole, 0, -1)).reshape(shape)
 
 
 def jacfwd(func: Callable, argnums: int | tuple[int, ...] | None = 0, has_aux: bool = False, *,
@@ -75,8 +89,8 @@ def jacfwd(func: Callable, argnums: int | tuple[int, ...] | None = 0, has_aux: b
     """A function that returns the Jacobian of `func` by its arguments `argnums` (None: all), column by column in forward mode.
 
     The result is that of :func:`jacrev`; this way is the cheaper one where there are more outputs than inputs.  func
-    runs once for every element of the arguments.  `randomness` says what random numbers in func do: "error"
-    (RuntimeError), "same" in every run, or "different".
+    runs once, under vmap over all elements of the arguments.  `randomness` says what random numbers in func do: "error"
+    (RuntimeError), "same" in every column, or "different".
 
     Example::
 
@@ -87,7 +101,9 @@ def jacfwd(func: Callable, argnums: int | tuple[int, ...] | None = 0, has_aux: b
 
     def wrapper(*args: Any) -> Any:
         if randomness not in ("error", "same", "different"):
-            raise RuntimeError(f"jacfwd: randomness must be 'error', 'different' or 'same', got {randomness!r}")
+            raise RuntimeError(
+                f"jacfwd: Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}"
+            )
         only_real("jacfwd", args, "inputs")
         numbers = tuple(range(len(args))) if argnums is None else chosen(argnums, len(args))
         inputs = tuple([args[i] for i in numbers])
@@ -97,14 +113,25 @@ def jacfwd(func: Callable, argnums: int | tuple[int, ...] | None = 0, has_aux: b
                 raise ValueError(f"jacfwd: the arguments to differentiate by must be tensors, got {type(x).__name__}")
             if x._data.dtype not in INEXACT:
                 raise ValueError(f"jacfwd: the arguments must be floating point, got {from_numpy(x._data.dtype)}")
-        run = _Columns(func, args, xs, numbers, structure, has_aux, randomness)
-        columns = [[run(i, unit) for unit in _units(x)] for i, x in enumerate(xs)]
-        if run.outputs is None:
-            run(0, None)  # no element to differentiate by: the outputs are needed for their shapes
+        sizes = [x._data.size for x in xs]
+        run = _Columns(func, args, xs, numbers, structure, has_aux)
+        count = sum(sizes)
+        if count:
+            from ferro.core.batching import over_rows
+
+            columns = over_rows(run, _all_units(xs, sizes), count, randomness)
+        else:
+            columns = run(
+                [zeros_like(x) for x in xs]
+            )  # nothing to differentiate by: the outputs are needed for their shapes
         outputs: Any = run.outputs
         blocks = []
         for k, out in enumerate(outputs):
-            flat = [_block([c[k] for c in columns[i]], -1, out, x, out) for i, x in enumerate(xs)]
+            flat = []
+            start = 0
+            for x, size in zip(xs, sizes, strict=True):
+                flat.append(_block([columns[k][start : start + size]] if size else [], -1, out, x, out))
+                start += size
             tree = unflatten(structure, flat)
             blocks.append(tree[0] if isinstance(argnums, int) else tree)
         result = unflatten(run.structure, blocks)
@@ -113,33 +140,50 @@ def jacfwd(func: Callable, argnums: int | tuple[int, ...] | None = 0, has_aux: b
     return wrapper
 
 
-class _Columns:
-    """Runs a function along one direction at a time, and keeps what the first run returned."""
+def _units(x: Any) -> Any:
+    """The tensors of the shape of `x` with a single one, along a new first dimension."""
+    size = x._data.size
+    return wrap(np.eye(size, dtype=x._data.dtype).reshape((size, *x._data.shape)))
 
-    def __init__(self, func: Callable, args: tuple, xs: list, numbers: tuple, structure: Any, has_aux: bool,
-                 randomness: str) -> None:  # fmt: skip
+
+def _all_units(xs: list, sizes: list) -> list:
+    """Tangents of several tensors, one row for each of all elements: one of them moves, the others are 0."""
+    count, start, found = sum(sizes), 0, []
+    for x, size in zip(xs, sizes, strict=True):
+        rows = np.zeros((count, size), x._data.dtype)
+        rows[np.arange(start, start + size), np.arange(size)] = 1
+        found.append(wrap(rows.reshape((count, *x._data.shape))))
+        start += size
+    return found
+
+
+class _Columns:
+    """Runs a function on dual numbers, and keeps what it returned besides the tangents."""
+
+    def __init__(self, func: Callable, args: tuple, xs: list, numbers: tuple, structure: Any, has_aux: bool) -> None:
         self.call = (func, args, xs, numbers, structure)
-        self.has_aux, self.randomness = has_aux, randomness
-        self.count = len(xs)
+        self.has_aux = has_aux
         self.outputs: Any = None
         self.structure: Any = None
         self.aux: Any = None
-        self.state: Any = default_generator.numpy.bit_generator.state
 
-    def __call__(self, i: int, unit: Any) -> list:
-        """The derivative of every output along the direction `unit` of argument i."""
-        bits = default_generator.numpy.bit_generator
-        if self.randomness == "same":
-            bits.state = self.state
-        tangents = [unit if j == i else None for j in range(self.count)]
-        out, moved, structure, aux = push("jacfwd", *self.call, tangents, self.has_aux)
-        if self.randomness == "error" and bits.state != self.state:
-            raise RuntimeError("jacfwd: the function called a random operation, and randomness is 'error'; say 'same' or "
-                               "'different' instead, or draw the numbers outside")  # fmt: skip
-        if self.outputs is None:
-            only_real("jacfwd", out, "outputs")
-            self.outputs, self.structure, self.aux = out, structure, aux
+    def __call__(self, tangents: list) -> list:
+        """The derivative of every output along the tangents."""
+        out, moved, self.structure, aux = push("jvp in jacfwd", *self.call, tangents, self.has_aux)
+        only_real("jacfwd", out, "outputs")
+        self.outputs = [_of_one_slice(o) for o in out]
+        self.aux = map_tensors(_of_one_slice, aux)
         return [zeros_like(o) if t is None else t for o, t in zip(out, moved, strict=True)]
+
+
+def _of_one_slice(t: Any) -> Any:
+    """A result that is the same in every column; that of the first one, where it is random."""
+    running = RUNNING.get()
+    if running and running[-1] in levels_of(t._data):
+        from ferro.core.batching import leave
+
+        return leave(t, running[-1], 0)[0]
+    return t
 
 
 def hessian(func: Callable, argnums: int | tuple[int, ...] = 0) -> Callable:

@@ -21,7 +21,8 @@ from ferro.core.base import LEAF, TensorBase, history, meta_of, position, versio
 from ferro.core.dtypes import COMPLEX, INEXACT, from_numpy
 from ferro.core.forward import tangents_of
 from ferro.core.node import Pick
-from ferro.func.trees import flatten
+from ferro.core.transforms import inside
+from ferro.core.trees import flatten
 from ferro.overrides import disabled
 from ferro.tensor import Tensor
 
@@ -34,7 +35,11 @@ def zeros_like(t: Any) -> Any:
 class Transform:
     """Context manager: the function of a transform runs inside, recorded whatever the modes outside."""
 
+    def __init__(self, name: str, hooks: bool = False) -> None:
+        self.inside = inside(name, hooks)
+
     def __enter__(self) -> Transform:
+        self.inside.__enter__()
         self.open = True
         self.mode = _mode.switched(grad=True, inference=False)
         self.mode.__enter__()
@@ -43,6 +48,7 @@ class Transform:
     def __exit__(self, *exc: object) -> None:
         self.mode.__exit__(*exc)
         self.open = False
+        self.inside.__exit__(*exc)
 
     def leaf(self, data: Any) -> Any:
         """A leaf of this transform."""
@@ -137,16 +143,19 @@ def only_real(name: str, tree: Any, what: str) -> None:
     """RuntimeError if a tree holds complex tensors."""
     for i, x in enumerate(flatten(tree)[0]):
         if isinstance(x, TensorBase) and x._data.dtype in COMPLEX:
-            raise RuntimeError(f"{name}: expected all {what} to be real, but number {i} of the flattened {what} is "
-                               f"{from_numpy(x._data.dtype)}")  # fmt: skip
+            raise RuntimeError(f"{name}: Expected all {what} to be real but received complex tensor at flattened input idx: {i} "
+                               f"({from_numpy(x._data.dtype)})")  # fmt: skip
 
 
 def pair(name: str, result: Any) -> Any:
     """What a function with has_aux returned: (output, aux)."""
     if not (isinstance(result, tuple) and len(result) == 2):
         raise RuntimeError(
-            f"{name}: with has_aux=True the function must return a tuple (output, aux), got {type(result).__name__}"
+            f"{name}: output of function f should be a tuple: (output, aux) if has_aux is True, got {type(result).__name__}"
         )
+    for x in flatten(result[1])[0]:
+        if not isinstance(x, TensorBase):
+            raise RuntimeError(f"{name}: Expected tensors, got unsupported type {type(x)} in aux")
     return result
 
 
@@ -154,16 +163,19 @@ def outputs_of(name: str, result: Any) -> tuple:
     """The leaves and the structure of a function's result, which must all be tensors and at least one."""
     leaves, structure = flatten(result)
     if not leaves or (len(leaves) == 1 and leaves[0] is None):
-        raise RuntimeError(f"{name}: the function must return at least one tensor, got {result!r}")
+        raise RuntimeError(f"{name}: Expected f to be a function that has non-empty output (got output = {result})")
     for o in leaves:
         if not isinstance(o, TensorBase):
-            raise RuntimeError(f"{name}: the function must return only tensors, got {type(o).__name__}")
+            raise RuntimeError(f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(o)}")
     return leaves, structure
 
 
 def chosen(argnums: Any, count: int) -> tuple[int, ...]:
     """The positions that `argnums` names among `count` arguments."""
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    for n in numbers:
+        if isinstance(argnums, tuple) and not isinstance(n, int):
+            raise RuntimeError(f"argnum must be int, got: {type(n)}")
     if not all(isinstance(n, int) for n in numbers):
         raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {argnums!r}")
     if not numbers:
@@ -171,6 +183,6 @@ def chosen(argnums: Any, count: int) -> tuple[int, ...]:
     for n in numbers:
         if not -count <= n < count:
             raise RuntimeError(f"Got argnum={n}, but only {count} positional inputs")
-    if len(set(numbers)) != len(numbers):
+    if len({n % count for n in numbers}) != len(numbers):
         raise RuntimeError(f"argnums elements must be unique, got {argnums}")
     return tuple([n % count for n in numbers])

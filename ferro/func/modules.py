@@ -130,16 +130,37 @@ def stack_module_state(models: Any) -> tuple[dict, dict]:
     """
     models = list(models)
     if not models:
-        raise RuntimeError("stack_module_state: expected at least one model, got 0")
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
     if len({bool(m.training) for m in models}) > 1:
-        raise RuntimeError("stack_module_state: expected all models to be in the same mode, training or evaluation")
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
     if len({type(m) for m in models}) > 1:
         raise RuntimeError(
-            f"stack_module_state: expected models of one class, got {sorted({type(m).__name__ for m in models})}"
+            f"stack_module_state: Expected all models to be of the same class, got {sorted({type(m).__name__ for m in models})}"
         )
     parameters = [dict(m.named_parameters()) for m in models]
     buffers = [dict(m.named_buffers()) for m in models]
     return _stacked(parameters), _stacked(buffers)
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Makes all batch norms of a module forget their running statistics, in place; returns the module.
+
+    They then normalise by the statistics of the batch, and have no buffers to be changed in place, as vmap and
+    functional_call want it.
+
+    Example::
+
+        >>> import ferro
+        >>> net = ferro.nn.Sequential(ferro.nn.Linear(2, 3), ferro.nn.BatchNorm1d(3))
+        >>> dict(ferro.func.replace_all_batch_norm_modules_(net).named_buffers())
+        {}
+    """
+    for module in root.modules():
+        # (by name: this package lies below ferro.nn)
+        if any(c.__name__ == "_BatchNorm" for c in type(module).__mro__) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def _stacked(states: list[dict]) -> dict:
@@ -150,6 +171,6 @@ def _leaf(name: str, tensors: list) -> Any:
     """The tensors stacked, as a leaf."""
     need = {history(t) is not None for t in tensors}
     if len(need) > 1:
-        raise RuntimeError(f"stack_module_state: expected {name} of all models to have the same requires_grad")
+        raise RuntimeError(f"stack_module_state: Expected {name} from each model to have the same .requires_grad")
     stacked = stack(tensors).detach()
     return stacked.requires_grad_() if need.pop() else stacked

@@ -10,8 +10,10 @@ from ferro.autograd import grad as _grad
 from ferro.core import mode as _mode
 from ferro.core.base import TensorBase, history
 from ferro.core.dtypes import INEXACT, from_numpy
+from ferro.core.trees import Structure, flatten, map_tensors, tree_map, unflatten
 from ferro.func.levels import Foreign, Transform, chosen, outputs_of, pair, recorded, settled, zeros_like
-from ferro.func.trees import Structure, flatten, map_tensors, tree_map, unflatten
+
+CALLS = {"vjp": "vjp(f, *primals)", "jacrev": "vjp in jacrev"}  # what PyTorch's messages name
 
 
 class Pullback:
@@ -19,9 +21,10 @@ class Pullback:
 
     def __init__(self, name: str, func: Callable, args: tuple, argnums: Any, has_aux: bool) -> None:
         numbers = tuple(range(len(args))) if argnums is None else chosen(argnums, len(args))
-        with Transform() as transform:
+        with Transform(name) as transform:
             full = [tree_map(transform.follow, a) if i in numbers else a for i, a in enumerate(args)]
             result = func(*full)
+        name = CALLS.get(name, name)
         result, aux = pair(name, result) if has_aux else (result, None)
         self.outputs, self.structure = outputs_of(name, result)
         for o in self.outputs:
@@ -82,7 +85,8 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
 
 def _same(name: str, what: str, got: Structure, like: str, want: Structure) -> None:
     if got != want:
-        raise RuntimeError(f"{name}: expected the {what} to be nested as {like} are, {want}, got {got}")
+        raise RuntimeError(f"{name}: Expected pytree structure of {what} to be the same as pytree structure of outputs to the function. {what}: "
+                           f"{got}, primal output ({like}): {want}")  # fmt: skip
 
 
 def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
@@ -100,15 +104,15 @@ def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: 
     @_like(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         numbers = chosen(argnums, len(args))
-        with Transform() as transform:
+        with Transform("grad") as transform:
             full = [tree_map(transform.follow, a) if i in numbers else a for i, a in enumerate(args)]
             result = func(*full, **kwargs)
-        value, aux = pair("grad", result) if has_aux else (result, None)
+        value, aux = pair("grad_and_value(f)(*args)", result) if has_aux else (result, None)
         if not isinstance(value, TensorBase):
-            raise RuntimeError(f"grad: expected the function to return a tensor, got {type(value).__name__}")
+            raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(value)}")
         if value._data.ndim:
-            raise RuntimeError(f"grad: expected the function to return a scalar tensor, got shape {list(value._data.shape)}; "
-                               "for others there are vjp and jacrev")  # fmt: skip
+            raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with {value._data.ndim} dims "
+                               f"(shape {list(value._data.shape)}). Maybe you wanted to use the vjp or jacrev APIs instead?")  # fmt: skip
         xs, structure = flatten(full[numbers[0]] if isinstance(argnums, int) else tuple([full[i] for i in numbers]))
         found: Any = (None,) * len(xs)
         if history(value) is not None and xs:

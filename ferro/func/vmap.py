@@ -6,12 +6,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ferro.batched.levels import RUNNING, Level, running
+from ferro.batched.levels import Level, running
 from ferro.core import batching, worlds
 from ferro.core.base import TensorBase
 from ferro.core.node import next_sequence
 from ferro.core.random import get_rng_state, set_rng_state
-from ferro.func.trees import flatten, spread, unflatten
+from ferro.core.transforms import inside
+from ferro.core.trees import flatten, spread, unflatten
 
 RANDOMNESS = ("error", "different", "same")
 
@@ -114,7 +115,7 @@ def _run(
     func: Callable, leaves: list, dims: list, structure: Any, size: int, out_dims: Any, randomness: str, kwargs: dict
 ) -> Any:
     level = Level(size, randomness, next_sequence())
-    with running(level):
+    with running(level), inside("vmap"):
         batched = [x if d is None else batching.enter(x, level, d) for x, d in zip(leaves, dims, strict=True)]
         result = func(*unflatten(structure, batched), **kwargs)
         outs, out_structure = flatten(result)
@@ -171,8 +172,3 @@ def _by_chunks(func: Callable, leaves: list, dims: list, structure: Any, size: i
     for column, d in zip(zip(*[f[0] for f in flat], strict=True), _out_dims(func, out_dims, parts[0]), strict=True):
         found.append(column[0] if d is None else fn.cat(column, d))
     return unflatten(flat[0][1], found)
-
-
-def inside() -> bool:
-    """Whether a function under vmap is running."""
-    return bool(RUNNING.get())

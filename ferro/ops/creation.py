@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import new_array
 from ferro.core import device as _device
 from ferro.core import dtypes
 from ferro.core.arguments import into, sizes
@@ -295,7 +296,12 @@ def full_like(
 ) -> Tensor:
     """A tensor like `input` filled with a number."""
     d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
-    return finish("full_like", np.full(input._data.shape, fill_value, d), requires_grad, device)
+    return finish(
+        "full_like",
+        new_array(input._data, input._data.shape, lambda s: np.full(s, fill_value, d)),
+        requires_grad,
+        device,
+    )
 
 
 def empty_like(
@@ -404,24 +410,33 @@ def new_tensor(
     return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
+def _for_each(like: Any, t: Any) -> Any:
+    """A new tensor; under vmap one for each slice of `like`, into which something else may be written."""
+    if type(like._data) is not np.ndarray:
+        t._data = new_array(like._data, t._data.shape, lambda s: np.broadcast_to(t._data, s).copy())
+    return t
+
+
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
              **ignored: Any) -> Tensor:  # fmt: skip
     """A filled tensor with this tensor's dtype unless one is given."""
-    return full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    return _for_each(
+        self, full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    )
 
 
 def new_ones(
     self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
     """A tensor of ones with this tensor's dtype unless one is given."""
-    return ones(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    return _for_each(self, ones(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad))
 
 
 def new_empty(
     self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
     """A tensor without set values (zeros here) with this tensor's dtype unless one is given."""
-    return zeros(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    return _for_each(self, zeros(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad))
 
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import new_array
 from ferro.core.arguments import sizes
 from ferro.core.base import LEAF, mark_inference, wrap
 from ferro.core.dtypes import INEXACT, to_numpy
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["ones_like", "zeros_like"]
 
 
-def _constant(name: str, make: Any, shape: Any, dtype: Any, requires_grad: bool) -> Tensor:
-    t = wrap(make(shape, dtype))
+def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_grad: bool) -> Tensor:
+    t = wrap(make(shape, dtype) if type(like) is np.ndarray else new_array(like, shape, lambda s: make(s, dtype)))
     if requires_grad:
         if dtype not in INEXACT:
             raise RuntimeError(
@@ -36,6 +37,7 @@ def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: 
     return _constant(
         "zeros_like",
         np.zeros,
+        input._data,
         input._data.shape,
         input._data.dtype if dtype is None else to_numpy(dtype),
         requires_grad,
@@ -46,7 +48,12 @@ def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: A
               memory_format: Any = None) -> Tensor:  # fmt: skip
     """Ones of the shape (and, unless given, the dtype) of a tensor."""
     return _constant(
-        "ones_like", np.ones, input._data.shape, input._data.dtype if dtype is None else to_numpy(dtype), requires_grad
+        "ones_like",
+        np.ones,
+        input._data,
+        input._data.shape,
+        input._data.dtype if dtype is None else to_numpy(dtype),
+        requires_grad,
     )
 
 
@@ -54,7 +61,7 @@ def new_zeros(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, d
               pin_memory: bool = False) -> Tensor:  # fmt: skip
     """Zeros of any shape, of the dtype of this tensor unless another is given."""
     dtype = self._data.dtype if dtype is None else to_numpy(dtype)
-    return _constant("new_zeros", np.zeros, sizes("new_zeros", size), dtype, requires_grad)
+    return _constant("new_zeros", np.zeros, self._data, sizes("new_zeros", size), dtype, requires_grad)
 
 
 class LikeMethods:

@@ -194,3 +194,190 @@ def test_nothing_is_left_behind() -> None:
     assert not RUNNING.get()
     gc.collect()
     assert len(ALIVE) == before  # once it is empty, backward takes its short way again
+
+
+# -- custom Functions --------------------------------------------------------------------------------------------------
+
+
+class Cube(ferro.autograd.Function):
+    """Batched as it is written."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * g
+
+
+class Scaled(ferro.autograd.Function):
+    """x times w by NumPy, which knows nothing of batches."""
+
+    @staticmethod
+    def forward(x: Any, w: Any) -> Any:
+        return ferro.tensor(x.detach().numpy() * w.detach().numpy())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, w = ctx.saved_tensors
+        return Scaled.apply(g, w), Scaled.apply(g, x)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, x: Any, w: Any) -> Any:
+        assert (info.batch_size, info.randomness) == (4, "error")
+        x, w = [t if d is None else t.movedim(d, 0) for t, d in zip((x, w), in_dims, strict=True)]
+        return Scaled.apply(x, w), 0
+
+
+def test_functions_are_batched_by_their_own_code() -> None:
+    f = lambda x: Cube.apply(x).sum()  # noqa: E731
+    close(vmap(f)(X), (X**3).sum(1))
+    close(vmap(grad(f))(X), 3 * X**2)
+    close(vmap(grad(lambda x: grad(f)(x).sum()))(X), 6 * X)
+    close(grad(lambda x: vmap(f)(x).sum())(X), 3 * X**2)
+
+
+def test_functions_are_batched_by_their_staticmethod() -> None:
+    w = X[0]
+    close(vmap(Scaled.apply, in_dims=(0, None))(X, w), X * w)
+    close(vmap(Scaled.apply, in_dims=(1, 0))(X.t().contiguous(), X), X * X)
+    f = lambda x, w: Scaled.apply(x, w).sum() ** 2  # noqa: E731
+    expected = ferro.stack([grad(lambda w, x=x: (x * w).sum() ** 2)(w) for x in X])
+    close(vmap(grad(f, argnums=1), in_dims=(0, None))(X, w), expected)  # each slice has its own
+    close(grad(lambda w: vmap(f, in_dims=(0, None))(X, w).sum())(w), expected.sum(0))
+
+
+def test_functions_that_cannot_be_batched() -> None:
+    class Plain(ferro.autograd.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple, output: Any) -> None: ...
+
+    class Both(Scaled):
+        generate_vmap_rule = True
+
+    class Old(ferro.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+    for function, message in (
+        (Plain, "does not have vmap support"),
+        (Old, "must override the setup_context staticmethod"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            vmap(function.apply)(X)
+    with pytest.raises(RuntimeError, match="generate_vmap_rule=True and an overridden vmap staticmethod"):
+        vmap(Both.apply)(X, X)
+    for result, message in ((1, "to have two returns"), ((X, (0, 0)), "returned an incompatible")):
+        with pytest.raises(RuntimeError, match=message):
+            vmap(type("F", (Scaled,), {"vmap": staticmethod(lambda *args, result=result: result)}).apply)(X, X)
+
+
+def test_a_saved_input_must_not_be_returned_as_it_is() -> None:
+    class Same(ferro.autograd.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return x
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+            ctx.save_for_backward(output)
+
+    with pytest.raises(
+        RuntimeError, match="A input that has been returned as-is as output is being saved for backward"
+    ):
+        Same.apply(X)
+
+
+# -- what else is built on it ------------------------------------------------------------------------------------------
+
+
+def test_batched_gradients() -> None:
+    x = X[0].clone().requires_grad_()
+    y = (W @ x).tanh()
+    units = ferro.eye(2, dtype=ferro.float64)
+    (rows,) = ferro.autograd.grad(y, x, units, retain_graph=True, is_grads_batched=True, create_graph=True)
+    close(rows, jacrev(lambda x: (W @ x).tanh())(x.detach()))
+    close(ferro.autograd.grad(rows.sum(), x)[0], grad(lambda x: jacrev(lambda x: (W @ x).tanh())(x).sum())(x.detach()))
+
+
+def test_chunks_of_jacobians() -> None:
+    f = lambda x: {"a": (W @ x).exp(), "b": x.sum()}  # noqa: E731
+    whole = jacrev(f)(X[0])
+    for size in (1, 2, 100):
+        for name, block in jacrev(f, chunk_size=size, _preallocate_and_copy=True)(X[0]).items():
+            close(block, whole[name])
+    close(jacfwd(f)(X[0])["a"], whole["a"])
+
+
+def test_an_ensemble_of_modules() -> None:
+    ferro.manual_seed(0)
+    models = [
+        ferro.nn.Sequential(ferro.nn.Linear(3, 4), ferro.nn.Tanh(), ferro.nn.Linear(4, 2)).double() for _ in range(3)
+    ]
+    params, buffers = ferro.func.stack_module_state(models)
+    run = lambda p, b, x: ferro.func.functional_call(models[0], (p, b), (x,))  # noqa: E731
+    close(vmap(run, in_dims=(0, 0, None))(params, buffers, X), ferro.stack([m(X) for m in models]))
+
+
+def test_gradients_of_each_example() -> None:
+    ferro.manual_seed(0)
+    net = ferro.nn.Sequential(
+        ferro.nn.Conv2d(1, 3, 3), ferro.nn.GroupNorm(3, 3), ferro.nn.ReLU(), ferro.nn.Flatten(), ferro.nn.Linear(12, 5)
+    ).double()
+    images = ferro.tensor(np.random.default_rng(0).standard_normal((4, 1, 4, 4)))
+    labels = ferro.tensor([0, 3, 1, 1])
+    params = {k: v.detach() for k, v in net.named_parameters()}
+
+    def loss(params: dict, image: Any, label: Any) -> Any:
+        out = ferro.func.functional_call(net, params, (image.unsqueeze(0),))
+        return ferro.nn.functional.cross_entropy(out, label.unsqueeze(0))
+
+    found = vmap(grad(loss), in_dims=(None, 0, 0))(params, images, labels)
+    for name in params:
+        close(found[name], ferro.stack([grad(loss)(params, i, n)[name] for i, n in zip(images, labels, strict=True)]))
+
+
+def test_batch_norms_without_statistics() -> None:
+    net = ferro.nn.Sequential(ferro.nn.BatchNorm1d(3), ferro.nn.InstanceNorm1d(3, track_running_stats=True))
+    assert ferro.func.replace_all_batch_norm_modules_(net) is net
+    assert net[0].running_mean is None
+    assert not net[0].track_running_stats
+    assert net[1].track_running_stats
+
+
+@pytest.mark.parametrize("transform", [vmap, grad], ids=["vmap", "grad"])
+def test_what_is_not_for_the_inside_of_a_transform(transform: Any) -> None:
+    x = X[:, 0] if transform is vmap else X[0, 0]
+    with pytest.raises(RuntimeError, match=r"Tensor.requires_grad_\(\)"):
+        transform(lambda x: x.requires_grad_())(x)
+    with pytest.raises(RuntimeError, match=r"Tensor.retain_grad\(\)"):
+        transform(lambda x: x.sin().retain_grad())(x)
+
+
+@pytest.mark.parametrize("transform", [grad, jacrev, hessian], ids=["grad", "jacrev", "hessian"])
+def test_saved_tensor_hooks_are_refused(transform: Any) -> None:
+    def hooked(x: Any) -> Any:
+        with ferro.autograd.graph.save_on_cpu():
+            return x.sin().sum()
+
+    with pytest.raises(RuntimeError, match="saved tensor hooks"):
+        transform(hooked)(X[0])
+    with ferro.autograd.graph.save_on_cpu(), pytest.raises(RuntimeError, match="saved tensor hooks"):
+        transform(lambda x: x.sin().sum())(X[0])
