@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from itertools import count
 from typing import Any, NamedTuple
 
 from ferro.core import mode as _mode
 from ferro.core import worlds
 from ferro.core.base import TensorBase
-from ferro.core.dtypes import INEXACT
-from ferro.core.forward import OWN, end_level, set_tangent, tangents_of, without
+from ferro.core.dtypes import INEXACT, from_numpy
+from ferro.core.forward import OWN, end_level, laid_out_like, set_tangent, tangents_of, without
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -20,19 +19,13 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Any
 
 
-def _level(level: int | None) -> int:
-    level = _mode.current().level if level is None else level
-    if level <= 0:
-        raise RuntimeError("Trying to create or unpack a dual Tensor but no dual level exists, make sure to enter_dual_level() first "
-                           "(with forward_ad.dual_level(): ...).")  # fmt: skip
-    return level
-
-
 _next_level = count(1).__next__
 
 
 class dual_level:
     """A level of forward mode: tangents made inside end with it.
+
+    Levels may be nested; ``as`` gives the number of the level, 0 for the outermost.
 
     Example::
 
@@ -45,72 +38,91 @@ class dual_level:
     """
 
     def __enter__(self) -> int:
-        level = self.level = _next_level()  # never used again, so that no tangent outlives its level
-        _mode.push(self, {"level": level})
-        return level
+        # tangents know their level by a number that is never used again, so that none outlives its level
+        self.level = _next_level()
+        _mode.push(self, {"level": self.level})
+        return _innermost()
 
     def __exit__(self, *exc: object) -> None:
         changes = _mode.pull(self)  # (that of the innermost entry, where there are several)
         end_level(self.level if changes is None else changes["level"])
 
 
-class _Entered(threading.local):
-    def __init__(self) -> None:
-        self.levels: list[dual_level] = []
+def _innermost() -> int:
+    """The number of the innermost level, -1 outside of all."""
+    return len(_mode.entered(dual_level)) - 1
 
 
-_entered = _Entered()
+def __getattr__(name: str) -> Any:
+    if name == "_current_level":  # a variable of PyTorch's module
+        return _innermost()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _key(level: int | None) -> int:
+    """By which key tensors keep their tangents at the level of a number (None: at the innermost one); 0 if there is none."""
+    if level is None:
+        return _mode.current().level
+    levels = _mode.entered(dual_level)
+    return levels[-1 - level].changes["level"] if 0 <= level < len(levels) else 0
 
 
 def enter_dual_level() -> int:
-    """Enters a level; exit_dual_level() must follow."""
-    level = dual_level()
-    _entered.levels.append(level)
-    return level.__enter__()
+    """Enters a level and returns its number; exit_dual_level() must follow."""
+    return dual_level().__enter__()
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Leaves the level entered last."""
-    if not _entered.levels:
+    """Leaves the level entered last (RuntimeError if `level` is the number of another, or there is none)."""
+    levels = _mode.entered(dual_level)
+    if not levels:
         raise RuntimeError("exit_dual_level: no dual level was entered")
-    if level is not None and level != _entered.levels[-1].level:
-        raise RuntimeError(
-            f"exit_dual_level: trying to exit level {level}, but the innermost one is {_entered.levels[-1].level}"
-        )
-    _entered.levels.pop().__exit__()
+    if level is not None and level != len(levels) - 1:
+        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is not supported. (exit_dual_level: "
+                           f"the level given is {level}, the last one {len(levels) - 1})")  # fmt: skip
+    levels[0].owner.__exit__()
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
-    """A tensor with the value of `tensor` that carries `tangent`: a view of it, differentiable in both."""
-    level = _level(level)
-    for what, t in (("tensor", tensor), ("tangent", tangent)):
+    """A tensor with the value of `tensor` that carries `tangent`: a view of it, differentiable in both.
+
+    The tangent has the shape and dtype of the tensor (RuntimeError otherwise), floating or complex (ValueError).  One whose
+    elements lie otherwise in memory is copied, so that every view of the tensor has a counterpart in its tangent.
+    """
+    key = _key(level)
+    if key <= 0:
+        raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first "
+                           "(no dual level exists here: with forward_ad.dual_level(): ...).")  # fmt: skip
+    for what, t in (("primal", tensor), ("tangent", tangent)):
         if not isinstance(t, TensorBase):
-            raise TypeError(f"make_dual: expected {what} to be a Tensor, got {type(t).__name__}")
+            raise TypeError(f"make_dual: expected the {what} to be a Tensor, got {type(t).__name__}")
         if t._data.dtype not in INEXACT:
-            raise ValueError(
-                f"Expected {'primal' if what == 'tensor' else what} to be floating point or complex, but got: {t._data.dtype}"
-            )
+            raise ValueError(f"Expected {what} to be floating point or complex, but got: {from_numpy(t._data.dtype)}")
     if tensor._data.shape != tangent._data.shape:
-        raise RuntimeError(f"make_dual: Expected tensor and tangent to have the same shape, got {list(tensor._data.shape)} and "
-                           f"{list(tangent._data.shape)}")  # fmt: skip
+        raise RuntimeError("Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. "
+                           f"Tensor is of size {list(tensor._data.shape)} while the given forward gradient is of size "
+                           f"{list(tangent._data.shape)}.")  # fmt: skip
     if tensor._data.dtype is not tangent._data.dtype:
         raise RuntimeError(
             f"make_dual: Expected tensor and tangent to have the same dtype, got {tensor.dtype} and {tangent.dtype}"
         )
-    if level in tangents_of(tensor):
-        raise RuntimeError(f"make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {level} is "
-                           "not supported. Take its primal first, with unpack_dual().")  # fmt: skip
+    if key in tangents_of(tensor):
+        raise RuntimeError(f"make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {_innermost()} "
+                           "is not supported. Take its primal first, with unpack_dual().")  # fmt: skip
+    if key in tangents_of(tangent):
+        raise RuntimeError(f"make_dual: Setting a forward grad that itself has a forward gradient at the same level {_innermost()} is not supported. "
+                           "Take its primal first, with unpack_dual().")  # fmt: skip
     dual = worlds.functional.reshape(tensor, tensor._data.shape)
     if dual._meta is not None and dual._meta.view is not None:
         dual._meta.view.dual = OWN
-    set_tangent(dual, level, tangent)
+    set_tangent(dual, key, laid_out_like(tangent, tensor._data))
     return dual
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """The value and the tangent (None: none) of a tensor at a level, as a named tuple (primal, tangent)."""
-    level = _mode.current().level if level is None else level
-    if level <= 0:
+    key = _key(level)
+    if key <= 0:
         return UnpackedDualTensor(tensor, None)
-    tangent = tangents_of(tensor).get(level)
-    return UnpackedDualTensor(tensor if tangent is None else without(tensor, level), tangent)
+    tangent = tangents_of(tensor).get(key)
+    return UnpackedDualTensor(tensor if tangent is None else without(tensor, key), tangent)

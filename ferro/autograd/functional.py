@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ferro.autograd import forward_ad
 from ferro.autograd.backward import grad
+from ferro.batched.levels import Level, running
+from ferro.core import batching
 from ferro.core import mode as _mode
-from ferro.core import worlds
 from ferro.core.base import TensorBase, history, wrap
+from ferro.core.node import next_sequence
+from ferro.ops.joining import stack
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -20,8 +24,10 @@ def _tuple(name: str, what: str, given: Any) -> tuple[tuple, bool]:
     found = (given,) if single else given
     for i, t in enumerate(found):
         if not isinstance(t, TensorBase):
-            given_as = f"given a {type(t).__name__}" if single else f"element {i} is of type {type(t).__name__}"
-            raise TypeError(f"{name}: the {what} must be either a Tensor or a tuple of Tensors, but {given_as}")
+            which = f"given {what}" if single else f"value at index {i}"
+            raise TypeError(
+                f"The {what} given to {name} must be either a Tensor or a tuple of Tensors but the {which} has type {type(t)}."
+            )
     return found, single
 
 
@@ -34,56 +40,86 @@ def _inputs(name: str, inputs: Any, create_graph: bool) -> tuple[tuple, bool]:
 
 
 def _run(name: str, func: Callable, xs: tuple, strict: bool) -> tuple[tuple, bool]:
-    outputs, single = _tuple(name, "outputs of the function", func(*xs))
+    outputs, single = _tuple(name, "outputs of the user-provided function", func(*xs))
     if strict:
         for i, o in enumerate(outputs):
             if history(o) is None:
-                raise RuntimeError(f"{name}: Output {i} of the user-provided function does not require gradients. The outputs must be computed "
+                raise RuntimeError(f"Output {i} of the user-provided function does not require gradients. The outputs must be computed "
                                    "in a differentiable manner from the input when running in strict mode.")  # fmt: skip
     return outputs, single
 
 
-def _vectors(name: str, v: Any, like: tuple) -> tuple:
+def _scalar(name: str, outputs: tuple, single: bool) -> None:
+    """Raises unless a function gave one tensor with one element."""
+    if not single or len(outputs) != 1:
+        raise RuntimeError(f"The function given to {name} should return a single Tensor, not a tuple of {len(outputs)}")
+    if outputs[0]._data.size != 1:
+        raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element, got shape "
+                           f"{list(outputs[0]._data.shape)}")  # fmt: skip
+
+
+def _vectors(name: str, v: Any, like: tuple, single: bool, whose: str) -> tuple:
+    """The vector v, checked against the tensors that it weights; `whose` says in the error what these are."""
     if v is None:
         if len(like) != 1 or like[0]._data.size != 1:
-            raise RuntimeError(f"{name}: The vector v can only be None if the user-provided function returns (or takes) a single Tensor with "
-                               "a single element.")  # fmt: skip
+            raise RuntimeError(f"The vector v can only be None if {whose} a single Tensor with a single element.")
         return (wrap(np.ones(like[0]._data.shape, like[0]._data.dtype)),)
-    vs, _ = _tuple(name, "vector v", v)
+    vs, _ = _tuple(name, "v", v)
     if len(vs) != len(like):
-        raise RuntimeError(f"{name}: v is a tuple of invalid length: should be {len(like)} but got {len(vs)}")
+        raise RuntimeError(f"{name}: The given v should contain a single Tensor." if single else
+                           f"v is a tuple of invalid length: should be {len(like)} but got {len(vs)}.")  # fmt: skip
     for i, (a, b) in enumerate(zip(vs, like, strict=True)):
         if a._data.shape != b._data.shape:
-            raise RuntimeError(
-                f"{name}: v[{i}] has invalid size: should be {list(b._data.shape)} but got {list(a._data.shape)}"
-            )
+            entry = "" if single else f"Entry {i} in "
+            raise RuntimeError(f"{entry}v has invalid size: should be torch.Size({list(b._data.shape)}) but got "
+                               f"torch.Size({list(a._data.shape)}).")  # fmt: skip
     return vs
 
 
-def _pull(name: str, outputs: Any, xs: tuple, vs: Any, create_graph: bool, strict: bool) -> list:
-    """Gradients with zeros for what does not depend on an input (an error in strict mode)."""
+_RETURNS = "the user-provided function returns"
+_TAKES = "the input to the user-provided function is"
+_STRICT = " This is not allowed in strict mode"
+
+
+def _raw(outputs: Any, xs: tuple, vs: Any, create_graph: bool) -> list:
+    """Gradients of the outputs, weighted by `vs`; None for an input that none of them depends on."""
     live = [(o, v) for o, v in zip(outputs, vs, strict=True) if history(o) is not None]
-    found: Any = [None] * len(xs)
-    if live:
-        found = grad(
-            [o for o, _ in live],
-            xs,
-            [v for _, v in live],
-            retain_graph=True,
-            create_graph=create_graph,
-            allow_unused=True,
-        )
+    if not live:
+        return [None] * len(xs)
+    given = [v for _, v in live]
+    return list(grad([o for o, _ in live], xs, given, retain_graph=True, create_graph=create_graph, allow_unused=True))
+
+
+def _pull(outputs: Any, xs: tuple, vs: Any, create_graph: bool, strict: bool, what: str = "output", of: str = "input",
+          derivative: str = "jacobian") -> list:  # fmt: skip
+    """The same with zeros for what does not depend on an input (an error in strict mode).
+
+    what, of and derivative: what is differentiated by what, and what its derivative is, for the errors.
+    """
     result = []
-    for i, (g, x) in enumerate(zip(found, xs, strict=True)):
+    for i, (g, x) in enumerate(zip(_raw(outputs, xs, vs, create_graph), xs, strict=True)):
         if g is None and strict:
-            raise RuntimeError(
-                f"{name}: The output of the user-provided function is independent of input {i}. This is not allowed in strict mode."
-            )
+            raise RuntimeError(f"The {what} of the user-provided function is independent of {of} {i}.{_STRICT}.")
         if strict and create_graph and g is not None and history(g) is None:
-            raise RuntimeError(f"{name}: The derivative with respect to input {i} is independent of the inputs. This is not allowed in strict mode "
-                               "with create_graph=True.")  # fmt: skip
+            raise RuntimeError(
+                f"The {derivative} of the user-provided function is independent of input {i}.{_STRICT} when create_graph=True."
+            )
         result.append(wrap(np.zeros(x._data.shape, x._data.dtype)) if g is None else g)
     return result
+
+
+def _gradient(outputs: tuple, xs: tuple, strict: bool) -> list:
+    """The recorded gradient of a scalar; in strict mode every part of it must depend on the inputs."""
+    found = _raw(outputs, xs, (wrap(np.ones(outputs[0]._data.shape, outputs[0]._data.dtype)),), True)
+    for i, g in enumerate(found if strict else ()):
+        if g is None or history(g) is None:
+            first = (
+                f"The output of the user-provided function is independent of input {i}.{_STRICT}. " if g is None else ""
+            )
+            raise RuntimeError(f"{first}While computing the hessian, found that the jacobian of the user-provided function with respect to input "
+                               f"{i} is independent of the input.{_STRICT}. You should ensure that your function is twice differentiable and "
+                               "that the jacobian depends on the inputs (this would be violated by a linear function for example).")  # fmt: skip
+    return _filled(found, xs)
 
 
 def _give(tensors: Any, create_graph: bool, single: bool) -> Any:
@@ -103,20 +139,20 @@ def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
     with _mode.switched(grad=True):
         xs, single_in = _inputs("vjp", inputs, create_graph)
         outputs, single_out = _run("vjp", func, xs, strict)
-        vs = _vectors("vjp", v, outputs)
-        found = _pull("vjp", outputs, xs, vs, create_graph, strict)
+        vs = _vectors("vjp", v, outputs, single_out, _RETURNS)
+        found = _pull(outputs, xs, vs, create_graph, strict)
     return _give(outputs, create_graph, single_out), _give(found, create_graph, single_in)
 
 
 def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """(outputs, J v) of ``func`` at ``inputs``, by differentiating vᵀJ by v (twice reverse)."""
     with _mode.switched(grad=True):
-        xs, _ = _inputs("jvp", inputs, create_graph)
-        vs = _vectors("jvp", v, xs)
+        xs, single_in = _inputs("jvp", inputs, create_graph)
+        vs = _vectors("jvp", v, xs, single_in, _TAKES)
         outputs, single_out = _run("jvp", func, xs, strict)
         seeds = tuple([wrap(np.zeros(o._data.shape, o._data.dtype)).requires_grad_() for o in outputs])
-        pulled = _pull("jvp", outputs, xs, seeds, True, strict)
-        found = _pull("jvp", pulled, seeds, vs, create_graph, strict)
+        pulled = _pull(outputs, xs, seeds, True, strict)
+        found = _pull(pulled, seeds, vs, create_graph, strict, "gradient", "the cotangent of output")
     return _give(outputs, create_graph, single_out), _give(found, create_graph, single_out)
 
 
@@ -124,7 +160,8 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
              strategy: str = "reverse-mode") -> Any:  # fmt: skip
     """The Jacobian: for every output and input a tensor of the output's shape followed by the input's.
 
-    vectorize and strategy ("reverse-mode", "forward-mode") choose how it is computed, not what.
+    vectorize and strategy ("reverse-mode", "forward-mode") choose how it is computed, not what.  strict: an output that does
+    not depend on an input is an error instead of zeros (RuntimeError); not together with vectorize.
 
     Example::
 
@@ -133,69 +170,126 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
         tensor([[2., 0.],
                 [0., 4.]])
     """
-    if strategy not in ("reverse-mode", "forward-mode"):
-        raise ValueError(f"jacobian: Expected strategy to be 'reverse-mode' or 'forward-mode', got {strategy!r}")
+    _check_strategy("jacobian", strategy, strict, vectorize)
     with _mode.switched(grad=True):
+        if strategy == "forward-mode":
+            return _by_columns(func, inputs, create_graph)
         xs, single_in = _inputs("jacobian", inputs, create_graph)
         outputs, single_out = _run("jacobian", func, xs, strict)
-        rows = []
-        for out in outputs:
-            flat = []
-            for index in np.ndindex(out._data.shape):
-                unit = np.zeros(out._data.shape, out._data.dtype)
-                unit[index] = 1
-                flat.append(_pull("jacobian", (out,), xs, (wrap(unit),), create_graph, strict))
-            blocks = []
-            for i, x in enumerate(xs):
-                shape = (*out._data.shape, *x._data.shape)
-                if flat:
-                    blocks.append(worlds.functional.stack([f[i] for f in flat]).reshape(shape))
-                else:
-                    blocks.append(wrap(np.zeros(shape, x._data.dtype)))
-            rows.append(_give(blocks, create_graph, single_in))
-    return rows[0] if single_out else tuple(rows)
+        blocks = []
+        for k, out in enumerate(outputs):
+            shape = out._data.shape
+            units = wrap(np.eye(out._data.size, dtype=out._data.dtype).reshape(out._data.size, *shape))
+            if vectorize and out._data.size:
+                rows = _batched(lambda unit, out=out: _filled(_raw((out,), xs, (unit,), create_graph), xs), units)
+            else:
+                found = [_raw((out,), xs, (unit,), create_graph) for unit in units]
+                for row in found if strict else ():
+                    _check_row(row, k, create_graph)
+                rows = [stack(list(column)) for column in zip(*[_filled(row, xs) for row in found], strict=True)]
+            rows = rows or [wrap(np.zeros(0, x._data.dtype)) for x in xs]
+            blocks.append([r.reshape((*shape, *x._data.shape)) for r, x in zip(rows, xs, strict=True)])
+    given = [_give(b, create_graph, single_in) for b in blocks]
+    return given[0] if single_out else tuple(given)
+
+
+def _batched(function: Callable, units: Any, out_dim: int = 0) -> list:
+    """The results of `function`, several tensors, for all `units` at once: what vmap does."""
+    level = Level(units._data.shape[0], "error", next_sequence())
+    with running(level):
+        found = function(batching.enter(units, level, 0))
+        return [batching.leave(t, level, out_dim % (t._data.ndim + 1)) for t in found]
+
+
+def _filled(found: list, xs: tuple) -> list:
+    """Gradients with zeros for the inputs that have none."""
+    return [wrap(np.zeros(x._data.shape, x._data.dtype)) if g is None else g for g, x in zip(found, xs, strict=True)]
+
+
+def _by_columns(func: Callable, inputs: Any, create_graph: bool) -> Any:
+    """The Jacobian in forward mode: the tangents of the outputs along all directions of the inputs, one batch of them for each input."""
+    xs, single_in = _tuple("jacobian", "inputs", inputs)
+    single_out, shapes = True, []
+
+    def along(i: int) -> Callable:
+        def column(tangent: Any) -> list:
+            nonlocal single_out
+            with forward_ad.dual_level():
+                given = [forward_ad.make_dual(x, tangent) if j == i else x for j, x in enumerate(xs)]
+                outputs, single_out = _tuple("jacobian", "outputs of the user-provided function", func(*given))
+                pairs = [forward_ad.unpack_dual(o) for o in outputs]
+            shapes[:] = [p.primal._data.shape for p in pairs]
+            return _filled([p.tangent for p in pairs], tuple([p.primal for p in pairs]))
+
+        return column
+
+    columns = []
+    for i, x in enumerate(xs):
+        units = wrap(np.eye(x._data.size, dtype=x._data.dtype).reshape(x._data.size, *x._data.shape))
+        columns.append(_batched(along(i), units, -1))
+    blocks = [[c[k].reshape((*shape, *x._data.shape)) for c, x in zip(columns, xs, strict=True)] for k, shape in enumerate(shapes)]  # fmt: skip
+    given = [_give(b, create_graph, single_in) for b in blocks]
+    return given[0] if single_out else tuple(given)
+
+
+def _check_strategy(name: str, strategy: str, strict: bool, vectorize: bool) -> None:
+    if strategy not in ("reverse-mode", "forward-mode"):
+        raise AssertionError(
+            f'{name}: Expected strategy to be either "forward-mode" or "reverse-mode", got {strategy!r}. Hint: If your function has more '
+            'outputs than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+        )
+    if strict and (vectorize or strategy == "forward-mode"):
+        forward = ('`strategy="forward-mode"`', '`strategy="reverse-mode"`')
+        which, cure = ("`vectorized=True`", "`vectorize=False`") if vectorize else forward
+        raise RuntimeError(f"torch.autograd.functional.{name}: `strict=True` and {which} are not supported together. Please either set "
+                           f"`strict=False` or {cure}.")  # fmt: skip
+
+
+def _check_row(found: list, k: int, create_graph: bool) -> None:
+    """What strict mode asks of the gradients of one element of output `k`."""
+    for i, g in enumerate(found):
+        if g is None:
+            raise RuntimeError(f"Output {k} of the user-provided function is independent of input {i}.{_STRICT}.")
+        if create_graph and history(g) is None:
+            raise RuntimeError(
+                f"The jacobian of the user-provided function is independent of input {i}.{_STRICT} when create_graph=True."
+            )
 
 
 def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
             outer_jacobian_strategy: str = "reverse-mode") -> Any:  # fmt: skip
     """The matrix of second derivatives of a scalar function: a tensor per pair of inputs."""
+    _check_strategy("hessian", outer_jacobian_strategy, strict, vectorize)
 
     def gradient(*xs: Any) -> Any:
-        value = func(*xs)
-        _scalar("hessian", value)
-        if history(value) is None:
-            return tuple([x * 0 for x in xs])
-        found = grad(value, xs, create_graph=True, allow_unused=True)
-        return tuple([x * 0 if g is None else g for g, x in zip(found, xs, strict=True)])
+        if outer_jacobian_strategy == "forward-mode":
+            xs = tuple([x if history(x) is not None else x.requires_grad_() for x in xs])
+        outputs, single_out = _run("hessian", func, xs, strict)
+        _scalar("hessian", outputs, single_out)
+        found = _gradient(outputs, xs, strict)
+        return tuple([x * 0 if history(g) is None else g for g, x in zip(found, xs, strict=True)])
 
     xs, single = _tuple("hessian", "inputs", inputs)
     result = jacobian(gradient, xs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return result[0][0] if single else result
 
 
-def _scalar(name: str, value: Any) -> None:
-    _tuple(name, "outputs of the function", value)
-    if not isinstance(value, TensorBase) or value._data.size != 1:
-        shape = list(value._data.shape) if isinstance(value, TensorBase) else type(value).__name__
-        raise RuntimeError(
-            f"{name}: The Tensor returned by the function given to {name} should contain a single element, got {shape}"
-        )
-
-
 def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """(value, vᵀH) of a scalar function at ``inputs``."""
-    with _mode.switched(grad=True):
-        xs, single = _inputs("vhp", inputs, create_graph)
-        vs = _vectors("vhp", v, xs)
-        outputs, single_out = _run("vhp", func, xs, strict)
-        _scalar("vhp", outputs[0] if single_out else outputs)
-        first = _pull(
-            "vhp", outputs, xs, (wrap(np.ones(outputs[0]._data.shape, outputs[0]._data.dtype)),), True, strict
-        )
-        found = _pull("vhp", first, xs, vs, create_graph, False)
-    return _give(outputs, create_graph, True), _give(found, create_graph, single)
+    return _second("vhp", func, inputs, v, create_graph, strict)
 
 
 def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
     """(value, H v) of a scalar function at ``inputs``: equal to vᵀH, since H is symmetric."""
-    return vhp(func, inputs, v, create_graph, strict)
+    return _second("hvp", func, inputs, v, create_graph, strict)
+
+
+def _second(name: str, func: Callable, inputs: Any, v: Any, create_graph: bool, strict: bool) -> Any:
+    with _mode.switched(grad=True):
+        xs, single = _inputs(name, inputs, create_graph)
+        vs = _vectors(name, v, xs, single, _TAKES)
+        outputs, single_out = _run(name, func, xs, strict)
+        _scalar(name, outputs, single_out)
+        first = _gradient(outputs, xs, strict)
+        found = _pull(first, xs, vs, create_graph, strict, "jacobian", derivative="hessian")
+    return _give(outputs, create_graph, True), _give(found, create_graph, single)

@@ -78,15 +78,16 @@ def into(name: str, out: Any, result: Any) -> Any:
     from ferro.core.mode import current, is_grad_enabled, is_inference_mode_enabled
 
     need_tensor(name, "out", out)
-    if is_inference(out) and not is_inference_mode_enabled():
-        raise RuntimeError(f"{name}(out=): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
-                           "to get a normal tensor before doing inplace update.")  # fmt: skip
     if is_grad_enabled() and (history(result) is not None or history(out) is not None):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                            "arguments requires grad.")  # fmt: skip
+    if is_inference(out) and not is_inference_mode_enabled():
+        raise RuntimeError(f"{name}(out=): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
+                           "to get a normal tensor before doing inplace update.")  # fmt: skip
     if current().level and (worlds.tangents_of(result) or worlds.tangents_of(out)):
         raise NotImplementedError(
-            f"{name}: functions with out=... arguments don't support forward mode; use the result instead of out="
+            f"Trying to use forward AD with {name} that does not support it because it is an out= function (functions with out=... arguments "
+            "don't support forward mode); use the result instead of out="
         )
     have, want = FROM_NUMPY[result._data.dtype], FROM_NUMPY[out._data.dtype]
     if not can_cast(have, want):

@@ -20,6 +20,7 @@ from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.node import Node, Pick, node_meta
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
 from ferro.core.run import key_of
+from ferro.cpu.shape import geometry, storage_bytes
 
 
 def tangents_of(x: TensorBase | None) -> dict:
@@ -57,6 +58,25 @@ def set_tangent(x: TensorBase, level: int, tangent: Any) -> None:
     view = x._meta.view if x._meta is not None else None
     if view is not None:
         view.tangent_stamp = version_of(x).n
+
+
+def laid_out_like(tangent: Any, primal: Any) -> Any:
+    """A tangent whose elements lie in memory as those of the array of its primal do: then each view of that has one of the tangent.
+
+    The tangent itself if it is laid out so; otherwise a copy, differentiable.
+    """
+    have = tangent._data
+    if type(have) is not np.ndarray or type(primal) is not np.ndarray:  # batched
+        return tangent
+    _, strides, offset = geometry(primal)
+    reach = storage_bytes(primal)
+    if not primal.size or (geometry(have)[1:] == (strides, offset) and storage_bytes(have) == reach):
+        return tangent
+    memory = np.zeros(reach // have.itemsize, have.dtype)
+    copy = worlds.apply(worlds.CLONE, (tangent,))
+    copy._data = np.lib.stride_tricks.as_strided(memory[offset:], have.shape, primal.strides)
+    copy._data[...] = have
+    return copy
 
 
 def without(x: Any, level: int) -> Any:

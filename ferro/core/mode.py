@@ -138,6 +138,16 @@ class Entry(_Active):
 _ENTERED: ContextVar[Entry | None] = ContextVar("ferro_entered", default=None)
 
 
+def entered(kind: type) -> list[Entry]:
+    """The entries of this context that belong to managers of a class, innermost first."""
+    found, entry = [], _ENTERED.get()
+    while entry is not None:
+        if type(entry.owner) is kind:
+            found.append(entry)
+        entry = entry.outer
+    return found
+
+
 def push(owner: Any, changes: dict[str, Any]) -> None:
     """Puts the current mode with some switches changed in force, until ``pull(owner)``."""
     previous = MODE.get()

@@ -232,9 +232,9 @@ def _flat(tree: Any) -> list:
 
 
 def test_strict_functional_refuses_what_does_not_depend() -> None:
-    with pytest.raises(RuntimeError, match=r"jacobian: Output 0 .* does not require gradients"):
+    with pytest.raises(RuntimeError, match=r"Output 0 .* does not require gradients"):
         functional.jacobian(lambda x: ferro.ones(2), ferro.ones(2), strict=True)
-    with pytest.raises(RuntimeError, match="hessian: The Tensor returned by the function"):
+    with pytest.raises(RuntimeError, match="The Tensor returned by the function given to hessian"):
         functional.hessian(lambda x: x * 2, ferro.ones(2))
 
 
@@ -272,7 +272,7 @@ def test_dual_levels_can_be_entered_and_left_by_hand() -> None:
     level = fwAD.enter_dual_level()
     x = fwAD.make_dual(ferro.tensor(3.0), ferro.tensor(1.0))
     assert fwAD.unpack_dual(x * x).tangent.item() == 6.0
-    with pytest.raises(RuntimeError, match="trying to exit level"):
+    with pytest.raises(RuntimeError, match="Trying to exit a forward AD level that was not the last one"):
         fwAD.exit_dual_level(level=level + 1)
     fwAD.exit_dual_level(level=level)
     with pytest.raises(RuntimeError, match="no dual level was entered"):

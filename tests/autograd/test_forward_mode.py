@@ -482,3 +482,39 @@ def test_nothing_waits_for_the_cycle_collector(case: str) -> None:
         assert case != "nested" or inner() is None
     finally:
         gc.enable()
+
+
+@both
+def test_the_names_of_levels(T: Any) -> Any:
+    F = T.autograd.forward_ad
+    outside = F._current_level
+    with F.dual_level() as level:
+        x = dual(T, [1.0], [2.0])
+        inside = F._current_level, level, F.unpack_dual(x, level=0).tangent
+        wrong = error(lambda: F.exit_dual_level(level=1), "not the last one that was created")
+        itself = error(lambda: F.make_dual(T.ones(1, dtype=T.float64), x), "has a forward gradient at the same level")
+    none = error(
+        lambda: F.make_dual(T.ones(1), T.ones(1)), "Trying to create a dual Tensor for forward AD but no level exists"
+    )
+    return outside, inside, wrong, itself, none, F._current_level
+
+
+@at_level
+def test_a_tangent_lies_in_memory_as_its_tensor(T: Any) -> Any:
+    F = T.autograd.forward_ad
+    part = T.arange(6.0, dtype=T.float64)[1:5]
+    direction = T.ones(4, dtype=T.float64).requires_grad_()
+    x = F.make_dual(part, direction)
+    t = F.unpack_dual(x).tangent
+    whole = x.as_strided((6,), (1,), 0)  # beyond the tensor itself
+    crossed = F.make_dual(T.ones(2, 3), T.ones(3, 2).t())
+    return (t is direction, t.storage_offset(), T.autograd.grad(t.sum(), direction), tangent(T, whole).detach(),
+            F.unpack_dual(crossed).tangent.stride())  # fmt: skip
+
+
+@at_level
+def test_sentences_of_pytorch(T: Any) -> Any:
+    F = T.autograd.forward_ad
+    x = dual(T, [1.0], [2.0])
+    return (error(lambda: F.make_dual(T.ones(2), T.ones(3)), "Trying to set a forward gradient that has a different size than that of the original"),
+            error(lambda: T.add(x, x, out=T.ones(1, dtype=T.float64)), "that does not support it because it is an out= function"))  # fmt: skip
