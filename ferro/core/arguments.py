@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from ferro.core.base import TensorBase
+from ferro.core.notices import warn_once
 
 ALL_DIMS = [tuple(range(n)) for n in range(65)]  # NumPy allows 64 dimensions
 
@@ -58,6 +59,22 @@ def sizes(name: str, given: tuple) -> tuple[int, ...]:
         return tuple([operator.index(s) if not isinstance(s, TensorBase) else int(s._data) for s in given])
     except TypeError:
         raise TypeError(f"{name}: sizes must be integers, got {given!r}") from None
+
+
+def number_first(name: str, keyword: str, tensors: tuple[str, ...], *given: Any) -> tuple:
+    """The arguments behind the first of a signature of PyTorch before 1.5: the number, then the tensors.  Warns once."""
+    if len(given) != len(tensors) + 1 or isinstance(given[0], TensorBase):
+        raise TypeError(
+            f"{name}() takes {len(tensors) + 1} positional arguments but {len(given) + 1} were given; {keyword} is a keyword"
+        )
+    listed = ", ".join([f"Tensor {t}" for t in tensors])
+    warn_once(
+        f"This overload of {name} is deprecated:\n\t{name}(Tensor input, Number {keyword}, {listed}, *, Tensor out = None)\n"
+        "Consider using one of the following signatures instead:\n"
+        f"\t{name}(Tensor input, {listed}, *, Number {keyword} = 1, Tensor out = None)",
+        stacklevel=4,
+    )
+    return given
 
 
 def need_tensor(name: str, argument: str, value: Any) -> Any:

@@ -21,6 +21,7 @@ from ferro.core.apply import _record as record
 from ferro.core.base import LEAF, Meta, TensorBase, bump, history, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
+from ferro.core.notices import warn_once
 from ferro.core.owners import is_shared
 from ferro.core.provenance import at
 from ferro.core.worlds import levels_of
@@ -35,16 +36,19 @@ T = TypeVar("T", bound="Tensor")
 MANY_STEPS = 16  # from a base to a view whose shape is changed in place: then one step is looked for that does the same
 
 
-def in_place(function: Callable[Concatenate[Any, P], Any], elementwise: bool = True) -> Callable[Concatenate[T, P], T]:
+def in_place(
+    function: Callable[Concatenate[Any, P], Any], elementwise: bool = True, itself: bool = False
+) -> Callable[Concatenate[T, P], T]:
     """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``.
 
-    An elementwise one refuses operands that lie partly in the memory that is written, as PyTorch does.
+    An elementwise one refuses operands that lie partly in the memory that is written, as PyTorch does, and with `itself`
+    the tensor itself as an operand, too.
     """
     name = f"{function.__name__}_"
 
     def method(self: T, *args: P.args, **kwargs: P.kwargs) -> T:
-        if elementwise and self._counter is not None:
-            refuse_overlap(name, self, args)
+        if itself or (elementwise and self._counter is not None):
+            refuse_overlap(name, self, args, itself)
         return change(self, name, lambda x: function(x, *args, **kwargs))
 
     method.__name__ = method.__qualname__ = name
@@ -52,14 +56,19 @@ def in_place(function: Callable[Concatenate[Any, P], Any], elementwise: bool = T
     return method
 
 
-def refuse_overlap(name: str, written: Any, others: tuple) -> None:
-    """RuntimeError if another view of the same memory shows some of the elements that are written, in other places."""
+def refuse_overlap(name: str, written: Any, others: tuple, itself: bool = False) -> None:
+    """RuntimeError if another view of the same memory shows some of the elements that are written, in other places.
+
+    itself: or in the same places, as where an index says which elements are read when.
+    """
     counter = written._counter
     for other in others:
-        if isinstance(other, TensorBase) and other is not written and other._counter is counter is not None:
+        if isinstance(other, TensorBase) and (other is written or other._counter is counter is not None):
             a, b = written._data, other._data
+            if type(a) is not np.ndarray or type(b) is not np.ndarray:  # batched: every slice is written by a copy
+                continue
             same = a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
-            if not same and a.flags.forc and b.flags.forc and np.may_share_memory(a, b):
+            if itself if same else a.flags.forc and b.flags.forc and np.may_share_memory(a, b):
                 raise RuntimeError(
                     f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                     "memory location. Please clone() the tensor before performing the operation."
@@ -170,12 +179,19 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
     return method
 
 
-def record_write(self: Any, name: str, op: Any, others: tuple, params: tuple, write: Callable) -> Any:
+def record_write(
+    self: Any, name: str, op: Any, others: tuple, params: tuple, write: Callable, expanded: str | None = None
+) -> Any:
     """Records ``self = op(self, *others)`` where ``write(array, *arrays of others, *params)`` changes only what differs.
 
     For operations whose formulas read neither their first input nor their result; no copy of `self` is made.
+    expanded: what is said, once, of writing so to expanded tensors; None: it is refused, as it is where it is recorded.
     """
-    node = check(self, name)
+    if expanded is not None and is_expanded(self._data) and not any(t._node is not None for t in (self, *others)):
+        warn_once(expanded, stacklevel=4)
+        node = check(self, name, expanded=True)
+    else:
+        node = check(self, name)
     if _mode.current().special or any(type(t._data) is not np.ndarray for t in (self, *others) if t is not None):
         return change(self, name, lambda x: worlds.apply(op, (x, *others), params))
     data = self._data
@@ -249,8 +265,18 @@ def announce(data: Any) -> None:
             writing(data)
 
 
-def check(self: Any, name: str, writes: bool = True) -> Any:
-    """Refuses an in-place change that would make gradients wrong or ambiguous; returns the tensor's history."""
+def is_expanded(data: Any) -> bool:
+    """Whether several elements of an array are one place in memory."""
+    return (
+        0 in data.strides and data.size > 1 and any(t == 0 and n > 1 for t, n in zip(data.strides, data.shape, strict=True))
+    )
+
+
+def check(self: Any, name: str, writes: bool = True, expanded: bool = False) -> Any:
+    """Refuses an in-place change that would make gradients wrong or ambiguous; returns the tensor's history.
+
+    writes: whether elements change; expanded: whether several of them may be one place in memory.
+    """
     node = history(self)
     data = self._data
     meta: Meta | None = self._meta
@@ -258,12 +284,7 @@ def check(self: Any, name: str, writes: bool = True) -> Any:
     if self._counter is not None and self._counter.inference and not (mode is not None and mode.inference):
         raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. "
                            "You can make a clone to get a normal tensor before doing inplace update.")  # fmt: skip
-    if (
-        writes
-        and 0 in data.strides
-        and data.size > 1
-        and any(t == 0 and n > 1 for t, n in zip(data.strides, data.shape, strict=True))
-    ):
+    if writes and not expanded and is_expanded(data):
         raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
                            "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
     if writes and not data.flags.writeable:

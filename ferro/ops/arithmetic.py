@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import NUMBERS, SCALING, apply, binary, constant, in_single, is_held, operands, promote, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import into, need_tensor, number_first
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
@@ -88,7 +88,7 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     return mul(other if other._data.dtype is dtype.np else apply(worlds.CAST, (other,), (dtype.np,)), alpha)
 
 
-def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def add(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
     """x + alpha y, with broadcasting and type promotion.  d(x + a y) = dx + a dy.
 
     Example::
@@ -97,6 +97,8 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         >>> ferro.add(ferro.tensor([1.0, 2.0]), 10, alpha=2)
         tensor([21., 22.])
     """
+    if old:
+        alpha, other = number_first("add", "alpha", ("other",), other, *old)
     if alpha != 1 or type(alpha) is not int:
         other = scaled("add", input, other, alpha)
     result = binary(ADD, input, other)
@@ -110,8 +112,10 @@ ADD = Op("add", lambda xp, x, y: x + y, kind=LINEAR,
          complex=True)  # fmt: skip
 
 
-def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
     """x - alpha y, with broadcasting and type promotion; not defined for bool tensors.  d(x - a y) = dx - a dy."""
+    if old:
+        alpha, other = number_first("sub", "alpha", ("other",), other, *old)
     no_bools("sub", input, other)
     if alpha != 1 or type(alpha) is not int:
         other = scaled("sub", input, other, alpha)
@@ -302,8 +306,12 @@ SQUARE = Op(
 )
 
 
-def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1, out: Tensor | None = None) -> Tensor:
+def addcmul(
+    input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """x + value y z."""
+    if old:
+        value, tensor1, tensor2 = number_first("addcmul", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)
     xs = promote(*operands("addcmul", input, tensor1, tensor2))
     result = apply(ADDCMUL, tuple(xs), (value,))
     return result if out is None else into("addcmul", out, result)
@@ -319,11 +327,15 @@ ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: xp.addcmul(x, y, z, value=
              complex=True)  # fmt: skip
 
 
-def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *, value: Any = 1, out: Tensor | None = None) -> Tensor:
+def addcdiv(
+    input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """x + value y / z; y and z may not both be integers."""
+    if old:
+        value, tensor1, tensor2 = number_first("addcdiv", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)
     x, y, z = operands("addcdiv", input, tensor1, tensor2)
     if y._data.dtype.kind in "biu" and z._data.dtype.kind in "biu":
-        raise RuntimeError("addcdiv: integer division is not supported, tensor1 and tensor2 are both integer tensors; "
+        raise RuntimeError("addcdiv: Integer division with addcdiv is no longer supported: tensor1 and tensor2 are both integer tensors; "
                            "write input + value * torch.true_divide(tensor1, tensor2)")  # fmt: skip
     result = apply(ADDCDIV, tuple(promote(x, y, z)), (value,))
     return result if out is None else into("addcdiv", out, result)

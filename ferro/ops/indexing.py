@@ -13,7 +13,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import wrap
-from ferro.core.inplace import record_write
+from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.filling import filler
@@ -51,6 +51,12 @@ def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False
     if low < (-size if negative else 0) or high >= size:
         bad = low if low < (-size if negative else 0) else high
         raise error(f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}")
+
+
+def on_expanded(name: str, example: str) -> str:
+    """What is said of the operation `name` on an expanded tensor."""
+    return (f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
+            f"This also applies to advanced indexing e.g. {example}")  # fmt: skip
 
 
 def apart(name: str, out: Any, *inputs: Any) -> None:
@@ -109,9 +115,20 @@ def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None =
         try:
             result = apply(INDEX_SELECT, (input, index), (d,))
         except IndexError:
-            in_bounds("index_select()", index._data, input._data.shape[d], d)
+            _refuse_places(input._data.shape, d, index._data)
             raise
     return result if out is None else written("index_select", out, result, input, index)
+
+
+def _refuse_places(shape: tuple, d: int, index: Any) -> None:
+    """Raises as PyTorch's index_select does unless all of `index` is in [0, shape[d])."""
+    try:
+        in_bounds("index_select()", index, shape[d], d)
+    except IndexError as e:
+        if len(shape) == 1:
+            raise IndexError(f"{e}: index out of range in self") from None
+        words = "INDICES element is out of DATA bounds" if shape[d] else "self indexing axis dim should be positive"
+        raise RuntimeError(f"{e}: {words}, axis_dim={shape[d]}") from None
 
 
 INDEX_SELECT = Op("index_select", lambda xp, x, index, /, dim: xp.index_select(x, dim, index), kind=LINEAR,
@@ -313,13 +330,16 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(found[::-1])
 
 
-def _written(function: Any, op: Op, arguments: Any, write: Any) -> Callable[..., Tensor]:
+def _written(
+    function: Any, op: Op, arguments: Any, write: Any, expanded: str | None = None
+) -> Callable[..., Tensor]:
     """The in-place method of an operation that writes only at an index."""
     name = f"{function.__name__}_"
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Tensor:
         others, params = arguments(name, self, *args, **kwargs)
-        return record_write(self, name, op, others, params, write)
+        refuse_overlap(name, self, others, itself=True)
+        return record_write(self, name, op, others, params, write, expanded)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"In-place version of :func:`{function.__name__}`."
@@ -353,5 +373,6 @@ class IndexingMethods:
     index_select, nonzero, nonzero_static, put, take = index_select, nonzero, nonzero_static, put, take
     index_add_ = _written(index_add, INDEX_ADD, _add_arguments, lambda x, i, s, d: cpu.index_add_(x, d, i, s))
     index_copy_ = _written(index_copy, INDEX_COPY, _copy_arguments, lambda x, i, s, d: cpu.index_copy_(x, d, i, s))
-    index_fill_ = _written(index_fill, INDEX_FILL, _fill_arguments, lambda x, i, v, d: cpu.index_fill_(x, d, i, v))
+    index_fill_ = _written(index_fill, INDEX_FILL, _fill_arguments, lambda x, i, v, d: cpu.index_fill_(x, d, i, v),
+                           on_expanded("index_fill_", "tensor[mask] = scalar"))  # fmt: skip
     put_ = _written(put, PUT, _place_arguments, cpu.put_)

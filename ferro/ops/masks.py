@@ -9,12 +9,12 @@ from ferro.batched.array import plain
 from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor
-from ferro.core.inplace import record_write
+from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
 from ferro.ops.filling import filler
-from ferro.ops.indexing import bools, written
+from ferro.ops.indexing import bools, on_expanded, written
 from ferro.ops.shape import EXPAND, broadcast_shapes
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ MASK = [[True, False, True], [False, False, True]]
 
 def _boolean(name: str, mask: Any) -> Any:
     if need_tensor(name, "mask", mask)._data.dtype.kind != "b":
-        raise RuntimeError(f"{name}: expected mask to be a boolean tensor, got {mask.dtype}")
+        said = "expected BoolTensor for mask" if name == "masked_select" else f"{name.rstrip('_')}_ only supports boolean masks"
+        raise RuntimeError(f"{name}: {said}, but got mask with dtype {mask.dtype}")
     return mask
 
 
@@ -65,9 +66,12 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
         raise RuntimeError(
             f"masked_fill_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(self._data.shape)}"
         )
-    return record_write(
-        self, "masked_fill_", MASKED_FILL, (mask, filler("masked_fill_", self, value)), (), cpu.masked_fill_
-    )
+    refuse_overlap("masked_fill_", self, (mask,))
+    given = filler("masked_fill_", self, value)
+    return record_write(self, "masked_fill_", MASKED_FILL, (mask, given), (), cpu.masked_fill_, FILLED_EXPANDED)
+
+
+FILLED_EXPANDED = on_expanded("masked_fill_", "tensor[mask] = scalar")
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -134,6 +138,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         )
     mask = _expanded("masked_scatter_", mask, shape)
     _enough("masked_scatter_", self, mask, source)
+    refuse_overlap("masked_scatter_", self, (mask, source), itself=True)
     return record_write(self, "masked_scatter_", MASKED_SCATTER, (mask, source), (), cpu.masked_scatter_)
 
 

@@ -149,6 +149,9 @@ def logcumsumexp(input: Tensor, dim: Any = None, *, out: Tensor | None = None, *
                                   f"takes floating point "
                                   "and complex tensors")  # fmt: skip
     result = unary(LOGCUMSUMEXP, input, (dim,))
+    if out is not None and out._data.dtype is not input._data.dtype:
+        names = [dtypes.type_name(t.dtype) for t in (input, out)]
+        raise RuntimeError(f"logcumsumexp(out=): expected scalar_type {names[0]} but found {names[1]}")
     return result if out is None else into("logcumsumexp", out, result)
 
 
@@ -204,7 +207,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     """
     a = need_tensor("diff", "input", input)._data
     if a.ndim == 0:
-        raise RuntimeError("diff: expects input to be at least one-dimensional")
+        raise RuntimeError("diff: diff expects input to be at least one-dimensional, got a tensor without dimensions")
     if n < 0:
         raise RuntimeError(f"diff: order must be non-negative but got {n}")
     if n == 0:
@@ -229,12 +232,12 @@ def _joinable(label: str, part: Any, a: Any, dim: int) -> Any:
     b = need_tensor("diff", label, part)._data
     if b.ndim != a.ndim:
         raise RuntimeError(
-            f"diff: expects prepend or append to be the same dimension as input; {label} has {b.ndim}, input {a.ndim}"
+            f"diff: diff expects prepend or append to be the same dimension as input; {label} has {b.ndim}, input {a.ndim}"
         )
-    if any(s != t for k, (s, t) in enumerate(zip(a.shape, b.shape, strict=True)) if k != dim):
-        raise RuntimeError(f"diff: expects the shape of {label} {list(b.shape)} to match that of input "
-                           f"{list(a.shape)} except along "
-                           f"dimension {dim}")  # fmt: skip
+    for k, (s, t) in enumerate(zip(a.shape, b.shape, strict=True)):
+        if k != dim and s != t:
+            raise RuntimeError("diff: diff expects the shape of tensor to prepend or append to match that of input except along the "
+                               f"differencing dimension; input.size({k}) = {s}, but got tensor.size({k}) = {t} for {label}")  # fmt: skip
     return part
 
 

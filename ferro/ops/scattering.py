@@ -16,7 +16,7 @@ from ferro.core import worlds
 from ferro.core.apply import apply, constant, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
-from ferro.core.inplace import in_place, record_write
+from ferro.core.inplace import in_place, record_write, refuse_overlap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.filling import number
@@ -123,6 +123,9 @@ declare("take_along_dim", [Sample(Arg(2, 4), TWO, 1), Sample(Arg(1, 3), TWO, 1),
 def _arguments(name: str, x: Any, dim: int, index: Any, src: Any, later: bool = False) -> tuple:
     """((index, src), (dim,)) with src cut or expanded to the shape of the index."""
     shape = need_tensor(name, "index", index)._data.shape
+    if not index._data.size and len(shape) != x._data.ndim:  # nothing is sent anywhere, whatever its shape
+        shape = (0,) * max(x._data.ndim, 1)
+        index = wrap(np.zeros(shape, np.int64))
     if isinstance(src, TensorBase):
         given: Any = src
         have = given._data.shape
@@ -295,8 +298,10 @@ def scatter_(
     """In-place version of :func:`scatter`."""
     given = _source("scatter_", src, value)
     if reduce is not None:
+        refuse_overlap("scatter_", self, (index, src), itself=True)
         return _reduce_in_place(self, dim, index, given, reduce)
     others, params = _arguments("scatter_", self, dim, index, given)
+    refuse_overlap("scatter_", self, (index, src), itself=True)
     return record_write(self, "scatter_", SCATTER, others, params, lambda x, i, s, d: cpu.scatter_(x, d, i, s))
 
 
@@ -311,6 +316,7 @@ _reduce_in_place = in_place(_scatter_with)
 def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """In-place version of :func:`scatter_add`."""
     others, params = _arguments("scatter_add_", self, dim, index, need_tensor("scatter_add_", "src", src))
+    refuse_overlap("scatter_add_", self, (index, src), itself=True)
     return record_write(
         self, "scatter_add_", SCATTER_ADD, others, params, lambda x, i, s, d: cpu.scatter_add_(x, d, i, s)
     )
@@ -323,4 +329,4 @@ class ScatteringMethods:
     gather, index_reduce, scatter = gather, index_reduce, scatter
     scatter_add, scatter_reduce = scatter_add, scatter_reduce
     take_along_dim, scatter_, scatter_add_ = take_along_dim, scatter_, scatter_add_
-    scatter_reduce_, index_reduce_ = in_place(scatter_reduce), in_place(index_reduce)
+    scatter_reduce_, index_reduce_ = in_place(scatter_reduce, itself=True), in_place(index_reduce, itself=True)
