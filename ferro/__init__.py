@@ -28,6 +28,13 @@ from ferro.core import forward as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types
 from ferro.core.base import is_inference
+from ferro.core.determinism import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    use_deterministic_algorithms,
+)
 from ferro.core.device import device
 from ferro.core.dtypes import (
     bfloat16,
@@ -51,6 +58,7 @@ from ferro.core.dtypes import (
 from ferro.core.dtypes import bool_ as bool
 from ferro.core.layout import channels_last, channels_last_3d, contiguous_format, preserve_format, strided
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
+from ferro.core.notices import is_warn_always_enabled, set_warn_always
 from ferro.core.random import (
     Generator,
     default_generator,

@@ -61,6 +61,17 @@ def sizes(name: str, given: tuple) -> tuple[int, ...]:
         raise TypeError(f"{name}: sizes must be integers, got {given!r}") from None
 
 
+def with_size(name: str, given: tuple, size: Any) -> tuple:
+    """The sizes of f(2, 3) or f(size=(2, 3)), as `sizes` takes them."""
+    if size is None:
+        return given
+    if given:
+        raise TypeError(f"{name}() got multiple values for argument 'size'")
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"{name}(): argument 'size' must be tuple of ints, not {type(size).__name__}")
+    return (size,)
+
+
 def number_first(name: str, keyword: str, tensors: tuple[str, ...], *given: Any) -> tuple:
     """The arguments behind the first of a signature of PyTorch before 1.5: the number, then the tensors.  Warns once."""
     if len(given) != len(tensors) + 1 or isinstance(given[0], TensorBase):

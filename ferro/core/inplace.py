@@ -210,10 +210,13 @@ def record_write(
     return self
 
 
-def overwrite(self: Any, name: str, op: Any, value: Any) -> Any:
-    """Records ``self = op(self, value)``, where the result is `value` broadcast and cast: nothing of `self` remains."""
+def overwrite(self: Any, name: str, op: Any, value: Any, constant: bool = False) -> Any:
+    """Records ``self = op(self, value)``, where the result is `value` broadcast and cast: nothing of `self` remains.
+
+    constant: every element gets the same number; then expanded tensors may be written, where nothing is recorded.
+    """
     refuse_overlap(name, self, (value,))
-    node = check(self, name)
+    node = check(self, name, expanded=constant and history(self) is None and value._node is None)
     if _mode.current().special:
         return change(self, name, lambda x: worlds.apply(op, (x, value)))
     data = self._data
@@ -268,7 +271,9 @@ def announce(data: Any) -> None:
 def is_expanded(data: Any) -> bool:
     """Whether several elements of an array are one place in memory."""
     return (
-        0 in data.strides and data.size > 1 and any(t == 0 and n > 1 for t, n in zip(data.strides, data.shape, strict=True))
+        0 in data.strides
+        and data.size > 1
+        and any(t == 0 and n > 1 for t, n in zip(data.strides, data.shape, strict=True))
     )
 
 

@@ -306,9 +306,7 @@ SQUARE = Op(
 )
 
 
-def addcmul(
-    input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None
-) -> Tensor:
+def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None) -> Tensor:
     """x + value y z."""
     if old:
         value, tensor1, tensor2 = number_first("addcmul", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)
@@ -327,9 +325,7 @@ ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: xp.addcmul(x, y, z, value=
              complex=True)  # fmt: skip
 
 
-def addcdiv(
-    input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None
-) -> Tensor:
+def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None) -> Tensor:
     """x + value y / z; y and z may not both be integers."""
     if old:
         value, tensor1, tensor2 = number_first("addcdiv", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)

@@ -11,10 +11,12 @@ import numpy as np
 from ferro.batched.array import new_array
 from ferro.core import device as _device
 from ferro.core import dtypes
-from ferro.core.arguments import into, sizes
+from ferro.core.arguments import into, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
+from ferro.core.determinism import unset, unset_array
 from ferro.core.layout import contiguous_format, memory_order
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
+from ferro.core.notices import warn_once
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage, elements_as
 
@@ -136,10 +138,18 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     return wrap(_apart(to_array("as_tensor", data, dtype), data))
 
 
+READ_ONLY = (
+    "The given NumPy array is not writable, and PyTorch does not support non-writable tensors; ferro does, and refuses to write "
+    "to them. You may want to copy the array to protect its data or make it writable before converting it to a tensor."
+)
+
+
 def from_numpy(ndarray: Any) -> Tensor:
     """A tensor that shares the memory of a NumPy array."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
+    if not ndarray.flags.writeable:
+        warn_once(READ_ONLY)
     return wrap(view(dtypes.own(ndarray), plain))
 
 
@@ -227,26 +237,27 @@ def _filled(
     return result_or_out(name, a, out, requires_grad, device)
 
 
-def zeros(
-    *size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A tensor of zeros."""
-    return _filled("zeros", size, 0, dtype, requires_grad, device, out)
+    return _filled("zeros", with_size("zeros", shape, size), 0, dtype, requires_grad, device, out)
 
 
-def ones(
-    *size: Any, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+def ones(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A tensor of ones."""
-    return _filled("ones", size, 1, dtype, requires_grad, device, out)
+    return _filled("ones", with_size("ones", shape, size), 1, dtype, requires_grad, device, out)
 
 
-def empty(*size: Any, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
-          **ignored: Any) -> Tensor:  # fmt: skip
+def empty(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+          memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
     """A tensor without set values (zeros here), in C order or that of a memory format."""
+    shape = with_size("empty", shape, size)
     if memory_format in (None, contiguous_format):
-        return _filled("empty", size, 0, dtype, requires_grad, device, out)
-    shape = sizes("empty", size)
+        return _filled(
+            "empty", shape, unset(chosen_dtype(dtype, out, dtypes.default().np)), dtype, requires_grad, device, out
+        )
+    shape = sizes("empty", shape)
     return empty_permuted(shape, memory_order("empty", len(shape), memory_format) or range(len(shape)), dtype=dtype, device=device,
                           requires_grad=requires_grad)  # fmt: skip
 
@@ -258,7 +269,7 @@ def empty_strided(
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     size, stride = tuple(size), tuple(stride)
     extent = 1 + builtins.sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
-    a = np.lib.stride_tricks.as_strided(np.zeros(max(extent, 1), d), size, [s * d.itemsize for s in stride])
+    a = np.lib.stride_tricks.as_strided(unset_array(max(extent, 1), d), size, [s * d.itemsize for s in stride])
     return finish("empty_strided", a, requires_grad, device)
 
 
@@ -271,7 +282,7 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device
         raise RuntimeError(
             f"empty_permuted: physical_layout {order} is not a permutation of the {len(size)} dimensions"
         )
-    a = np.zeros([size[i] for i in order], d).transpose(np.argsort(order))
+    a = unset_array([size[i] for i in order], d).transpose(np.argsort(order))
     return finish("empty_permuted", a, requires_grad, device)
 
 
@@ -308,7 +319,13 @@ def empty_like(
     input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
     """A tensor like `input` without set values (zeros here)."""
-    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
+    return full_like(
+        input,
+        unset(input._data.dtype if dtype is None else dtypes.to_numpy(dtype)),
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+    )
 
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -426,17 +443,33 @@ def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, dev
 
 
 def new_ones(
-    self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+    self: Tensor,
+    *shape: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **ignored: Any,
 ) -> Tensor:
     """A tensor of ones with this tensor's dtype unless one is given."""
-    return _for_each(self, ones(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad))
+    return _for_each(
+        self, ones(*shape, size=size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    )
 
 
 def new_empty(
-    self: Tensor, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
+    self: Tensor,
+    *shape: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **ignored: Any,
 ) -> Tensor:
     """A tensor without set values (zeros here) with this tensor's dtype unless one is given."""
-    return _for_each(self, zeros(*size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad))
+    return _for_each(
+        self, empty(*shape, size=size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    )
 
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,

@@ -77,13 +77,13 @@ FILL = Op("fill", lambda xp, x, value: xp.contiguous(xp.expand(value, x.shape)),
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Gives every element one value, a number or a 0-d tensor."""
-    return overwrite(self, "fill_", COPY, filler("fill_", self, value))
+    return overwrite(self, "fill_", COPY, filler("fill_", self, value), constant=True)
 
 
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
     if not unrecorded(self):
-        return overwrite(self, "zero_", COPY, constant(0, self._data.dtype))
+        return overwrite(self, "zero_", COPY, constant(0, self._data.dtype), constant=True)
     self._data.fill(0)
     bump(self, "zero_")
     return self

@@ -330,15 +330,15 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     return tuple(found[::-1])
 
 
-def _written(
-    function: Any, op: Op, arguments: Any, write: Any, expanded: str | None = None
-) -> Callable[..., Tensor]:
+def _written(function: Any, op: Op, arguments: Any, write: Any, expanded: str | None = None) -> Callable[..., Tensor]:
     """The in-place method of an operation that writes only at an index."""
     name = f"{function.__name__}_"
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Tensor:
         others, params = arguments(name, self, *args, **kwargs)
-        refuse_overlap(name, self, others, itself=True)
+        refuse_overlap(
+            name, self, others[:1] if function is index_fill else others, itself=True
+        )  # (a value is a number)
         return record_write(self, name, op, others, params, write, expanded)
 
     method.__name__ = method.__qualname__ = name

@@ -11,6 +11,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.layout import strided
+from ferro.core.notices import warn_once
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage, elements_as
@@ -146,14 +147,17 @@ def set_default_tensor_type(t: Any) -> None:
 
     Example::
 
-        >>> import ferro
-        >>> ferro.set_default_tensor_type("torch.FloatTensor")
+        >>> import ferro, warnings
+        >>> with warnings.catch_warnings(action="ignore"):  # it is deprecated
+        ...     ferro.set_default_tensor_type("torch.FloatTensor")
         >>> ferro.ones(1).dtype
         ferro.float32
     """
     dtype = dtype_named(t) if isinstance(t, (str, TensorType)) or t is worlds.tensor_class else None
     if dtype is None or not dtype.is_floating_point:
         raise TypeError(f"invalid type object: only floating-point types are supported as the default type, got {t!r}")
+    warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+              "torch.set_default_device() as alternatives.")  # fmt: skip
     dtypes.set_default_dtype(dtype)
 
 

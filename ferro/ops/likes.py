@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import new_array
-from ferro.core.arguments import sizes
+from ferro.core.arguments import sizes, with_size
 from ferro.core.base import LEAF, mark_inference, wrap
 from ferro.core.dtypes import INEXACT, to_numpy
 from ferro.core.mode import is_inference_mode_enabled
@@ -57,11 +57,12 @@ def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: A
     )
 
 
-def new_zeros(self: Tensor, *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+def new_zeros(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               pin_memory: bool = False) -> Tensor:  # fmt: skip
     """Zeros of any shape, of the dtype of this tensor unless another is given."""
     dtype = self._data.dtype if dtype is None else to_numpy(dtype)
-    return _constant("new_zeros", np.zeros, self._data, sizes("new_zeros", size), dtype, requires_grad)
+    shape = sizes("new_zeros", with_size("new_zeros", shape, size))
+    return _constant("new_zeros", np.zeros, self._data, shape, dtype, requires_grad)
 
 
 class LikeMethods:

@@ -27,7 +27,11 @@ MASK = [[True, False, True], [False, False, True]]
 
 def _boolean(name: str, mask: Any) -> Any:
     if need_tensor(name, "mask", mask)._data.dtype.kind != "b":
-        said = "expected BoolTensor for mask" if name == "masked_select" else f"{name.rstrip('_')}_ only supports boolean masks"
+        said = (
+            "expected BoolTensor for mask"
+            if name == "masked_select"
+            else f"{name.rstrip('_')}_ only supports boolean masks"
+        )
         raise RuntimeError(f"{name}: {said}, but got mask with dtype {mask.dtype}")
     return mask
 
@@ -138,7 +142,7 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         )
     mask = _expanded("masked_scatter_", mask, shape)
     _enough("masked_scatter_", self, mask, source)
-    refuse_overlap("masked_scatter_", self, (mask, source), itself=True)
+    refuse_overlap("masked_scatter_", self, (mask,))
     return record_write(self, "masked_scatter_", MASKED_SCATTER, (mask, source), (), cpu.masked_scatter_)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.batched.array import as_array, plain
 from ferro.core import dtypes
-from ferro.core.arguments import into, sizes
+from ferro.core.arguments import into, sizes, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import change
 from ferro.core.random import numpy_generator
@@ -44,31 +44,57 @@ def _drawn(
     return result_or_out(name, data, out, requires_grad, device)
 
 
-def rand(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+def rand(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """Uniform random numbers from [0, 1)."""
-    return _drawn("rand", "uniform", size, generator, out, dtype, requires_grad, device)
+    return _drawn("rand", "uniform", with_size("rand", shape, size), generator, out, dtype, requires_grad, device)
 
 
-def randn(*size: Any, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+def randn(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """Standard normal random numbers."""
-    return _drawn("randn", "normal", size, generator, out, dtype, requires_grad, device)
+    return _drawn("randn", "normal", with_size("randn", shape, size), generator, out, dtype, requires_grad, device)
 
 
-def randint(low: Any, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None,
-            device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """Random integers from [low, high); randint(high, size) counts from 0."""
-    if size is None:
-        low, high, size = 0, low, high
-    if isinstance(high, (tuple, list)):
-        low, high, size = 0, low, high
+def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None,
+            layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+    """Random integers from [low, high); randint(high, size) counts from 0.
+
+    RuntimeError where the dtype does not hold `low` or ``high - 1``.
+    """
+    if size is None:  # randint(high, size)
+        high, size = None, high
+    if high is None:
+        low, high = 0, low
+    low = 0 if low is None else low
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
     low, high = [int(v._data) if isinstance(v, TensorBase) else v for v in (low, high)]
     if low >= high:
         raise RuntimeError(f"randint: random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d = chosen_dtype(dtype, out, dtypes.int64.np)
+    _held_by("randint", d, low, high - 1)
     data = as_array(numpy_generator(generator).integers(low, high, sizes("randint", (size,)))).astype(d)
     return result_or_out("randint", data, out, requires_grad, device)
+
+
+def _held_by(name: str, d: Any, low: int, most: int) -> None:
+    """Refuses bounds of random integers that a dtype does not hold."""
+    if d.kind in "iu":
+        least, largest = np.iinfo(d).min, np.iinfo(d).max
+    elif d.kind == "b":
+        least, largest = 0, 1
+    else:
+        return
+    for words, bound in (("from", low), ("to - 1", most)):
+        if not least <= bound <= largest:
+            raise RuntimeError(
+                f"{name}: {words} is out of bounds for {_C_NAMES[d.name]}: {bound} is not in [{least}, {largest}]"
+            )
+
+
+_C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long", "bool": "bool",
+            "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long"}  # fmt: skip
 
 
 def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -109,8 +135,14 @@ def _probabilities(name: str, p: Any) -> Any:
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, out: Any = None) -> Tensor:
     """Ones with the probabilities in `input` (or `p`), zeros otherwise; not differentiable: its gradient is zero."""
     a = input._data
+    if p is None and a.dtype.kind not in "fV":
+        raise NotImplementedError(
+            f"bernoulli: \"bernoulli_tensor_cpu_p_\" not implemented for '{dtypes.type_name(input.dtype)}': probabilities are real"
+        )
     chance = _probabilities("bernoulli", a.astype(np.float64) if p is None else as_array(p, np.float64))
-    result = wrap((numpy_generator(generator).random(a.shape) < chance).astype(a.dtype))
+    result = wrap(
+        (numpy_generator(generator).random(a.shape) < chance).astype(a.dtype if out is None else out._data.dtype)
+    )
     return result if out is None else into("bernoulli", out, result)
 
 
@@ -162,7 +194,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
            requires_grad: bool = False, **ignored: Any) -> Tensor:  # fmt: skip
     """Normal random numbers with the given means and standard deviations (numbers with `size`, or tensors)."""
     values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
-    if (np.real(plain(values[1])) < 0).any():
+    if np.any(np.real(plain(values[1])) < 0):
         raise RuntimeError(f"normal: expects all elements of std >= 0.0, got {np.min(plain(values[1]))}")
     if size is None:
         tensors = [v for v in (mean, std) if isinstance(v, TensorBase)]

@@ -12,6 +12,7 @@ import numpy as np
 from ferro import cpu
 from ferro.core.arguments import need_tensor, sizes
 from ferro.core.base import LEAF, Version, bump, history, is_inference, new
+from ferro.core.determinism import unset, unset_array
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
 from ferro.core.inplace import check
 from ferro.core.layout import channels_last, channels_last_3d, preserve_format, steps
@@ -216,14 +217,16 @@ class StorageMethods:
         if shape == self._data.shape and memory_format is None:
             return self
         where, width = geometry(self._data), self._data.dtype.itemsize
+        before = storage_bytes(self._data) // width
         _fits("resize_", shape, width)
         room = storage_bytes(self._data) // width - where[2]
         if prod(shape) > room and storage_of(self).resizable():
             storage_of(self).resize_((where[2] + prod(shape)) * width)
+            elements_as("resize_", storage_of(self), self._data.dtype)[before:] = unset(self._data.dtype)
             room = prod(shape)
         if prod(shape) <= room:
             return self.as_strided_(shape, strides, where[2])
-        grown = np.zeros(prod(shape), self._data.dtype)
+        grown = unset_array(prod(shape), self._data.dtype)
         grown[:room] = cpu.as_strided(self._data, (room,), (1,), where[2], where)
         _move(self, np.ndarray(shape, grown.dtype, grown, 0, [s * width for s in strides]), "resize_")
         return self

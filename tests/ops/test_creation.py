@@ -104,3 +104,59 @@ def test_complex_bounds_and_a_real_dtype_are_refused(name: str) -> None:
     for library in (torch, ferro):
         with pytest.raises(RuntimeError, match="can't be safely cast to passed dtype"):
             getattr(library, name)(0, 1j, 3, dtype=library.float32)
+
+
+SIZED: dict[str, Any] = {
+    "zeros": lambda f: f.zeros(size=(2, 3)),
+    "ones_list": lambda f: f.ones(size=[2]),
+    "empty": lambda f: f.empty(size=(2,)),
+    "rand": lambda f: f.rand(size=()),
+    "randn": lambda f: f.randn(size=(2, 1)),
+    "new_zeros": lambda f: f.ones(1).new_zeros(size=(2,)),
+    "new_ones": lambda f: f.ones(1).new_ones(size=(2,)),
+    "new_empty": lambda f: f.ones(1).new_empty(size=(2,)),
+    "randint_size": lambda f: f.randint(1, size=(2,)),
+    "randint_high": lambda f: f.randint(high=1, size=(2,)),
+    "randint_all": lambda f: f.randint(low=2, high=3, size=(2,)),
+    "twice": lambda f: f.zeros(2, size=(3,)),
+    "number": lambda f: f.zeros(size=3),
+    "randint_number": lambda f: f.randint(5, 3),
+    "randint_below": lambda f: f.randint(-3, -1, (2,), dtype=f.uint8),
+    "randint_above": lambda f: f.randint(0, 300, (2,), dtype=f.uint8),
+    "randint_bool": lambda f: f.randint(0, 3, (2,), dtype=f.bool),
+    "bernoulli_out": lambda f: f.bernoulli(f.ones(3), out=f.zeros(3, dtype=f.int64)),
+    "bernoulli_ints": lambda f: f.bernoulli(f.ones(3, dtype=f.int64)),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_sizes_and_bounds_by_name_are_taken_and_refused_as_torch_does(torch: Any, name: str) -> None:
+    def outcome(f: Any) -> Any:
+        try:
+            t = SIZED[name](f)
+        except (TypeError, RuntimeError, NotImplementedError) as e:
+            return type(e), str(e).replace(" (position 2)", "")
+        return tuple(t.shape), str(t.dtype).split(".")[1], t.tolist() if t.dtype == f.int64 else None
+
+    ours, theirs = outcome(ferro), outcome(torch)
+    if isinstance(theirs[0], type):
+        assert ours[0] is theirs[0]
+        assert theirs[1] in ours[1]
+    else:
+        assert ours == theirs
+
+
+def test_an_array_that_is_read_only_is_warned_of_once_and_cannot_be_written(torch: Any) -> None:
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    ferro.set_warn_always(True)
+    try:
+        with pytest.warns(
+            UserWarning,
+            match="The given NumPy array is not writable, and PyTorch does not support non-writable tensors",
+        ):
+            t = ferro.from_numpy(array)
+    finally:
+        ferro.set_warn_always(False)
+    with pytest.raises(RuntimeError, match="read-only"):
+        t.add_(1)

@@ -115,11 +115,14 @@ def test_a_subclass_is_made_of_a_tensor_and_keeps_its_class():
 
 @pytest.mark.parametrize("t", ["torch.DoubleTensor", ferro.DoubleTensor], ids=str)
 def test_the_default_dtype_by_an_old_type(t):
+    ferro.set_warn_always(True)
     try:
-        ferro.set_default_tensor_type(t)
+        with pytest.warns(UserWarning, match="is deprecated as of PyTorch 2.1, please use torch.set_default_dtype"):
+            ferro.set_default_tensor_type(t)
         assert ferro.ones(1).dtype is ferro.Tensor(1).dtype is ferro.float64
     finally:
-        ferro.set_default_tensor_type(ferro.FloatTensor)
+        ferro.set_warn_always(False)
+        ferro.set_default_dtype(ferro.float32)
 
 
 @pytest.mark.parametrize("t", ["torch.IntTensor", ferro.LongTensor, ferro.float64], ids=str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -239,7 +240,11 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda: ferro.clamp(ONE, ONE, 2), TypeError, "min and max"),
     (lambda: ferro.where(INTS, ONE, ONE), RuntimeError, "boolean"),
     (lambda: ferro.lerp(ONE, ONE.double(), 0.5), RuntimeError, "end"),
-    (lambda: ferro.addcdiv(INTS, INTS, INTS), RuntimeError, "true_divide"),
+    (
+        lambda: ferro.addcdiv(INTS, INTS, INTS),
+        RuntimeError,
+        "Integer division with addcdiv is no longer supported.*true_divide",
+    ),
     (lambda: ferro.heaviside(ONE, INTS), RuntimeError, "dtype"),
     (lambda: ferro.isclose(ONE, INTS), RuntimeError, "dtype"),
     (lambda: ferro.sign(ONE + 0j), NotImplementedError, "sgn"),
@@ -532,3 +537,36 @@ def test_hypot_has_the_smallest_subgradient_at_the_origin() -> None:
     assert [g.item() for g in first] == [0.0, 0.0]
     second = ferro.autograd.grad(first[0].sum() + first[1].sum(), (x, y))
     assert [g.item() for g in second] == [0.0, 0.0]
+
+
+OLD_SIGNATURES: dict[str, Any] = {
+    "add": lambda f, x, y: f.add(x, 2, y),
+    "add_": lambda f, x, y: x.clone().add_(2, y),
+    "sub": lambda f, x, y: f.sub(x, 2, y),
+    "addcmul": lambda f, x, y: f.addcmul(x, 0.5, x, y),
+    "addcmul_": lambda f, x, y: x.clone().addcmul_(0.5, x, y),
+    "addcdiv": lambda f, x, y: f.addcdiv(x, 0.5, x, y),
+    "addcdiv_": lambda f, x, y: x.clone().addcdiv_(0.5, x, y),
+}
+
+
+@pytest.mark.parametrize("name", OLD_SIGNATURES)
+def test_old_signatures_with_the_number_first_are_taken_with_torchs_warning(torch: Any, name: str) -> None:
+    def outcome(f: Any) -> tuple:
+        f.set_warn_always(True)
+        try:
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                t = OLD_SIGNATURES[name](f, f.tensor([1.0, 2.0]), f.tensor([3.0, 4.0]))
+        finally:
+            f.set_warn_always(False)
+        return t.tolist(), [str(w.message).split(" (Triggered")[0].replace("add_", "add") for w in seen]
+
+    (ours, said), (theirs, expected) = outcome(ferro), outcome(torch)
+    assert ours == pytest.approx(theirs)
+    assert said
+    assert [line.split("\n")[0].rstrip(":").replace("_ is", " is") for line in expected] == [
+        line.split("\n")[0].rstrip(":") for line in said
+    ]
+    with pytest.raises(TypeError, match="positional arguments but 5 were given"):
+        ferro.addcmul(*[ferro.ones(1)] * 5)

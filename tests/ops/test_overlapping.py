@@ -1,0 +1,121 @@
+"""Memory that an operation reads and writes at once: refused, warned of or written as PyTorch does it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import ferro
+
+
+@pytest.fixture(autouse=True)
+def _every_time() -> Iterator[None]:
+    """Warnings that are given once in a process, every time."""
+    ferro.set_warn_always(True)
+    yield
+    ferro.set_warn_always(False)
+
+
+# What an index operation does to a tensor y of 6 elements, an index i of 3, a mask m of 6 and a source v of 3.
+WRITES: dict[str, Callable] = {
+    "index_add_source": lambda y, i, m, v: y.index_add_(0, i, y[:3]),
+    "index_add_index": lambda y, i, m, v: i.index_add_(0, i, i.clone()),
+    "index_add_itself": lambda y, i, m, v: i.index_add_(0, i.clone(), i),
+    "index_copy_source": lambda y, i, m, v: y.index_copy_(0, i, y[:3]),
+    "index_copy_index": lambda y, i, m, v: i.index_copy_(0, i, i.clone()),
+    "index_fill_index": lambda y, i, m, v: i.index_fill_(0, i, 0),
+    "index_fill_value": lambda y, i, m, v: y.index_fill_(0, i, y[0]),
+    "index_put_source": lambda y, i, m, v: y.index_put_((i,), y[:3]),
+    "index_put_index": lambda y, i, m, v: i.index_put_((i,), i.clone()),
+    "index_put_number": lambda y, i, m, v: y.index_put_((i,), y[0]),
+    "setitem_source": lambda y, i, m, v: y.__setitem__(i, y[:3]),
+    "setitem_mask": lambda y, i, m, v: y.__setitem__(m, y[0]),
+    "put_source": lambda y, i, m, v: y.put_(i, y[:3]),
+    "put_index": lambda y, i, m, v: i.put_(i, i.clone()),
+    "put_number": lambda y, i, m, v: y.put_(i[0], y[0]),
+    "scatter_source": lambda y, i, m, v: y.scatter_(0, i, y),
+    "scatter_index": lambda y, i, m, v: i.scatter_(0, i, i.clone()),
+    "scatter_add_source": lambda y, i, m, v: y.scatter_add_(0, i, y),
+    "scatter_reduce_source": lambda y, i, m, v: y.scatter_reduce_(0, i, y, "sum"),
+    "index_reduce_source": lambda y, i, m, v: y.index_reduce_(0, i, y[:3], "amax"),
+    "masked_fill_part": lambda y, i, m, v: m[1:].masked_fill_(m[:-1], False),
+    "masked_fill_itself": lambda y, i, m, v: m.masked_fill_(m, False),
+    "apart": lambda y, i, m, v: y[3:].index_copy_(0, i, y[:3]),
+}
+EXPANDED: dict[str, Callable] = {
+    "index_fill": lambda x, i, m, v: x.index_fill_(0, i, 1.0),
+    "index_put": lambda x, i, m, v: x.index_put_((i,), v),
+    "masked_fill": lambda x, i, m, v: x.masked_fill_(m, 0.0),
+    "setitem_mask": lambda x, i, m, v: x.__setitem__(m, 1.0),
+    "setitem_index": lambda x, i, m, v: x.__setitem__(i, v),
+    "index_add": lambda x, i, m, v: x.index_add_(0, i, v),
+    "index_copy": lambda x, i, m, v: x.index_copy_(0, i, v),
+    "scatter": lambda x, i, m, v: x.scatter_(0, i, v),
+    "put": lambda x, i, m, v: x.put_(i, v),
+    "masked_scatter": lambda x, i, m, v: x.masked_scatter_(m, v),
+    "fill": lambda x, i, m, v: x.fill_(2),
+    "zero": lambda x, i, m, v: x.zero_(),
+    "copy": lambda x, i, m, v: x.copy_(v[0]),
+    "add": lambda x, i, m, v: x.add_(1),
+}
+
+
+def outcome(engine: Any, write: Callable, expanded: bool = False) -> tuple:
+    """What a write does: the error and its sentence, or the content and the warnings' sentences."""
+    y = engine.arange(6.0) if not expanded else engine.ones(1).expand(6)
+    args = (
+        engine.tensor([2, 1, 0]),
+        engine.tensor([True, False, True, True, False, False]),
+        engine.tensor([0.5, 0.5, 0.5]),
+    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        try:
+            write(y, *args)
+        except RuntimeError as e:
+            return ("error", str(e)[str(e).find("unsupported operation") :][:60])
+    said = sorted({str(w.message)[:70] for w in seen if "expanded" in str(w.message)})
+    return (y.tolist(), [a.tolist() for a in args], said)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_an_index_or_source_in_the_memory_that_is_written_is_refused_as_torch_does(torch: Any, name: str) -> None:
+    assert outcome(ferro, WRITES[name]) == outcome(torch, WRITES[name])
+
+
+@pytest.mark.parametrize("name", EXPANDED)
+def test_expanded_tensors_are_written_warned_of_or_refused_as_torch_does(torch: Any, name: str) -> None:
+    torch.set_warn_always(True)
+    theirs = outcome(torch, EXPANDED[name], True)
+    torch.set_warn_always(False)
+    ours = outcome(ferro, EXPANDED[name], True)
+    if ours[-1] != theirs[-1] and name == "setitem_mask":  # PyTorch puts, we fill: both warn
+        assert all("Use of" in said for o in (ours, theirs) for said in o[-1])
+        ours, theirs = ours[:2], theirs[:2]
+    assert ours == theirs
+
+
+def test_a_recorded_write_to_an_expanded_tensor_is_refused() -> None:
+    x = (ferro.ones(1, requires_grad=True) * 2).expand(6)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        x.index_fill_(0, ferro.tensor([1]), 0.0)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        x.fill_(0.0)
+
+
+def test_a_warning_is_given_once_unless_all_are_asked_for() -> None:
+    def warned() -> int:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            ferro.ones(1).expand(2).index_fill_(0, ferro.tensor([0]), 1.0)
+        return len(seen)
+
+    assert warned() == warned() == 1
+    ferro.set_warn_always(False)
+    assert not ferro.is_warn_always_enabled()
+    assert warned() == 0
+    with pytest.raises(TypeError, match="expects a bool, but got int"):
+        ferro.set_warn_always(1)  # type: ignore[arg-type]
