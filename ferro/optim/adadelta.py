@@ -7,7 +7,7 @@ from typing import Any
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed, new_step
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, new_step
 
 
 class Adadelta(PerParameterOptimizer):
@@ -26,7 +26,7 @@ class Adadelta(PerParameterOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
         check(0.0 <= rho <= 1.0, "rho value", rho)
         check(eps >= 0.0, "epsilon value", eps)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
@@ -54,6 +54,9 @@ class Adadelta(PerParameterOptimizer):
         grad = decayed(param, grad, group["weight_decay"])
         square, moved = state["square_avg"], state["acc_delta"]
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
-        delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
+        if group["differentiable"]:
+            delta = moved.add(eps).sqrt() / square.add(eps).sqrt() * grad
+        else:
+            delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
         moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
         param.add_(delta, alpha=-float(group["lr"]))

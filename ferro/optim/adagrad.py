@@ -7,7 +7,7 @@ from typing import Any
 from ferro.ops.creation import full_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed, new_step
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, new_step, plus
 
 
 class Adagrad(PerParameterOptimizer):
@@ -27,7 +27,7 @@ class Adagrad(PerParameterOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
         check(lr_decay >= 0.0, "lr_decay value", lr_decay)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
         check(initial_accumulator_value >= 0.0, "initial_accumulator_value value", initial_accumulator_value)
@@ -61,4 +61,4 @@ class Adagrad(PerParameterOptimizer):
         grad = decayed(param, grad, group["weight_decay"])
         lr = float(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
         total = state["sum"].addcmul_(grad, grad, value=1)
-        param.addcdiv_(grad, total.sqrt().add_(group["eps"]), value=-lr)
+        param.addcdiv_(grad, plus(total.sqrt(), group["eps"], group), value=-lr)

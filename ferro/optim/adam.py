@@ -11,7 +11,7 @@ from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .fused import arrays_to_change
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, check_lr, decayed, new_step, plus
 
 
 class Adam(PerParameterOptimizer):
@@ -37,7 +37,9 @@ class Adam(PerParameterOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
+        if isinstance(lr, Tensor) and foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
         check(eps >= 0.0, "epsilon value", eps)
         check_betas(betas)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
@@ -82,9 +84,10 @@ class Adam(PerParameterOptimizer):
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if largest is not None:
-            square = largest.copy_(maximum(largest, square))
+            before = largest.clone() if group["differentiable"] else largest
+            square = largest.copy_(maximum(before, square))
         root_correction = (1 - beta2**step) ** 0.5
-        denominator = square.sqrt().div_(root_correction).add_(group["eps"])
+        denominator = plus(square.sqrt() / root_correction, group["eps"], group)
         param.addcdiv_(mean, denominator, value=-lr / (1 - beta1**step))
 
 

@@ -8,7 +8,7 @@ from ferro.ops.comparison import maximum
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, check_lr, decayed, new_step
 
 
 class Adamax(PerParameterOptimizer):
@@ -27,7 +27,7 @@ class Adamax(PerParameterOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
         check(eps >= 0.0, "epsilon value", eps)
         check_betas(betas)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)

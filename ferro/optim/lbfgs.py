@@ -11,7 +11,7 @@ from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .line_search import Point, strong_wolfe
-from .optimizer import Optimizer, Params, check
+from .optimizer import Optimizer, Params, check_lr
 
 
 class LBFGS(Optimizer):
@@ -20,6 +20,8 @@ class LBFGS(Optimizer):
     One `step` makes up to `max_iter` iterations, calling the closure for each; t is `lr`, or found by a line search
     with line_search_fn="strong_wolfe". There is one group of parameters, taken as one long vector.
     """
+
+    _counts = ()
 
     def __init__(
         self,
@@ -32,7 +34,7 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
         defaults = {
             "lr": lr,
             "max_iter": max_iter,
@@ -101,7 +103,7 @@ class LBFGS(Optimizer):
             state.update(d=direction, prev_flat_grad=here.grad.clone(), prev_loss=here.loss)
             t = float(group["lr"])
             if state["n_iter"] == 1:  # nothing is known of the curvature yet: a short step
-                t *= min(1.0, 1.0 / here.grad.abs().sum().item())
+                t /= max(1.0, here.grad.abs().sum().item())
             state["t"] = t
             slope = here.grad.dot(direction).item()
             if slope > -group["tolerance_change"]:

@@ -8,7 +8,7 @@ from ferro.ops.creation import ones
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, check_lr, decayed, new_step, plus
 
 
 class NAdam(PerParameterOptimizer):
@@ -32,7 +32,7 @@ class NAdam(PerParameterOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
         check(eps >= 0.0, "epsilon value", eps)
         check_betas(betas)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
@@ -68,10 +68,14 @@ class NAdam(PerParameterOptimizer):
             grad = decayed(param, grad, weight_decay)
         mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
         state["mu_product"] *= mu
-        product = state["mu_product"].item()
+        # A recorded step has a derivative by the product of the momenta, too.
+        product = state["mu_product"] if group["differentiable"] else state["mu_product"].item()
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        denominator = square.div(1 - beta2**step).sqrt().add_(group["eps"])
-        param.addcdiv_(grad, denominator, value=-lr * (1.0 - mu) / (1.0 - product))
-        param.addcdiv_(mean, denominator, value=-lr * mu_next / (1.0 - product * mu_next))
+        denominator = plus(square.div(1 - beta2**step).sqrt(), group["eps"], group)
+        now, ahead = -lr * (1.0 - mu) / (1.0 - product), -lr * mu_next / (1.0 - product * mu_next)
+        if group["differentiable"]:
+            param.addcdiv_(grad * now, denominator).addcdiv_(mean * ahead, denominator)
+        else:
+            param.addcdiv_(grad, denominator, value=now).addcdiv_(mean, denominator, value=ahead)

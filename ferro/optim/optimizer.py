@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -13,14 +14,14 @@ import numpy as np
 
 from ferro.autograd.grad_mode import enable_grad, no_grad
 from ferro.ops.complex import view_as_complex, view_as_real
-from ferro.ops.creation import zeros
+from ferro.ops.creation import scalar_tensor, zeros
 from ferro.tensor import Tensor
 
 from ..utils.hooks import RemovableHandle
 
 Params = Iterable[Any]
 # Numbers of the state that keep their dtype whatever that of the parameter is.
-_COUNTS = ("step", "mu_product")
+_COUNTS = ("step", "mu_product", "eta", "mu")
 
 _HOOK_TABLES = (
     "_optimizer_step_pre_hooks",
@@ -30,6 +31,21 @@ _HOOK_TABLES = (
     "_optimizer_load_state_dict_pre_hooks",
     "_optimizer_load_state_dict_post_hooks",
 )
+
+
+# Hooks around the steps of every optimiser, outside of its own.
+_global_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_post_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimiser; it may return arguments to use instead."""
+    return _add_hook(_global_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimiser."""
+    return _add_hook(_global_post_hooks, hook)
 
 
 class _Required:
@@ -56,6 +72,8 @@ class Optimizer:
     _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
 
+    _counts: tuple[str, ...] = _COUNTS  # numbers of the state of a parameter that are kept as tensors
+
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
@@ -63,6 +81,7 @@ class Optimizer:
                 f"{type(params).__name__}"
             )
         self.defaults = defaults
+        self._step_seen: Any = None  # a `step` of the object's own, when a scheduler began to look
         self._opt_called = False  # a scheduler looks at it: it must not be stepped before its optimiser
         for table in _HOOK_TABLES:
             setattr(self, table, OrderedDict())
@@ -103,19 +122,29 @@ class Optimizer:
         group = dict(param_group)
         group.update(_params_and_names(group["params"]))
         for param in group["params"]:
-            _check_parameter(param)
+            self._check_parameter(param)
         for name, default in self.defaults.items():
             if default is required and name not in group:
                 raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
             group.setdefault(name, default)
         if len({id(param) for param in group["params"]}) != len(group["params"]):
-            raise ValueError("optimizer contains a parameter group with duplicate parameters")
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
         present = {id(param) for other in self.param_groups for param in other["params"]}
         if any(id(param) in present for param in group["params"]):
             raise ValueError("some parameters appear in more than one parameter group")
         if self.param_groups and ("param_names" in self.param_groups[0]) != ("param_names" in group):
             raise ValueError("all optimizer param groups should be with/without names")
         self.param_groups.append(group)
+
+    def _check_parameter(self, param: Any) -> None:
+        if not isinstance(param, Tensor):
+            raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
+        if not (param.is_leaf or param.retains_grad or self.defaults.get("differentiable")):
+            raise ValueError("can't optimize a non-leaf Tensor")
 
     def __repr__(self) -> str:
         text = f"{type(self).__name__} ("
@@ -199,14 +228,26 @@ class Optimizer:
             if "param_names" in group and "param_names" not in saved:
                 saved["param_names"] = group["param_names"]
         self.param_groups = saved_groups
+        self._complete()
         for hook in list(self._optimizer_load_state_dict_post_hooks.values()):
             hook(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
+    def _complete(self) -> None:
+        """Give what an older version saved the form of today: options that have come since, counts as tensors."""
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, False if isinstance(default, bool) else default)
+        for state in self.state.values():
+            for name in self._counts:
+                if isinstance(state, dict) and isinstance(state.get(name), (int, float)):
+                    state[name] = scalar_tensor(state[name])
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._complete()
         for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, OrderedDict())
 
@@ -214,7 +255,7 @@ class Optimizer:
 def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def run(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        for hook in list(self._optimizer_step_pre_hooks.values()):
+        for hook in [*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:
             replaced = hook(self, args, kwargs)
             if replaced is None:
                 continue
@@ -225,7 +266,7 @@ def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             args, kwargs = replaced
         self._opt_called = True
         result = step(self, *args, **kwargs)
-        for hook in list(self._optimizer_step_post_hooks.values()):
+        for hook in [*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()]:
             hook(self, args, kwargs)
         return result
 
@@ -262,13 +303,6 @@ def _params_and_names(params: Any) -> dict[str, Any]:
     return {"params": [param for _, param in listed], "param_names": [name for name, _ in listed]}
 
 
-def _check_parameter(param: Any) -> None:
-    if not isinstance(param, Tensor):
-        raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
-    if not (param.is_leaf or param.retains_grad):
-        raise ValueError("can't optimize a non-leaf Tensor")
-
-
 def _suited(value: Any, param: Tensor | None, key: str | None = None) -> Any:
     """A copy of saved state, its tensors in the dtype of a floating parameter; counts keep their own."""
     if isinstance(value, Tensor):
@@ -291,17 +325,27 @@ def run_closure(closure: Callable[[], Any] | None) -> Any:
 
 
 class PerParameterOptimizer(Optimizer):
-    """An optimiser that changes one parameter after the other; a subclass says how in `_update`."""
+    """An optimiser that changes one parameter after the other; a subclass says how in `_update`.
+
+    With the option `differentiable` a step is recorded: gradients flow from the new values of the parameters to the old
+    ones, to the gradients and to the state. The parameters must not be leaves then.
+    """
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient; returns what `closure` returned, if one is given."""
         loss = run_closure(closure)
-        with no_grad(), np.errstate(all="ignore"):  # once, for it costs as much as the update of a small parameter
+        differentiable = self.defaults.get("differentiable")
+        recording = enable_grad() if differentiable else no_grad()
+        with recording, np.errstate(all="ignore"):  # once, for it costs as much as the update of a small parameter
             for group in self.param_groups:
-                maximize = group["maximize"]
+                maximize = group.get("maximize")
                 for param in group["params"]:
                     grad = param.grad
                     if grad is not None:
+                        if differentiable:  # what an earlier step saved of the state stays as it is
+                            self.state[param].update(
+                                {k: v.clone() for k, v in self.state[param].items() if isinstance(v, Tensor)}
+                            )
                         update = self._update_pairs if param._data.dtype.kind == "c" else self._update
                         update(param, -grad if maximize else grad, group)
         return loss
@@ -331,6 +375,13 @@ def check(holds: Any, label: str, value: Any) -> None:
         raise ValueError(f"Invalid {label}: {value}")
 
 
+def check_lr(lr: Any) -> None:
+    """The learning rate is one number that is not negative."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"Tensor lr must be 1-element, got the shape {list(lr.shape)}")
+    check(lr >= 0.0, "learning rate", lr)
+
+
 def check_betas(betas: tuple[Any, Any]) -> None:
     """The two decay rates of the Adam family are in [0, 1)."""
     for i, beta in enumerate(betas):
@@ -340,9 +391,9 @@ def check_betas(betas: tuple[Any, Any]) -> None:
 def accepted(
     *, foreach: bool | None = None, capturable: bool = False, differentiable: bool = False, fused: bool | None = None
 ) -> dict[str, Any]:
-    """PyTorch's switches between implementations: kept, so that state dictionaries are interchanged, without effect."""
-    if differentiable:
-        raise ValueError("differentiable=True is not supported: a step is not recorded")
+    """PyTorch's switches between implementations: kept, so that state dictionaries are interchanged; most without effect."""
+    if differentiable and fused:
+        raise RuntimeError("`fused` does not support `differentiable`")
     if foreach and fused:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
     return {"foreach": foreach, "capturable": capturable, "differentiable": differentiable, "fused": fused}
@@ -356,3 +407,8 @@ def new_step() -> Tensor:
 def decayed(param: Tensor, grad: Tensor, weight_decay: float) -> Tensor:
     """The gradient of the loss with weight_decay / 2 |param|² added to it."""
     return grad.add(param, alpha=weight_decay) if weight_decay != 0 else grad
+
+
+def plus(root: Tensor, eps: float, group: dict[str, Any]) -> Tensor:
+    """A fresh root + eps: in its own memory, unless the step is recorded (the derivative of a root needs the root)."""
+    return root.add(eps) if group["differentiable"] else root.add_(eps)

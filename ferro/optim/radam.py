@@ -7,7 +7,7 @@ from typing import Any
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, decayed, new_step
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, check_lr, decayed, new_step, plus
 
 
 class RAdam(PerParameterOptimizer):
@@ -30,7 +30,7 @@ class RAdam(PerParameterOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
         check(eps >= 0.0, "epsilon value", eps)
         check_betas(betas)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
@@ -70,5 +70,5 @@ class RAdam(PerParameterOptimizer):
         rho = rho_inf - 2 * step * beta2**step / correction
         if rho > 5.0:
             rectified = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
-            move = move.mul_(correction**0.5 * rectified).div_(square.sqrt().add_(group["eps"]))
+            move = move * (correction**0.5 * rectified) / plus(square.sqrt(), group["eps"], group)
         param.sub_(move)

@@ -7,7 +7,7 @@ from typing import Any
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed, new_step
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, new_step, plus
 
 
 class RMSprop(PerParameterOptimizer):
@@ -27,7 +27,7 @@ class RMSprop(PerParameterOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
         check(eps >= 0.0, "epsilon value", eps)
         check(momentum >= 0.0, "momentum value", momentum)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
@@ -63,7 +63,7 @@ class RMSprop(PerParameterOptimizer):
         if group["centered"]:
             mean = state["grad_avg"].lerp_(grad, 1 - alpha)
             square = square.addcmul(mean, mean, value=-1)
-        root = square.sqrt().add_(group["eps"])
+        root = plus(square.sqrt(), group["eps"], group)
         if group["momentum"] > 0:
             buffer = state["momentum_buffer"].mul_(group["momentum"]).addcdiv_(grad, root)
             param.add_(buffer, alpha=-lr)

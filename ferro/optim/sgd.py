@@ -10,7 +10,7 @@ from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .fused import arrays_to_change
-from .optimizer import Params, PerParameterOptimizer, accepted, check, decayed
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed
 
 _NUMBERS = itemgetter("lr", "momentum", "dampening", "weight_decay")
 
@@ -35,7 +35,7 @@ class SGD(PerParameterOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check(lr >= 0.0, "learning rate", lr)
+        check_lr(lr)
         check(momentum >= 0.0, "momentum value", momentum)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):

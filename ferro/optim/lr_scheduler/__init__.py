@@ -1,6 +1,6 @@
 """Schedulers of the learning rate."""
 
-from .base import LRScheduler
+from .base import EPOCH_DEPRECATION_WARNING, LRScheduler
 from .composed import ChainedScheduler, SequentialLR
 from .cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from .decay import (
@@ -17,6 +17,7 @@ from .decay import (
 from .plateau import ReduceLROnPlateau
 
 __all__ = [
+    "EPOCH_DEPRECATION_WARNING",
     "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",

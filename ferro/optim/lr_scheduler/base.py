@@ -10,10 +10,13 @@ from ferro.tensor import Tensor
 
 from ..optimizer import Optimizer
 
-EPOCH_GIVEN = (
+EPOCH_DEPRECATION_WARNING = (
     "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. "
-    "Please use `scheduler.step()` to step the scheduler."
+    "Please use `scheduler.step()` to step the scheduler. During the deprecation, if epoch is different from None, the "
+    "closed form is used instead of the new chainable form, where available. Please open an issue if you are unable to "
+    "replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose."
 )
+SEE_MORE = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 
 
 class LRScheduler:
@@ -45,6 +48,7 @@ class LRScheduler:
     def _initial_step(self) -> None:
         """Set the rates of the first epoch."""
         self._step_count = 0
+        self.optimizer._step_seen = vars(self.optimizer).get("step")  # a step of the object's own, given before
         self.step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -65,16 +69,27 @@ class LRScheduler:
 
     def step(self, epoch: float | None = None) -> None:
         """Go to the next epoch (or, out of favour, to a given one) and set its rates."""
-        if self._step_count == 1 and not getattr(self.optimizer, "_opt_called", False):
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. Call them in the opposite order: "
-                "`optimizer.step()` before `lr_scheduler.step()`, or the first value of the learning rate schedule "
-                "is skipped.",
-                stacklevel=2,
-            )
+        if self._step_count == 1:
+            self._check_order()
         if epoch is not None:
-            warnings.warn(EPOCH_GIVEN, stacklevel=2)
+            warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=2)
         self._advance(epoch)
+
+    def _check_order(self) -> None:
+        """Warns if the optimiser has not made a step yet, or nobody can tell."""
+        if vars(self.optimizer).get("step") is not getattr(self.optimizer, "_step_seen", None):
+            warnings.warn(
+                "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                f"Please, make sure to call `optimizer.step()` before `lr_scheduler.step()`. {SEE_MORE}",
+                stacklevel=3,
+            )
+        elif not getattr(self.optimizer, "_opt_called", False):
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should "
+                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this will "
+                f"result in PyTorch skipping the first value of the learning rate schedule. {SEE_MORE}",
+                stacklevel=3,
+            )
 
     def _advance(self, epoch: float | None = None) -> None:
         self._step_count += 1

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from ..optimizer import Optimizer
-from .base import EPOCH_GIVEN, LRScheduler, checked_optimizer, set_value
+from .base import EPOCH_DEPRECATION_WARNING, LRScheduler, checked_optimizer, set_value
 
 
 class ReduceLROnPlateau(LRScheduler):
@@ -67,7 +67,7 @@ class ReduceLROnPlateau(LRScheduler):
         if epoch is None:
             epoch = self.last_epoch + 1
         else:
-            warnings.warn(EPOCH_GIVEN, stacklevel=2)
+            warnings.warn(EPOCH_DEPRECATION_WARNING, stacklevel=2)
         self.last_epoch = epoch
         if self._is_better(current, self.best):
             self.best = current

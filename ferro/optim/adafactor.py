@@ -1,0 +1,85 @@
+"""Adafactor: steps divided by a root mean square of which only row and column means are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.core.dtypes import finfo
+from ferro.ops.likes import zeros_like
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, new_step
+
+
+class Adafactor(PerParameterOptimizer):
+    """p ← p - a u / max(1, rms(u) / d),  u = g / sqrt(v); of v, for a matrix, the product of row and column means.
+
+    The means of g² have the weight t^beta2_decay for the newest; a = max(eps[1], rms(p)) min(lr, 1 / sqrt(t)).
+    (Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018, algorithms 4 and 5)
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        beta2_decay: float = -0.8,
+        eps: tuple[float | None, float] = (None, 1e-3),
+        d: float = 1.0,
+        weight_decay: float = 0.0,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+    ) -> None:
+        for name, value, holds in (
+            ("Learning rate should be >= 0", lr, lr >= 0.0),
+            ("beta2_decay should be <= 0", beta2_decay, beta2_decay <= 0.0),
+            ("epsilon1 should be >= 0", eps[0], eps[0] is None or eps[0] >= 0.0),
+            ("epsilon2 should be >= 0", eps[1], eps[1] >= 0.0),
+            ("Clipping threshold d should be >= 1", d, d >= 1.0),
+            ("weight_decay should be >= 0", weight_decay, weight_decay >= 0.0),
+        ):
+            if not holds:
+                raise ValueError(f"{name} but is: {value}")
+        defaults = {
+            "lr": lr,
+            "beta2_decay": beta2_decay,
+            "eps": eps,
+            "d": d,
+            "weight_decay": weight_decay,
+            "foreach": foreach,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        raise RuntimeError("Adafactor does not support complex parameters")
+
+    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[param]
+        matrix = grad.ndim > 1
+        if not state:
+            state["step"] = new_step()
+            if matrix:
+                state["row_var"] = grad.new_zeros((*grad.shape[:-1], 1))
+                state["col_var"] = grad.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
+            else:
+                state["variance"] = zeros_like(grad)
+        state["step"] += 1
+        step, lr = state["step"].item(), float(group["lr"])
+        eps1, eps2 = group["eps"]
+        eps1 = finfo(param.dtype).eps if eps1 is None else eps1
+        rms = param.norm(2).item() / param.numel() ** 0.5
+        size = max(eps2, rms) * min(lr, 1 / step**0.5)
+        if group["weight_decay"] != 0:
+            param.mul_(1 - lr * group["weight_decay"])
+        newest = step ** group["beta2_decay"]
+        if matrix:
+            rows, columns = state["row_var"], state["col_var"]
+            rows.lerp_((grad * grad).mean(-1, keepdim=True), newest)
+            columns.lerp_((grad * grad).mean(-2, keepdim=True), newest)
+            square = (rows @ columns).div_(rows.mean(-2, keepdim=True).clamp_(min=eps1))
+        else:
+            square = state["variance"].lerp_(grad * grad, newest).clone()
+        update = square.clamp_(min=eps1 * eps1).rsqrt_().mul_(grad)
+        too_large = update.norm(2).item() / (update.numel() ** 0.5 * group["d"])
+        param.add_(update, alpha=-size / max(1.0, too_large))

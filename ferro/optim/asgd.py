@@ -1,0 +1,66 @@
+"""ASGD: stochastic gradient descent that also averages the parameters over the steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.ops.creation import ones, scalar_tensor
+from ferro.ops.likes import zeros_like
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, new_step
+
+
+class ASGD(PerParameterOptimizer):
+    """p ← (1 - lambd eta) p - eta g,  eta = lr / (1 + lambd lr t)^alpha; from step t0 on, state "ax" is the mean of p.
+
+    (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992)
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        lambd: float = 1e-4,
+        alpha: float = 0.75,
+        t0: float = 1e6,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "lambd": lambd,
+            "alpha": alpha,
+            "t0": t0,
+            "weight_decay": weight_decay,
+            "foreach": switches["foreach"],
+            "maximize": maximize,
+            "differentiable": switches["differentiable"],
+            "capturable": switches["capturable"],
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[param]
+        lr, lambd = float(group["lr"]), group["lambd"]
+        if not state:
+            state["step"] = new_step()
+            state["eta"] = scalar_tensor(lr)
+            state["mu"] = ones(())
+            state["ax"] = zeros_like(param)
+        state["step"] += 1
+        step, eta, mu, average = state["step"].item(), state["eta"].item(), state["mu"].item(), state["ax"]
+        grad = decayed(param, grad, group["weight_decay"])
+        param.mul_(1 - lambd * eta).add_(grad, alpha=-eta)
+        if mu == 1:
+            average.copy_(param)
+        else:
+            average.add_(param.sub(average), alpha=mu)
+        state["eta"].fill_(lr / (1 + lambd * lr * step) ** group["alpha"])
+        state["mu"].fill_(1 / max(1, step - group["t0"]))

@@ -1,0 +1,92 @@
+"""Muon: momentum whose matrices are made orthogonal before the step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.ops.likes import zeros_like
+from ferro.ops.products import addmm
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer
+
+ADJUSTMENTS = (None, "original", "match_rms_adamw")
+
+
+class Muon(PerParameterOptimizer):
+    """p ← (1 - lr weight_decay) p - lr' O,  O about the orthogonal factor of the momentum; for matrices only.
+
+    O comes from `ns_steps` steps of a Newton-Schulz iteration X ← a X + (b A + c A²) X, A = X Xᵀ, in bfloat16.
+    lr' is lr sqrt(max(1, rows / columns)), or 0.2 lr sqrt(max(rows, columns)) with adjust_lr_fn="match_rms_adamw".
+    (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is scalable for
+    LLM training", 2025)
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+    ) -> None:
+        for name, value in (("Learning rate", lr), ("momentum", momentum), ("weight decay", weight_decay)):
+            if not value >= 0.0:
+                raise ValueError(f"{name} should be >= 0 but is: {value}")
+        if adjust_lr_fn not in ADJUSTMENTS:
+            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported; use one of {ADJUSTMENTS}")
+        if ns_steps >= 100:
+            raise ValueError("Number of steps must be less than 100 for computational efficiency")
+        if len(ns_coefficients) != 3:
+            raise ValueError("Coefficients must be a tuple of exactly 3 values")
+        defaults = {
+            "lr": lr,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "ns_coefficients": ns_coefficients,
+            "eps": eps,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+        }
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.ndim != 2:
+                    raise ValueError(
+                        f"Muon only supports 2D parameters whereas we found a parameter with size: {param.size()}"
+                    )
+
+    def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        raise RuntimeError("Muon does not support complex parameters")
+
+    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[param]
+        if not state:
+            state["momentum_buffer"] = zeros_like(grad)
+        lr, momentum = float(group["lr"]), group["momentum"]
+        buffer = state["momentum_buffer"].lerp_(grad, 1 - momentum)
+        update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
+        update = orthogonalised(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        rows, columns = param.shape
+        if group["adjust_lr_fn"] == "match_rms_adamw":
+            ratio = 0.2 * max(rows, columns) ** 0.5
+        else:
+            ratio = max(1.0, rows / columns) ** 0.5
+        param.mul_(1 - lr * group["weight_decay"]).add_(update.to(param.dtype), alpha=-lr * ratio)
+
+
+def orthogonalised(matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
+    """About U Vᵀ of the singular value decomposition U S Vᵀ: the singular values come near to 1, not all the way."""
+    a, b, c = coefficients
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.T if tall else matrix).bfloat16()
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = x @ x.T
+        x = addmm(x, addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x

@@ -1,0 +1,62 @@
+"""Rprop: steps whose sizes follow from the signs of the gradient alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.ops.comparison import where
+from ferro.ops.creation import full_like
+from ferro.ops.likes import zeros_like
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, new_step
+
+
+class Rprop(PerParameterOptimizer):
+    """p ← p - s sign(g); s grows by etas[1] while the sign stays, and shrinks by etas[0] where it changes (p waits there).
+
+    (Riedmiller and Braun, "A direct adaptive method for faster backpropagation learning", 1993)
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_lr(lr)
+        check(0.0 < etas[0] < 1.0 < etas[1], "eta values", f"{etas[0]}, {etas[1]}")
+        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+        defaults = {
+            "lr": lr,
+            "etas": etas,
+            "step_sizes": step_sizes,
+            "foreach": switches["foreach"],
+            "maximize": maximize,
+            "differentiable": switches["differentiable"],
+            "capturable": switches["capturable"],
+        }
+        super().__init__(params, defaults)
+
+    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[param]
+        if not state:
+            state["step"] = new_step()
+            state["prev"] = zeros_like(param)
+            state["step_size"] = full_like(grad, float(group["lr"]))
+        state["step"] += 1
+        previous, size = state["prev"], state["step_size"]
+        smaller, larger = group["etas"]
+        turned = grad * previous
+        size.copy_(
+            where(turned > 0, size * larger, where(turned < 0, size * smaller, size)).clamp_(*group["step_sizes"])
+        )
+        grad = where(turned < 0, 0, grad)
+        param.addcmul_(grad.sign(), size, value=-1)
+        previous.copy_(grad)

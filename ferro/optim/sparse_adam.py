@@ -1,0 +1,61 @@
+"""SparseAdam: Adam for sparse gradients, which touches only the rows that a gradient names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.ops.likes import zeros_like
+from ferro.tensor import Tensor
+
+from .optimizer import Params, PerParameterOptimizer, check, check_betas
+
+
+class SparseAdam(PerParameterOptimizer):
+    """Adam whose means, and the parameter, change only where the sparse gradient has values (nn.Embedding(sparse=True)).
+
+    (Kingma and Ba, "Adam: a method for stochastic optimization", 2015)
+    """
+
+    _counts = ()
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        maximize: bool = False,
+    ) -> None:
+        check(lr > 0.0, "learning rate", lr)
+        check(eps > 0.0, "epsilon value", eps)
+        check_betas(betas)
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
+        places = [(i, j, p) for i, group in enumerate(self.param_groups) for j, p in enumerate(group["params"])]
+        sparse, complex_ = [[[i, j] for i, j, p in places if is_bad(p)] for is_bad in (_is_sparse, Tensor.is_complex)]
+        if sparse:
+            raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+        if complex_:
+            raise ValueError(f"Complex params at indices {complex_}: SparseAdam does not support complex parameters")
+
+    def _update(self, param: Tensor, grad: Any, group: dict[str, Any]) -> None:
+        if not _is_sparse(grad):
+            raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+        state = self.state[param]
+        if not state:
+            state["step"] = 0
+            state["exp_avg"] = zeros_like(param)
+            state["exp_avg_sq"] = zeros_like(param)
+        state["step"] += 1
+        grad = grad.coalesce()
+        place, values = tuple(grad._indices()), grad._values()
+        step, lr, (beta1, beta2) = state["step"], float(group["lr"]), group["betas"]
+        mean = state["exp_avg"][place].lerp(values, 1 - beta1)
+        square = state["exp_avg_sq"][place].lerp(values * values, 1 - beta2)
+        state["exp_avg"][place] = mean
+        state["exp_avg_sq"][place] = square
+        size = lr * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
+        param.index_put_(place, mean / (square.sqrt() + group["eps"]) * -size, accumulate=True)
+
+
+def _is_sparse(t: Any) -> bool:
+    return t.is_sparse
