@@ -1,16 +1,18 @@
-"""Writes docs/operations.md and docs/subgradients.md from the declarations of the operations.
+"""Writes docs/operations.md, docs/subgradients.md and docs/vmap.md from the declarations of the operations.
 
-python docs/tables.py            write both (subgradients.md shows PyTorch's values: it needs PyTorch)
+python docs/tables.py            write them (subgradients.md shows PyTorch's values: it needs PyTorch)
 python docs/tables.py --check    say whether they are up to date
 """
 
 from __future__ import annotations
 
 import ast
+import dis
 import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,39 @@ Made from the declarations (`singular(...)` in `ferro/ops/`) by `python docs/tab
 
 | operation | at | ferro, first | PyTorch, first | ferro, second | PyTorch, second | why |
 |---|---|---|---|---|---|---|
+"""
+
+VMAP = """# vmap: what runs as a loop
+
+`ferro.func.vmap` computes all slices of a batch at once: a function of arrays is called once, on arrays that have the
+dimension of the batch in front (`ferro/batched/`, see the design). What has no rule for that is called once for every
+slice, and a warning says so once. The results are the same; only the time is that of the loop. `tests/ops/test_batched.py`
+runs every declared operation under vmap against a loop, with first and second derivatives. Made by `python docs/tables.py`.
+
+A rule may also leave odd arguments to the loop: tensors of one operation with different numbers of dimensions where they
+are matrices, weights of classes that differ from slice to slice, label smoothing, padding indices, NumPy's order "F".
+
+## Functions of arrays without a rule
+
+| function | operations that call it, or whose derivatives do |
+|---|---|
+"""
+
+VMAP_WHOLE = """
+## Operations called once for every slice
+
+These compute outside of what can be batched:
+"""
+
+VMAP_REFUSED = """
+## What raises
+
+The shape of a result must not depend on the data: `nonzero`, `argwhere`, `masked_select` with another mask for each
+slice (so `safe_where`, and reading `x[mask]`), `unique`, `unique_consecutive`, `repeat_interleave` with other repeats for
+each slice, `one_hot` without `num_classes`. Nor can a program decide by numbers that differ from slice to slice: `if x > 0`,
+`x.item()`, `x.tolist()`, `x.numpy()`. A tensor without a batch cannot be changed in place by one that has one, and a view
+that has no rule is refused instead of copied. `backward()`, `requires_grad_()` and `retain_grad()` are not for the inside
+of a transform.
 """
 
 
@@ -103,6 +138,51 @@ def operations() -> str:
         cells = (f"`{path}`", formula, order, forward, "yes" if entry.complex else "", source)
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return OPERATIONS + "\n".join(rows) + "\n"
+
+
+def vmap() -> str:
+    """docs/vmap.md."""
+    from ferro import cpu
+    from ferro.batched.rules import RULES
+    from ferro.batched.world import world
+    from ferro.core.looped import BY_SLICES
+    from ferro.core.op import OPS
+
+    assert world is not None
+    callers: dict[str, set[str]] = {}
+    for op in OPS.values():
+        functions = [op.forward, op.joint, op.jvp, *op.formulas.values()]
+        for name in set().union(*[_names(f, 3) for f in functions if f is not None]):
+            if (
+                callable(getattr(cpu, name, None))
+                and name in cpu.__dict__
+                and name not in RULES
+                and _is_public(cpu, name)
+            ):
+                callers.setdefault(name, set()).add(op.name)
+    rows = [f"| `{name}` | {', '.join(f'`{c}`' for c in sorted(found))} |" for name, found in sorted(callers.items())]
+    whole = "\n".join(f"- `{name}`" for name in sorted(set(BY_SLICES)))
+    return VMAP + "\n".join(rows) + "\n" + VMAP_WHOLE + "\n" + whole + "\n" + VMAP_REFUSED
+
+
+def _names(function: Any, depth: int) -> set[str]:
+    """The names that a function's code, and that of the private functions of its module which it calls, takes from `xp`."""
+    function = getattr(function, "__wrapped__", function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return set()
+    steps = list(dis.get_instructions(code))
+    found = {b.argval for a, b in pairwise(steps) if a.argval == "xp" and b.opname in ("LOAD_ATTR", "LOAD_METHOD")}
+    for name in code.co_names if depth else ():
+        inner = function.__globals__.get(name)
+        if isinstance(inner, FunctionType) and inner.__module__ == function.__module__:
+            found |= _names(inner, depth - 1)
+    return found
+
+
+def _is_public(cpu: ModuleType, name: str) -> bool:
+    module = getattr(getattr(cpu, name), "__module__", "") or ""
+    return module.startswith("ferro.cpu") or isinstance(getattr(cpu, name), np.ufunc)
 
 
 def _order(entry: Any) -> str:
@@ -178,11 +258,11 @@ def _rounded(x: Any) -> Any:
 
 
 def main() -> int:
-    """Writes or checks both files; 1 if a check fails."""
+    """Writes or checks the files; 1 if a check fails."""
     import torch
 
     stale = []
-    for name, text in (("operations.md", operations()), ("subgradients.md", subgradients(torch))):
+    for name, text in (("operations.md", operations()), ("subgradients.md", subgradients(torch)), ("vmap.md", vmap())):
         file = ROOT / "docs" / name
         if "--check" in sys.argv:
             stale += [] if file.exists() and file.read_text() == text else [name]

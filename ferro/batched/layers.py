@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ferro.batched.array import aligned, batch, fronted, has
+import numpy as np
+
+from ferro.batched.array import Batched, aligned, batch, fronted, has
 from ferro.batched.levels import Level
 from ferro.batched.rules import call, declare, rebatched, rule
 
@@ -81,14 +83,12 @@ def _conv_weight(
     return batch(found.reshape((level.size, found.shape[0] // max(level.size, 1), *found.shape[1:])), level)
 
 
-@rule("im2col")
-def _im2col(f: Callable, level: Level, x: Any, *rest: Any) -> Any:
-    return _from_images(f(_to_images(x, level), *rest), level)
-
-
-@rule("col2im")
-def _col2im(f: Callable, level: Level, columns: Any, *rest: Any) -> Any:
-    return _from_images(f(_to_images(columns, level), *rest), level)
+@rule("im2col col2im grid_places grid_slopes tap_places tap_weights sample_taps spread_taps weigh_taps")
+def _by_images(f: Callable, level: Level, *args: Any) -> Any:
+    """All arrays have images, which do not know of each other, in their first dimension."""
+    if not level.size:
+        return NotImplemented
+    return _from_images(f(*[_to_images(a, level) if isinstance(a, (Batched, np.ndarray)) else a for a in args]), level)
 
 
 # -- normalisation -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.levels import ALIVE
 from ferro.core import dtypes, tape, worlds
 from ferro.core.base import (  # fmt: skip
     LEAF,
@@ -256,8 +257,6 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
         a = x._data
         if a.dtype is not dtype:
             return joined(op, tuple(promote(*xs)), dim)
-        if type(a) is not ndarray:
-            return under_mode(op, xs, (dim,))
         arrays.append(a)
         n = x._node if (v := x._counter) is None or not v.n else history(x)
         if n is not None:
@@ -265,6 +264,8 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
             edges.append(x if n is LEAF else n)
         bit += bit
     mode = None
+    if ALIVE and any(type(a) is not ndarray for a in arrays):
+        return under_mode(op, xs, (dim,))
     if ACTIVE and (mode := MODE.get()) is not None and mode.special:
         return _special(op, xs, (dim,), mode)
     try:

@@ -192,7 +192,9 @@ def record_write(
         node = check(self, name, expanded=True)
     else:
         node = check(self, name)
-    if _mode.current().special or any(type(t._data) is not np.ndarray for t in (self, *others) if t is not None):
+    if _mode.current().special or (
+        ALIVE and any(type(t._data) is not np.ndarray for t in (self, *others) if t is not None)
+    ):
         return change(self, name, lambda x: worlds.apply(op, (x, *others), params))
     data = self._data
     tensors = (wrap(data, None if node is LEAF else node), *others)

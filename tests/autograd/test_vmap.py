@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from typing import Any
 
 import numpy as np
@@ -381,3 +382,62 @@ def test_saved_tensor_hooks_are_refused(transform: Any) -> None:
         transform(hooked)(X[0])
     with ferro.autograd.graph.save_on_cpu(), pytest.raises(RuntimeError, match="saved tensor hooks"):
         transform(lambda x: x.sin().sum())(X[0])
+
+
+# -- any order of transforms -------------------------------------------------------------------------------------------
+
+CAPTURED = np.random.default_rng(5).standard_normal((3, 3))
+
+
+def step(library: Any, x: Any) -> Any:
+    """A function of a vector that captures a matrix, writes in place and saves its result."""
+    w = library.tensor(CAPTURED)
+    y = library.sin(w @ x)
+    z = y * 2 + x.exp()
+    z[1:] *= y[:2]
+    return z.softmax(0) * x.flip(0)
+
+
+def transformed(library: Any, names: tuple) -> Any:
+    """`step` under transforms, the innermost first; all keep the shape but vmap, which adds a dimension."""
+    func = library.func
+    known = {
+        "vmap": func.vmap,
+        "vmap from behind": lambda f: func.vmap(f, in_dims=-1, out_dims=-1),
+        "grad": lambda f: func.grad(lambda x: f(x).sin().sum()),
+        "jvp": lambda f: lambda x: func.jvp(f, (x,), (x.cos(),))[1],
+        "vjp": lambda f: lambda x: func.vjp(f, x)[1](x * 2)[0],
+        "jacrev": lambda f: lambda x: (func.jacrev(f)(x).reshape(x.numel(), x.numel()) ** 2).sum(0).reshape(x.shape),
+        "jacfwd": lambda f: lambda x: (func.jacfwd(f)(x).reshape(x.numel(), x.numel()) ** 2).sum(0).reshape(x.shape),
+    }
+    f = lambda x: step(library, x)  # noqa: E731
+    for name in names:
+        f = known[name](f)
+    return f
+
+
+ORDERS = [
+    names
+    for names in itertools.product(["vmap", "vmap from behind", "grad", "jvp", "vjp", "jacrev", "jacfwd"], repeat=3)
+    if any(name.startswith("vmap") for name in names)
+]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # (PyTorch's)
+@pytest.mark.parametrize("inner", sorted({names[0] for names in ORDERS}))
+def test_any_order_of_transforms_as_in_pytorch(inner: str) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test and is not installed")
+    rng = np.random.default_rng(2)
+    for names in ORDERS:
+        if names[0] != inner:
+            continue
+        shape = [3]
+        for name in names:
+            if name == "vmap":
+                shape.insert(0, 2)
+            elif name == "vmap from behind":
+                shape.append(2)
+        data = rng.standard_normal(shape)
+        want = transformed(torch, names)(torch.from_numpy(data.copy()))
+        got = transformed(ferro, names)(ferro.from_numpy(data.copy()))
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-8, atol=1e-10, err_msg=" of ".join(names[::-1]))
