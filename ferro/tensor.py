@@ -349,6 +349,8 @@ class Tensor(
     def grad(self) -> None:
         meta_of(self).grad = None
 
+    _grad = grad  # PyTorch's other name of it, which programs set
+
     def backward(self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
                  inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
         """Adds the gradient of this tensor to the ``.grad`` of the leaves: see :func:`ferro.autograd.backward`."""
@@ -385,8 +387,6 @@ class Tensor(
     @property
     def data(self) -> Tensor:
         """A tensor that shares the data, but neither history nor version counter."""
-        if type(self._data) is not np.ndarray:
-            raise RuntimeError("accessing `data` under vmap transform is not allowed (use detach())")
         t = wrap(self._data)
         if self._node is not None:
             lose(t, self, ".data")

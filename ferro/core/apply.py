@@ -17,7 +17,6 @@ from ferro.core.base import (  # fmt: skip
     Packed,
     TensorBase,
     history,
-    is_inference,
     mark_inference,
     new,
     not_a_tensor,
@@ -360,8 +359,6 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
     t = wrap(data)
     if op.view:
         mark_view(t, xs[0], op, params, None, recording)
-        if is_inference(t):
-            return t
     if mask and (dtype := data.dtype) in INEXACT:
         node = t._node = _record(op, Node, mask, xs, arrays, outs, params)
         node.shape = data.shape
@@ -407,9 +404,6 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
         t = wrap(d)
         if op.view:
             mark_view(t, xs[0], op, params, i, recording, place)
-            if is_inference(t):
-                tensors.append(t)
-                continue
         if outputs[i] is not None:
             pick: Any = new(Pick)
             t._node = pick
@@ -514,8 +508,7 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     if mode.inference:
         for t in outs:
             if t._meta is None or t._meta.view is None:
-                if not is_inference(t):
-                    mark_inference(t)
+                mark_inference(t)
             elif t._meta.view.creation == "no_grad":
                 t._meta.view.creation = "inference"
         return result
@@ -701,8 +694,9 @@ def _clash(shapes: list) -> str:
     for d in range(n - 1, -1, -1):
         sizes = {s[d] for s in padded} - {1}
         if len(sizes) > 1:
+            both = f"; The size of tensor a ({padded[0][d]}) must match the size of tensor b ({padded[1][d]}) at non-singleton dimension {d}"
             return (f"the sizes at dimension {d} (counted in the result) are {', '.join(str(s[d]) for s in padded)}; "
-                    "they must be equal, or 1")  # fmt: skip
+                    f"they must be equal, or 1{both if len(shapes) == 2 else ''}")  # fmt: skip
     return "the shapes differ"
 
 

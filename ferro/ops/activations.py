@@ -342,12 +342,13 @@ MISH = Op("mish", lambda xp, x: xp.mish(x), kind=ELEMENTWISE, x=lambda xp, g, x:
 mish_ = in_place(mish)
 
 
-def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None) -> Tensor:
     """log(1 + e^(beta x)) / beta; x itself where beta x > threshold (slope 1 there).  d softplus =
     sigmoid(beta x) dx.
     """
     floating("softplus", input)
-    return unary(SOFTPLUS, input, (beta, threshold))
+    result = unary(SOFTPLUS, input, (beta, threshold))
+    return result if out is None else into("softplus", out, result)
 
 
 SOFTPLUS = Op("softplus", lambda xp, x, /, beta, threshold: xp.softplus(x, beta, threshold), kind=ELEMENTWISE,
@@ -433,12 +434,13 @@ HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), k
                          Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
 
 
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """x moved towards 0 by lambd, 0 where |x| <= lambd.  The slope is [|x| > lambd]."""
     floating("softshrink", input)
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}.")
-    return unary(SOFTSHRINK, input, (lambd,))
+    result = unary(SOFTSHRINK, input, (lambd,))
+    return result if out is None else into("softshrink", out, result)
 
 
 SOFTSHRINK = Op("softshrink", lambda xp, x, /, lambd: xp.softshrink(x, lambd), kind=ELEMENTWISE,

@@ -395,7 +395,8 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     batch = _batched("unfold", input, 2)
     if 0 in batch._data.shape[1:]:
         raise RuntimeError(
-            f"unfold: expected non-empty channel and spatial dimensions, got input of shape {list(input._data.shape)}"
+            "unfold: Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "
+            f"but got: {list(input._data.shape)}"
         )
     columns = im2col(batch, *_sliding("unfold", batch._data.shape[2:], kernel_size, dilation, padding, stride))
     return columns if batch is input else columns.reshape(columns._data.shape[1:])

@@ -84,6 +84,9 @@ def _refuse_shape(name: str, have: tuple, want: tuple) -> None:
         raise ValueError(f"{name}: Expected input batch_size ({want[0]}) to match target "
                          f"batch_size ({have[0]}): input has shape {list(want)}, target has shape "
                          f"{list(have)}")  # fmt: skip
+    if len(want) in (1, 2) and len(have) > 1:
+        raise RuntimeError(f"{name}: 0D or 1D target tensor expected, multi-target not supported, got a target of shape "
+                           f"{list(have)} for input of shape {list(want)}")  # fmt: skip
     raise RuntimeError(f"{name}: size mismatch (got input: {list(want)} , target: "
                        f"{list(have)}); class indices for an input of shape (N, C, ...) have "
                        "shape (N, ...), here "
@@ -234,6 +237,11 @@ def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
             hint = ": use target.squeeze(-1)"
         elif len(have) + 1 == len(want) and want[-1] == 1:
             hint = ": use target.unsqueeze(-1)"
+        if name == "binary_cross_entropy":
+            raise ValueError(
+                f"{name}: Using a target size ({target.shape}) that is different to the input size ({input.shape}) is "
+                f"deprecated. Please ensure they have the same size.{hint}"
+            )
         raise ValueError(f"{name}: Target size ({list(have)}) must be the same as input size ({list(want)}){hint}")
 
 

@@ -88,16 +88,18 @@ def _check(name: str, input: Any, grid: Any, mode: str) -> None:
     x, g = need_tensor(name, "input", input)._data, need_tensor(name, "grid", grid)._data
     shapes = f"input with sizes {list(x.shape)} and grid with sizes {list(g.shape)}"
     n = x.ndim - 2
-    if n not in (2, 3) or g.ndim != x.ndim:
-        raise RuntimeError(
-            f"{name}(): expected 4D or 5D input and grid with same number of dimensions, but got {shapes}"
-        )
+    if n < 1 or g.ndim < 1:
+        raise RuntimeError(f"{name}(): expected 4D or 5D input and grid, but got {shapes}")
     if len(x) != len(g):
         raise RuntimeError(f"{name}(): expected grid and input to have same batch size, but got {shapes}")
     if g.shape[-1] != n:
         raise RuntimeError(f"{name}(): expected grid to have size {n} in last dimension, but got {shapes}")
     if 0 in x.shape[2:]:
         raise RuntimeError(f"{name}(): expected input to have non-empty spatial dimensions, but got {shapes}")
+    if n not in (2, 3) or g.ndim != x.ndim:
+        raise RuntimeError(
+            f"{name}(): expected 4D or 5D input and grid with same number of dimensions, but got {shapes}"
+        )
     if mode == "bicubic" and n != 2:
         raise RuntimeError(f"{name}(): bicubic interpolation only supports 4D input, but got {shapes}")
     if x.dtype is not g.dtype:

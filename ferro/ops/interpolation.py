@@ -16,6 +16,7 @@ from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from ferro.ops.shape import laid_out_like
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -63,12 +64,15 @@ def _per_dim(name: str, argument: str, given: Any, shape: tuple) -> list:
 
 def _sizes(name: str, size: Any, shape: tuple) -> list[int]:
     found = _per_dim(name, "output size", size, shape)
-    if any(isinstance(s, bool) for s in found):
-        raise TypeError(f"{name}: expected size to be an int or {len(shape)} ints, got {size!r}")
     try:
+        if any(isinstance(s, bool) for s in found):
+            raise TypeError
         return [operator.index(s) for s in found]
     except TypeError:
-        raise TypeError(f"{name}: expected size to be an int or {len(shape)} ints, got {size!r}") from None
+        raise TypeError(
+            f"{name}: expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size with "
+            f"types {[type(s) for s in found]}"
+        ) from None
 
 
 def _target(name: str, shape: tuple, size: Any, scale_factor: Any, recompute: bool) -> tuple[list[int], list]:
@@ -87,6 +91,11 @@ def _target(name: str, shape: tuple, size: Any, scale_factor: Any, recompute: bo
     if not all(math.isfinite(s) for s in scales):
         raise ValueError(f"{name}: scale_factor must be finite, got {scale_factor!r}")
     new = [int(s * f) for s, f in zip(shape, scales, strict=True)]
+    if max(map(abs, new)) > 2**63 - 1:
+        raise RuntimeError(
+            f"{name}: value cannot be converted to type int64_t without overflow: scale_factor={scale_factor!r} for size "
+            f"{list(shape)}"
+        )
     return new, [None] * len(shape) if recompute else [s if s > 0 else None for s in scales]
 
 
@@ -164,7 +173,8 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
     kind = "nearest_image" if mode == "nearest" and n == 2 else mode if mode in _ANY else _KINDS.get(mode, "linear")
     kind += "_antialias" if antialias else ""
     align = bool(align_corners)
-    return resample(input, tuple([(kind, *axis, align) for axis in zip(shape, new, scales, strict=True)]))
+    axes = tuple([(kind, *axis, align) for axis in zip(shape, new, scales, strict=True)])
+    return laid_out_like(input, resample(input, axes))
 
 
 def upsample(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",

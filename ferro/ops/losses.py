@@ -46,7 +46,8 @@ def _pair(name: str, input: Tensor, target: Tensor) -> list:
         elif len(have) == len(want) + 1 and have[-1] == 1:
             hint = "target.squeeze(-1)"
         warnings.warn(f"{name}: Using a target size ({list(have)}) that is different to the input size "
-                      f"({list(want)}). This will likely lead to incorrect results due to broadcasting: {hint}.",
+                      f"({list(want)}). This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
+                      f"same size. ({hint})",
                       UserWarning, stacklevel=3)  # fmt: skip
         try:
             shape = np.broadcast_shapes(want, have)
@@ -469,7 +470,7 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
     if weight is not None:
         terms = terms * worlds.functional.gather(weight.expand(n, classes), 1, index)
     loss = terms.sum(1) / classes
-    return reduced(loss.reshape(()) if len(shape) < 2 and reduction == "none" else loss, reduction)
+    return reduced(loss.reshape(target._data.shape) if len(shape) < 2 and reduction == "none" else loss, reduction)
 
 
 declare("nn.functional.multi_margin_loss",

@@ -12,9 +12,11 @@ from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
 from ferro.core.base import bump, wrap
 from ferro.core.inplace import announce
+from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import floating
+from ferro.ops.shape import laid_out_like
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -186,6 +188,14 @@ def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor 
             found += [np.zeros(0, input._data.dtype)] * 2
         return input.clone()
     _check_channels("batch_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    if (
+        ACTIVE
+        and current().level
+        and worlds.tangents_of(input)
+        and any(t is not None and worlds.tangents_of(t) for t in (running_mean, running_var))
+    ):
+        raise RuntimeError("batch_norm is not differentiable wrt running_mean and running_var: they have tangents of forward mode; "
+                           "detach them")  # fmt: skip
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("batch_norm: Expected running_mean and running_var to be defined when training=False")
@@ -343,7 +353,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
             raise RuntimeError(f"group_norm: Expected {label} to be a vector of size equal to the "
                                f"number of channels in input, but got {label} of shape "
                                f"{list(t._data.shape)} and input of shape {list(shape)}")  # fmt: skip
-    return _groups(input, num_groups, weight, bias, eps)
+    return laid_out_like(input, _groups(input, num_groups, weight, bias, eps))
 
 
 def functional_group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,

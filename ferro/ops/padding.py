@@ -10,7 +10,7 @@ from ferro.core.arguments import sizes
 from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.shape import permute, reshape
+from ferro.ops.shape import laid_out_like, permute, reshape
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -38,7 +38,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         return constant_pad_nd(input, amounts, 0 if value is None else value)
     if value is not None and value != 0:
         raise ValueError(f'pad: Padding mode "{mode}" doesn\'t take in value argument, got {value}')
-    return _pad_from_edge(input, amounts, mode)
+    return laid_out_like(input, _pad_from_edge(input, amounts, mode))
 
 
 def _pairs(amounts: tuple, ndim: int) -> tuple:
@@ -54,6 +54,9 @@ def _pad_from_edge(x: Any, amounts: tuple, mode: str) -> Tensor:
         raise NotImplementedError(f"pad: mode {mode} pads the last 1, 2 or 3 dimensions of a tensor that has one or two dimensions more "
                                   f"(channels, batch), got padding {list(amounts)} for shape {list(shape)}")  # fmt: skip
     pairs = _pairs(amounts, len(shape))
+    if mode != "circular" and 0 in shape[len(shape) - n - 1 :]:
+        raise RuntimeError(f"pad: Expected {n + 1}D or {n + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
+                           f"input, but got: {list(shape)}")  # fmt: skip
     for d, ((before, after), size) in enumerate(zip(pairs, shape, strict=True)):
         if (before or after) and not size:
             raise RuntimeError(f"pad: Expected a tensor with non-zero size in dimension {d}, got shape {list(shape)}")
@@ -89,7 +92,7 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
                                f"output size, which is invalid. Check dimension {d} of your input.")  # fmt: skip
     if isinstance(value, complex) and input._data.dtype.kind != "c":
         raise RuntimeError(f"constant_pad_nd: value {value} cannot be converted to {input.dtype} without overflow")
-    return unary(CONSTANT_PAD, input, (pairs, value))
+    return laid_out_like(input, unary(CONSTANT_PAD, input, (pairs, value)))
 
 
 CONSTANT_PAD = Op("constant_pad", lambda xp, x, /, pads, value: xp.constant_pad(x, pads, value), path="constant_pad_nd", complex=True,
@@ -130,7 +133,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
                            f"input.size(-3)={c} is not divisible by {r * r}")  # fmt: skip
     n = len(lead)
     split = reshape(input, (*lead, c // (r * r), r, r, h, w))
-    return reshape(permute(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), (*lead, c // (r * r), h * r, w * r))
+    pixels = reshape(permute(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), (*lead, c // (r * r), h * r, w * r))
+    return laid_out_like(input, pixels)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -150,7 +154,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
             )
     n = len(lead)
     split = reshape(input, (*lead, c, h // r, r, w // r, r))
-    return reshape(permute(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), (*lead, c * r * r, h // r, w // r))
+    channels = reshape(permute(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), (*lead, c * r * r, h // r, w // r))
+    return laid_out_like(input, channels)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:

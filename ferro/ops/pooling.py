@@ -530,7 +530,12 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
     if output_size is None:
         ratio = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * n
-        if len(ratio) != n or not all(0 < r < 1 for r in ratio):
+        if len(ratio) != n:
+            raise ValueError(
+                f"{name} requires output_ratio to either be a single Int or tuple of Ints. It got {output_ratio!r}, and needs a "
+                f"number or {n} numbers between 0 and 1"
+            )
+        if not all(0 < r < 1 for r in ratio):
             raise ValueError(
                 f"{name}: output_ratio must be a number or {n} numbers between 0 and 1, got {output_ratio!r}"
             )

@@ -351,7 +351,12 @@ def cell(name: str, mode: str, input: Any, state: tuple | None, w_ih: Any, w_hh:
     weights = w_ih, w_hh, b_ih, b_hh
     try:
         shape = input._data.shape
-        fits = state is not None and len(shape) == 2 and _fits(mode, input, shape[:1], state, weights)
+        fits = (
+            state is not None
+            and len(shape) == 2
+            and w_hh._data.size > 0
+            and _fits(mode, input, shape[:1], state, weights)
+        )
     except AttributeError:  # which _check puts in words
         fits = False
     if not fits:

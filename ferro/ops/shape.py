@@ -97,10 +97,7 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     found = _at_a_glance(input, shape)
     if found is None:
         found = _reshaped("view", input, shape)
-    shared = (
-        found._counter is not None and found._counter is input._counter
-    )  # (an inference tensor has no views, but shares)
-    if type(found._meta) is not View and found._data.size and not shared:
+    if type(found._meta) is not View and found._data.size and _meta_view(found) is None:
         raise RuntimeError(f"view: size {list(found._data.shape)} is not compatible with input tensor's size and stride (shape {list(input.shape)}, "
                            f"stride {list(stride(input))}): at least one dimension spans across two contiguous subspaces. "
                            "Use .reshape(...) instead.")  # fmt: skip
@@ -108,6 +105,10 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
 
 
 _DTYPE = dtype
+
+
+def _meta_view(x: Any) -> Any:
+    return None if x._meta is None else x._meta.view
 
 
 def _view_bits(x: Any, wanted: Any) -> Tensor:
@@ -515,6 +516,15 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
         return self
     back = tuple([order.index(d) for d in range(len(order))])
     return viewed(PERMUTE, unary(CONTIGUOUS, viewed(PERMUTE, self, (order,))), (back,))
+
+
+def laid_out_like(input: Tensor, result: Tensor) -> Tensor:
+    """The result in the memory format of the input, if that is channels_last: what operations on images give back."""
+    data = input._data
+    if data.flags.c_contiguous or data.ndim not in (4, 5):
+        return result
+    memory_format = channels_last if data.ndim == 4 else channels_last_3d
+    return contiguous(result, memory_format) if is_contiguous(input, memory_format) else result
 
 
 CONTIGUOUS = Op("contiguous", lambda xp, x: xp.contiguous(x), kind=LINEAR, x=lambda xp, g: g,

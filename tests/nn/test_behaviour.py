@@ -242,3 +242,123 @@ def test_weights_of_losses_are_buffers() -> None:
 def test_wrong_arguments_say_what_is_wrong(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+REFUSED = {
+    "a target of another shape": lambda t: t.nn.BCELoss()(t.rand(5), t.rand(5, 1)),
+    "an index for each element": lambda t: t.nn.functional.nll_loss(t.rand(10, 3), t.zeros(10, 2, dtype=t.int64)),
+    "three ratios of two": lambda t: t.nn.FractionalMaxPool2d((2, 1), output_ratio=[0.5, 0.5, 0.6])(t.rand(1, 1, 9, 9)),
+    "a grid of a flat image": lambda t: t.nn.functional.grid_sample(
+        t.rand(1, 2, 2), t.rand(1, 1, 1, 2), align_corners=False
+    ),
+    "a size that is no whole number": lambda t: t.nn.functional.interpolate(t.rand(1, 1, 4, 4), size=(2.0, 2.0)),
+    "an enormous image": lambda t: t.nn.functional.interpolate(t.rand(1, 1, 4, 4), scale_factor=1e20, mode="bilinear"),
+    "no channels to reflect": lambda t: t.nn.ReflectionPad1d(2)(t.rand(3, 0, 10)),
+    "no channels to replicate": lambda t: t.nn.ReplicationPad2d(2)(t.rand(3, 0, 10, 10)),
+    "no channels to unfold": lambda t: t.nn.Unfold(2)(t.rand(3, 0, 4, 4)),
+    "shapes that do not broadcast": lambda t: t.nn.functional.cosine_embedding_loss(
+        t.rand(1, 5), t.rand(1, 6), t.ones(1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_torch_refuses_is_refused_in_its_words(name: str) -> None:
+    with pytest.raises(Exception) as theirs:  # noqa: PT011 - whatever torch raises
+        REFUSED[name](torch)
+    with pytest.raises(theirs.type) as ours:
+        REFUSED[name](ferro)
+    sentence = str(theirs.value).replace("torch.", "ferro.").removeprefix("grid_sampler(): ").rstrip(".")
+    assert sentence.split(" in last dimension, but got")[0] in str(ours.value)
+
+
+def test_a_warning_of_different_sizes_has_torch_s_words() -> None:
+    with pytest.warns(UserWarning, match="Please ensure they have the same size"):
+        ferro.nn.functional.mse_loss(ferro.ones(3, 1), ferro.ones(3))
+
+
+IMAGES = {
+    "pad": lambda t, x: t.nn.functional.pad(x, (1, 2)),
+    "reflect": lambda t, x: t.nn.functional.pad(x, (1, 2, 1, 0), mode="reflect"),
+    "bilinear": lambda t, x: t.nn.functional.interpolate(x, scale_factor=2, mode="bilinear"),
+    "nearest": lambda t, x: t.nn.functional.interpolate(x, size=3),
+    "pixel_shuffle": lambda t, x: t.nn.functional.pixel_shuffle(x, 2),
+    "pixel_unshuffle": lambda t, x: t.nn.functional.pixel_unshuffle(x, 2),
+    "group_norm": lambda t, x: t.nn.functional.group_norm(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_keep_their_memory_format(name: str) -> None:
+    x = torch.randn(2, 4, 6, 6, dtype=torch.float64)
+    mine = to_ferro(x)
+    last = IMAGES[name](ferro, mine.contiguous(memory_format=ferro.channels_last))
+    theirs = IMAGES[name](torch, x.contiguous(memory_format=torch.channels_last))
+    assert last.is_contiguous(memory_format=ferro.channels_last) == theirs.is_contiguous(
+        memory_format=torch.channels_last
+    )
+    assert last.is_contiguous(memory_format=ferro.channels_last)
+    assert IMAGES[name](ferro, mine).is_contiguous()
+    assert_same(last, theirs, name)
+
+
+def test_batches_of_nothing_go_through_transformers() -> None:
+    for t in (ferro, torch):
+        layer = t.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+        source, target = t.rand(0, 3, 8), t.rand(0, 5, 8, requires_grad=True)
+        out = layer(target, source)
+        out.sum().backward()
+        assert tuple(out.shape) == tuple(target.grad.shape) == (0, 5, 8)
+    linear = ferro.nn.Linear(2, 3)
+    empty = ferro.zeros(0, 2, requires_grad=True)
+    for _ in range(2):  # the second adds to a gradient of no elements
+        linear(empty).sum().backward()
+    assert empty.grad is not None
+    assert empty.grad.shape == (0, 2)
+
+
+def test_a_state_of_no_size_goes_through_cells() -> None:
+    for kind in ("RNNCell", "GRUCell", "LSTMCell"):
+        out = getattr(ferro.nn, kind)(3, 0)(ferro.ones(2, 3))
+        assert (out[0] if kind == "LSTMCell" else out).shape == (2, 0)
+
+
+def test_statistics_that_are_switched_off_stay_as_they_are() -> None:
+    layer = ferro.nn.BatchNorm1d(3)
+    layer.track_running_stats = False
+    before = {key: value.tolist() for key, value in layer.state_dict().items()}
+    layer(ferro.randn(4, 3))
+    assert {key: value.tolist() for key, value in layer.state_dict().items()} == before
+
+
+def test_batch_norm_refuses_tangents_of_its_statistics() -> None:
+    ad = ferro.autograd.forward_ad
+    x, one = ferro.randn(4, 3), ferro.ones(3)
+    with ad.dual_level():
+        dual = ad.make_dual(x, ferro.ones(4, 3))
+        ferro.nn.functional.batch_norm(dual, one, one)
+        with pytest.raises(RuntimeError, match="batch_norm is not differentiable wrt running_mean and running_var"):
+            ferro.nn.functional.batch_norm(dual, ad.make_dual(one, one), one)
+
+
+@pytest.mark.parametrize("name", ["softplus", "softshrink"])
+def test_activations_write_to_out(name: str) -> None:
+    x, out = ferro.randn(3), ferro.empty(3)
+    function = getattr(ferro.nn.functional, name)
+    assert function(x, out=out) is out
+    assert out.tolist() == function(x).tolist()
+
+
+def test_arguments_of_to() -> None:
+    layer = ferro.nn.Linear(2, 1)
+    for arguments in (
+        ("cpu", ferro.float64, True),
+        (ferro.float64, True),
+        (ferro.ones(1, dtype=ferro.float64),),
+        ("cpu", None),
+    ):
+        assert layer.to(*arguments) is layer
+        assert layer.weight.dtype is ferro.float64
+    for wrong in (("cpu", True), (True,), (ferro.int64,), ("cpu", ferro.float64, 3), (ferro.ones(1), ferro.float64)):
+        with pytest.raises(TypeError):
+            layer.to(*wrong)

@@ -200,7 +200,7 @@ class MultiheadAttention(Module):
     ) -> tuple[Tensor, Tensor | None]:
         batch, length, _ = q.shape
         dropout = self.dropout if self.training else 0.0
-        q, k, v = (x.reshape(batch, -1, self.num_heads, self.head_dim).transpose(1, 2) for x in (q, k, v))
+        q, k, v = (x.reshape(batch, x.shape[1], self.num_heads, self.head_dim).transpose(1, 2) for x in (q, k, v))
         weights = None
         if need_weights:
             scores = (q * math.sqrt(1.0 / self.head_dim)) @ k.transpose(-2, -1)

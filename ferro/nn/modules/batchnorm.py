@@ -111,14 +111,14 @@ class _BatchNorm(_NormBase):
         factor = 0.0 if self.momentum is None else self.momentum
         mean, var = self.running_mean, self.running_var
         training = self.training or (mean is None and var is None)
-        if self.training:
+        if self.training and not self.track_running_stats:
+            mean = var = None
+        elif self.training:
             count = self.num_batches_tracked
             if count is not None:
                 count.add_(1)
                 if self.momentum is None:
                     factor = 1.0 / float(count)
-            if not self.track_running_stats:
-                mean = var = None
         weight, bias = self._weight_and_bias()
         return F.batch_norm(input, mean, var, weight, bias, training, factor, self.eps)
 

@@ -703,18 +703,25 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
     if kwargs.get("copy"):
         raise RuntimeError(".to() does not accept copy argument: take copy.deepcopy(module).to(...)")
     device, dtype = kwargs.get("device"), kwargs.get("dtype")
-    for place, arg in enumerate((*args, kwargs.get("tensor"))):
-        if isinstance(arg, Tensor):
-            device, dtype = arg.device, arg.dtype
-        elif isinstance(arg, dtypes.dtype):
-            dtype = arg
-        elif isinstance(arg, bool) and place > 0:
-            continue  # `non_blocking`, which means nothing here
-        elif isinstance(arg, (str, Device)):
-            device = arg
-        elif arg is not None:
-            raise TypeError(
-                "to() received an invalid combination of arguments: expected a device, a dtype, a tensor, "
-                f"or (device, dtype, non_blocking), got {arg!r} at place {place}"
-            )
+    rest = list(args) if kwargs.get("tensor") is None else [kwargs["tensor"], *args]
+    first = rest.pop(0) if rest else None
+    if isinstance(first, Tensor):
+        device, dtype = first.device, first.dtype
+    elif isinstance(first, dtypes.dtype):
+        dtype = first
+    else:
+        device = device if first is None else first
+        if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
+            dtype = rest.pop(0) or dtype
+        elif rest and first is not None:
+            rest.insert(0, rest[0])  # a second argument that is no dtype: one too many
+    if (
+        len(rest) > 1
+        or not all(isinstance(flag, bool) for flag in rest)
+        or not isinstance(device, (str, Device, type(None)))
+    ):
+        raise TypeError(
+            "to() received an invalid combination of arguments: expected (device, dtype, non_blocking), (dtype, non_blocking) "
+            f"or (tensor, non_blocking), got {args}"
+        )
     return None if device is None else Device(device), dtype, kwargs.get("memory_format")
