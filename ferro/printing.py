@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ferro.batched.levels import RUNNING
 from ferro.core import dtypes
-from ferro.core.base import LEAF, history
+from ferro.core.base import LEAF, history, wrap
 from ferro.core.forward import tangents_of
 from ferro.core.mode import current
 from ferro.core.node import Pick
@@ -132,9 +133,20 @@ def numbers(a: Any, indent: int) -> str:
     return _lines(a, fmt, indent, cut)
 
 
+def _of_all_slices(t: Any, name: str) -> str:
+    """repr of a tensor under vmap: the level, counted from the outermost, and the numbers of all slices."""
+    level = t._data.level
+    running = RUNNING.get()
+    inner = wrap(t._data.physical)
+    text = describe(inner, name).replace("\n", "\n    ")
+    return f"BatchedTensor(lvl={running.index(level) + 1 if level in running else level.number}, bdim=0, value=\n    {text}\n)"
+
+
 def describe(t: Any, name: str = "tensor") -> str:
     """repr of a tensor: its numbers, then what is not the default (size, dtype, history)."""
     a = t._data
+    if type(a) is not np.ndarray:
+        return _of_all_slices(t, name)
     prefix = f"{name}("
     extra = []
     default = dtypes.default()

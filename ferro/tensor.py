@@ -387,6 +387,8 @@ class Tensor(
     @property
     def data(self) -> Tensor:
         """A tensor that shares the data, but neither history nor version counter."""
+        if type(self._data) is not np.ndarray:
+            raise RuntimeError("accessing `data` under vmap transform is not allowed (use detach())")
         t = wrap(self._data)
         if self._node is not None:
             lose(t, self, ".data")

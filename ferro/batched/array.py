@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ferro.batched.levels import Level
+from ferro.cpu.shape import geometry, reach
 
 ALL = slice(None)
 
@@ -86,6 +87,16 @@ class Batched:
     def T(self) -> Any:
         """The dimensions of each slice in reverse order."""
         return self.transpose()
+
+    def geometry(self) -> tuple:
+        """Shape, strides and offset of the first slice, counted in elements, as if it began at its storage."""
+        shape, strides, _ = geometry(self.physical[0, ...] if self.level.size else self.physical)
+        return (shape, strides, 0) if self.level.size else (self.shape, strides[1:], 0)
+
+    def storage_bytes(self) -> int:
+        """Bytes of the storage of a slice that is as short as can be."""
+        _, strides, _ = self.geometry()
+        return reach(self.shape, strides, 0) * self.itemsize
 
     def __len__(self) -> int:
         if not self.ndim:

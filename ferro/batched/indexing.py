@@ -22,7 +22,7 @@ from ferro.batched.array import (
     top,
 )
 from ferro.batched.levels import Level
-from ferro.batched.rules import call, declare, each, loop, rule, sliced
+from ferro.batched.rules import RULES, call, checked, declare, each, loop, rule, sliced
 
 _BASIC = (int, slice, type(None), type(...), np.integer)
 
@@ -62,8 +62,15 @@ def set_item(x: Batched, key: Any, value: Any) -> None:
 
 # -- an index of the same number of dimensions -------------------------------------------------------------------------
 
-declare(gather="x d x", gather_spread="x s d x", scatter="x d x v", scatter_add="x d x x", scatter_reduce="x d x x - -",
-        diagonal_put="x x - d d")  # fmt: skip
+declare(diagonal_put="x x - d d")
+# an index of another number of dimensions (of a 0-d array) is left to the loop
+RULES["gather"] = checked("x d x", lambda x, dim, index: x.ndim == index.ndim)
+RULES["gather_spread"] = checked("x s d x", lambda g, shape, dim, index: g.ndim == len(shape) == index.ndim)
+RULES["scatter"] = checked(
+    "x d x v", lambda x, dim, index, src: x.ndim == index.ndim and getattr(src, "ndim", 0) in (0, x.ndim)
+)
+RULES["scatter_add"] = checked("x d x x", lambda x, dim, index, src: x.ndim == index.ndim == src.ndim)
+RULES["scatter_reduce"] = checked("x d x x - -", lambda x, dim, index, src, *rest: x.ndim == index.ndim == src.ndim)
 
 
 @rule("finds_wrong_places")

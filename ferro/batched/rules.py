@@ -87,6 +87,15 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
+def checked(kinds: str, fits: Callable) -> Callable:
+    """The rule of these kinds for arguments that ``fits(*args)`` finds regular."""
+
+    def apply(f: Callable, level: Level, *args: Any) -> Any:
+        return by_kinds(kinds.split(), f, level, args) if fits(*args) else NotImplemented
+
+    return apply
+
+
 def by_kinds(kinds: list, f: Callable, level: Level, args: tuple) -> Any:
     """Applies a rule that is a list of kinds."""
     if "d" in kinds and not (args[kinds.index("s")] if "s" in kinds else args[0].shape):  # a dimension of what has none

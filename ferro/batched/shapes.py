@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.batched.array import aligned, batch, fronted, has, top
 from ferro.batched.rules import QUIET, SHARING, declare, each, rule
-from ferro.cpu.shape import geometry, strided
+from ferro.cpu.shape import strided
 
 # -- views -------------------------------------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ def _windows(f: Any, level: Any, x: Any, dim: int, size: int, step: int) -> Any:
 @rule("as_strided")
 def _as_strided(f: Any, level: Any, x: Any, size: tuple, stride: tuple, offset: int, source: tuple) -> Any:
     p = x.physical
-    if type(p) is np.ndarray and geometry_of(x) == source and p.size:
+    if type(p) is np.ndarray and x.geometry() == source and p.size:
         item = p.dtype.itemsize
         start = (offset - source[2]) * item
         return batch(strided(p, (level.size, *size), (p.strides[0], *[s * item for s in stride]), start), level)
@@ -85,17 +85,6 @@ def call_read(x: Any, *args: Any) -> Any:
     from ferro.batched.rules import call
 
     return call("as_strided_read", x, *args)
-
-
-def geometry_of(x: Any) -> tuple:
-    """Shape, strides and offset of every slice, as if the first one began at its storage."""
-    shape, strides, _ = geometry(x.physical[0, ...])
-    return shape, strides, 0
-
-
-@rule("geometry")
-def _geometry(f: Any, level: Any, x: Any) -> tuple:
-    return geometry_of(x)
 
 
 QUIET.update(("as_strided_read", "as_strided_add", "as_strided_put", "windows_add"))

@@ -17,6 +17,7 @@ from ferro.core.base import (  # fmt: skip
     Packed,
     TensorBase,
     history,
+    is_inference,
     mark_inference,
     new,
     not_a_tensor,
@@ -359,6 +360,8 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
     t = wrap(data)
     if op.view:
         mark_view(t, xs[0], op, params, None, recording)
+        if is_inference(t):
+            return t
     if mask and (dtype := data.dtype) in INEXACT:
         node = t._node = _record(op, Node, mask, xs, arrays, outs, params)
         node.shape = data.shape
@@ -404,6 +407,9 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
         t = wrap(d)
         if op.view:
             mark_view(t, xs[0], op, params, i, recording, place)
+            if is_inference(t):
+                tensors.append(t)
+                continue
         if outputs[i] is not None:
             pick: Any = new(Pick)
             t._node = pick
@@ -508,7 +514,8 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     if mode.inference:
         for t in outs:
             if t._meta is None or t._meta.view is None:
-                mark_inference(t)
+                if not is_inference(t):
+                    mark_inference(t)
             elif t._meta.view.creation == "no_grad":
                 t._meta.view.creation = "inference"
         return result

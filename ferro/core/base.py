@@ -12,6 +12,7 @@ from ferro.core import mode as _mode
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta, table
 from ferro.core.provenance import Place, at, caller
+from ferro.core.refusals import refusal
 from ferro.cpu import locks
 from ferro.cpu.kernels.front import short_way
 
@@ -40,7 +41,18 @@ class Version:
     place: Place | None = None
     through: tuple = ()
     lost: Any = None  # of an inference tensor: the mode that made it
-    inference = False  # of an inference tensor, which must not be saved (its n is not 0, so that `guard` looks)
+    inference = False
+
+
+class InferenceVersion(Version):
+    """The counter of inference tensors, which must not be saved (its n is not 0, so that `guard` looks) and have no views.
+
+    (A class of its own, so that machine code, which knows the other one, leaves such tensors to Python.)
+    """
+
+    __slots__ = ()
+
+    inference = True
 
 
 class Meta:
@@ -293,22 +305,24 @@ def _refresh(t: TensorBase, view: View, v: Version) -> None:
     with _refreshing:
         if view.stamp != v.n:
             now = v.n
-            _rederive(t, view)
-            view.stamp = now  # last: until then other threads wait
+            if _rederive(t, view):
+                view.stamp = now  # last: until then other threads wait
 
 
-def _rederive(t: TensorBase, view: View) -> None:
+def _rederive(t: TensorBase, view: View) -> bool:
+    """The same; False if there is no such history and, as nothing is being recorded, none is needed yet."""
     base = root(view)
     base_node = base._node
     if base_node is None or (base_node is LEAF and t._node is not None):
-        return
-    if view.born and (
-        base_node is LEAF or (base_node.node if isinstance(base_node, Pick) else base_node).seq < view.born
-    ):
-        return  # made under no_grad, and what has been written since was not recorded
-    if view.creation == "function":
-        raise RuntimeError("the base of a view that a custom Function returned was modified inplace: the gradient of the view is not "
-                           "known any more. Return a clone() of the view from the Function, or modify it out of place.")  # fmt: skip
+        return True
+    made = base_node.node if isinstance(base_node, Pick) else base_node
+    recorded = not view.born or (base_node is not LEAF and made.seq > view.born)  # what has been written since
+    if view.creation == "inference" or (view.creation == "function" and recorded):
+        if not _mode.is_grad_enabled():
+            return False
+        raise refusal(t._counter.culprit, view, t._node, indirect=True)
+    if not recorded:
+        return True  # made under no_grad
     with _mode.switched(grad=True, inference=False, level=0, pack=(), observers=()):
         fresh: Any = base
         for op, params, index in view.steps:
@@ -318,6 +332,7 @@ def _rederive(t: TensorBase, view: View) -> None:
     if t._meta.retains and fresh._node is not None:
         retain(t, t._node, fresh._node)
     t._node = fresh._node
+    return True
 
 
 def retain(t: TensorBase, before: Any = None, node: Any = None) -> None:
@@ -342,8 +357,8 @@ def forget(position: Any) -> None:
 
 def mark_inference(t: TensorBase) -> None:
     """Makes `t` an inference tensor."""
-    v = t._counter = Version()
-    v.n, v.inference, v.lost = 1, True, _mode.current().lost
+    v = t._counter = InferenceVersion()
+    v.n, v.lost = 1, _mode.current().lost
 
 
 def is_inference(t: TensorBase) -> bool:

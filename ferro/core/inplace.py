@@ -23,7 +23,7 @@ from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
 from ferro.core.notices import warn_once
 from ferro.core.owners import is_shared
-from ferro.core.provenance import at
+from ferro.core.refusals import refusal
 from ferro.core.worlds import levels_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def change(self: Any, name: str, compute: Callable) -> Any:
         raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")
     if out is not alias:
         if out._node is not None:
-            _refuse_multi(self, name)
+            _refuse_view(self, name)
         if out._node is not None and is_shared(alias):
             alias._data = data.copy()
         if alias._counter is not None:
@@ -149,7 +149,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
         alias = wrap(self._data, node if recorded else None)
         if self._meta is not None and _mode.current().level:
             meta_of(alias).tangents = dict(worlds.tangents_of(self)) or None
-        with _mode.switched(grad=True):
+        with _mode.switched(grad=True, inference=False):
             out = function(alias, *args, **kwargs)
         steps = out._meta.view.steps
         view = self._meta.view if self._meta is not None else None
@@ -158,7 +158,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
             if len(steps) > MANY_STEPS and view.dual is None:  # (tangents count the steps)
                 steps = worlds.one_step(view.base._data, out._data) or steps
             view.steps = steps
-        elif self._counter is not None and node is not LEAF:
+        elif self._counter is not None and node is not LEAF and not self._counter.inference:
             stand_in = wrap(self._data, self._node)
             stand_in._counter = self._counter
             view = meta_of(self).view = view_of(stand_in, steps, 0, None)
@@ -202,7 +202,7 @@ def record_write(
     mask = needs_gradient(op, tensors) if _mode.is_grad_enabled() and data.dtype in INEXACT else 0
     out = wrap(data)
     if mask:
-        _refuse_multi(self, name)
+        _refuse_view(self, name)
         out._node = record(op, Node, mask, tensors, arrays, (data,), params)
         out._node.shape, out._node.dtype = data.shape, data.dtype
     write(*arrays, *params)
@@ -229,7 +229,7 @@ def overwrite(self: Any, name: str, op: Any, value: Any, constant: bool = False)
     # the history of a base forgets the place of a view anyway: there the old content need not take part
     view = self._meta.view if self._meta is not None else None
     before = wrap(data, node if view is None and node is not LEAF else None)
-    _refuse_multi(self, name)
+    _refuse_view(self, name)
     out = worlds.apply(op, (before, value))
     np.copyto(data, out._data)
     bump(self, name)
@@ -256,10 +256,11 @@ def unrecorded(self: Any) -> bool:
     )
 
 
-def _refuse_multi(self: Any, name: str) -> None:
+def _refuse_view(self: Any, name: str) -> None:
+    """The error for a view whose history cannot be rebased, if `self` is one."""
     view = self._meta.view if self._meta is not None else None
     if view is not None and view.creation is not None:
-        refuse(view, name)
+        raise refusal(name, view, self._node)
 
 
 def announce(data: Any) -> None:
@@ -300,38 +301,18 @@ def check(self: Any, name: str, writes: bool = True, expanded: bool = False) -> 
         announce(data)
     if not _mode.is_grad_enabled():
         return node
-    if node is LEAF:
-        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Change it under "
-                           "no_grad(), or work on a clone().")  # fmt: skip
     view = meta.view if meta is not None else None
     if view is not None:
         base_node = root(view)._node
+        if view.creation is not None and (node is not None or base_node is not None):
+            raise refusal(name, view, node)
         if base_node is LEAF:
             raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
                                "Change it under no_grad(), or work on a clone() of the leaf.")  # fmt: skip
-        if view.creation is not None and (node is not None or base_node is not None):
-            refuse(view, name)
+    if node is LEAF:
+        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Change it under "
+                           "no_grad(), or work on a clone().")  # fmt: skip
     return node
-
-
-def refuse(view: Any, name: str) -> None:
-    """The error for a view whose history cannot be rebased."""
-    if view.creation == "no_grad":
-        raise RuntimeError(f"{name}: A view was created in no_grad mode and is being modified inplace with grad mode enabled{_made(view)}. "
-                           "Create the view with grad mode enabled, or modify it under no_grad.")  # fmt: skip
-    if view.creation == "inference":
-        raise RuntimeError(f"{name}: A view was created in inference mode and is being modified inplace in normal mode. Create the "
-                           "view in normal mode, or modify it in inference mode or under no_grad.")  # fmt: skip
-    if view.creation == "function":
-        raise RuntimeError(f"{name}: this tensor is a view of an input that a custom Function returned and is being modified inplace; the "
-                           "Function's backward would be ignored. Return a clone() from the Function instead.")  # fmt: skip
-    op = view.steps[-1][0].name
-    raise RuntimeError(f"{name}: this tensor is one of several views returned by '{op}'{at(view.place)} and is being modified inplace; such views do "
-                       "not allow it. Use indexing or narrow() instead, or clone() the view.")  # fmt: skip
-
-
-def _made(view: Any) -> str:
-    return f" (the view was made under {view.under})" if view.under is not None else ""
 
 
 def rebase(self: Any, out: Any) -> None:
@@ -345,7 +326,7 @@ def rebase(self: Any, out: Any) -> None:
             retain(self, before)
         return
     if view.creation is not None:
-        refuse(view, self._counter.culprit)
+        raise refusal(self._counter.culprit, view, before)
     base = root(view)
     stand_in = wrap(base._data, base._node)
     base._node = worlds.apply(worlds.COPY_SLICES, (stand_in, out), (view.steps,))._node

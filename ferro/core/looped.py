@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from ferro.batched.levels import ALIVE
+from ferro.batched.levels import ALIVE, running_outside
 from ferro.core import worlds
 from ferro.core.base import TensorBase, history
 
@@ -48,6 +49,7 @@ def _top(value: Any) -> Any:
 def _loop(function: Callable, level: Any, args: tuple, kwargs: dict) -> Any:
     from ferro.batched.rules import say_loop
     from ferro.core.batching import leave
+    from ferro.core.random import get_rng_state, set_rng_state
 
     def each(value: Any) -> Any:
         """The value with a batched tensor replaced by that of all slices, marked."""
@@ -77,7 +79,14 @@ def _loop(function: Callable, level: Any, args: tuple, kwargs: dict) -> Any:
         raise RuntimeError(f"{name}: The fallback path does not support vmap over dims of size 0.")
     say_loop(name)
     given, named = each(args), each(kwargs)
-    results = [function(*one(given, i), **one(named, i)) for i in range(level.size)]
+    results = []
+    state = get_rng_state() if level.randomness == "same" else None
+    # (with randomness "error" random numbers are refused inside as well)
+    with running_outside(level) if level.randomness != "error" else nullcontext():
+        for i in range(level.size):
+            if state is not None:
+                set_rng_state(state)
+            results.append(function(*one(given, i), **one(named, i)))
     return _stacked(name, results, level)
 
 

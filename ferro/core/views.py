@@ -36,6 +36,8 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     base = out.base
     if (base is not None and (base is a or base is a.base)) or shares(out, a):
         v = t._counter = v or version_of(x)
+        if v.inference:  # what shares the memory of an inference tensor is one, and no view
+            return t
         view = t._meta = View()
         if m is None or (parent := m if type(m) is View else m.view) is None or parent.base is None:
             view.base = x
@@ -89,6 +91,8 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
     arrays = op.viewing(a, *params)  # type: ignore[misc]
     v = x._counter or version_of(x)
     stamp = v.n
+    if v.inference:
+        return worlds.apply(op, (x,), params)
     n = x._node if not stamp else history(x)
     base, path, creation, born = origin(x)
     creation = creation or ("multi" if mode is None else "no_grad")
@@ -147,6 +151,8 @@ def mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recordin
     if t._data.base is not x._data and not shares(t._data, x._data):
         return
     v = t._counter = version_of(x)
+    if v.inference:  # what shares the memory of an inference tensor is one, and no view
+        return
     view = t._meta = View()
     view.base, path, view.creation, view.born = origin(x)
     view.path = (path, op, params, index)

@@ -197,6 +197,8 @@ def _address(x: Any) -> int:
 
 def geometry(x: Any) -> tuple[tuple, tuple, int]:
     """Shape, strides and offset in the storage of x, counted in elements."""
+    if type(x) is not np.ndarray and hasattr(x, "geometry"):  # an array of another world
+        return x.geometry()
     size = x.dtype.itemsize
     strides = [s // size for s in x.strides]
     if not x.size or 0 in strides:
@@ -212,6 +214,8 @@ def geometry(x: Any) -> tuple[tuple, tuple, int]:
 
 def storage_bytes(x: Any) -> int:
     """The number of bytes of the storage of x."""
+    if type(x) is not np.ndarray and hasattr(x, "storage_bytes"):
+        return x.storage_bytes()
     root = memory_of(x)
     return np.lib.array_utils.byte_bounds(root)[1] - _address(root) if root.size else 0
 

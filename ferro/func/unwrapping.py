@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from ferro.batched.array import plain as unbatched
 from ferro.core.base import TensorBase, history, version_of, wrap
 from ferro.core.forward import tangents_of, without
 
 
 def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
-    """The tensor as it is without transforms: the same data, without tangents and without history.
+    """The tensor as it is without transforms: the same data, without tangents and without history; under vmap that of all examples,
+    along the first dimension.
 
     Meant for printing inside of a function that is being transformed; a computation with the result is not
     differentiated.  With recurse=False only one layer is taken off: the tangent of the innermost level, or, if there is
@@ -30,8 +32,9 @@ def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:
     tangents = tangents_of(tensor)
     if not recurse and tangents:
         return without(tensor, max(tangents))
-    if history(tensor) is None and not tangents:
+    data = unbatched(tensor._data) if recurse else getattr(tensor._data, "physical", tensor._data)
+    if history(tensor) is None and not tangents and data is tensor._data:
         return tensor
-    plain = wrap(tensor._data)
+    plain = wrap(data)
     plain._counter = version_of(tensor)
     return plain

@@ -15,6 +15,7 @@ from ferro.core.arguments import into, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.determinism import unset, unset_array
 from ferro.core.layout import contiguous_format, memory_order
+from ferro.core.looped import by_slices
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
 from ferro.core.notices import warn_once
 from ferro.core.storage import UntypedStorage
@@ -391,6 +392,7 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
     return np.linspace(start, end, steps), d
 
 
+@by_slices
 def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:  # fmt: skip
     """`steps` evenly spaced numbers from `start` to `end`, both included; complex if one of them is."""
@@ -398,6 +400,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = 
     return result_or_out("linspace", a.astype(d), out, requires_grad, device)
 
 
+@by_slices
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
     """base to the powers of `steps` evenly spaced numbers from `start` to `end`; complex if one of them is."""

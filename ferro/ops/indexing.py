@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
-from ferro.batched.array import plain
+from ferro.batched.array import as_array, plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import wrap
 from ferro.core.inplace import record_write, refuse_overlap
+from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.filling import filler
@@ -293,6 +294,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     return into("nonzero", out, wrap(worlds.world(x).nonzero(x)))
 
 
+@by_slices
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
     """The first `size` rows of nonzero(), filled up with rows of `fill_value`."""
     if size < 0:
@@ -325,7 +327,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     found = []
     rest = data
     for s in reversed(dims):
-        found.append(wrap(np.asarray(rest % max(s, 1), data.dtype)))
+        found.append(wrap(as_array(rest % max(s, 1), data.dtype)))
         rest = rest // max(s, 1)
     return tuple(found[::-1])
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import as_array, plain
+from ferro.batched.draws import check_unbatched
+from ferro.batched.levels import RUNNING
 from ferro.core import dtypes
 from ferro.core.arguments import into, sizes, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import change
+from ferro.core.looped import by_slices
 from ferro.core.random import numpy_generator
 from ferro.ops.creation import chosen_dtype, finish, result_or_out
 
@@ -159,6 +162,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     return wrap(as_array(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype))
 
 
+@by_slices
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
 ) -> Tensor:
@@ -186,7 +190,7 @@ def multinomial(
                 f"multinomial: cannot sample {num_samples} values without replacement from {np.count_nonzero(row)} of non-zero weight"
             )
         rows.append(rng.choice(row.size, num_samples, replacement, row / row.sum()))
-    result = wrap(np.array(rows, np.int64).reshape((*a.shape[:-1], num_samples)))
+    result = wrap(np.stack(rows).astype(np.int64).reshape((*a.shape[:-1], num_samples)))
     return result if out is None else into("multinomial", out, result)
 
 
@@ -212,6 +216,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
 
 def _fill(self: Any, name: str, make: Any) -> Any:
     """Replaces the content of a tensor by random numbers; its old history ends with zero gradient."""
+    if RUNNING.get():
+        check_unbatched(self._data, RUNNING.get())
     return change(self, name, lambda x: x.mul(0).add(wrap(make(x._data.shape).astype(x._data.dtype))) if x.requires_grad
                   else wrap(as_array(make(x._data.shape)).astype(x._data.dtype)))  # fmt: skip
 

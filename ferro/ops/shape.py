@@ -97,7 +97,10 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     found = _at_a_glance(input, shape)
     if found is None:
         found = _reshaped("view", input, shape)
-    if type(found._meta) is not View and found._data.size and _meta_view(found) is None:
+    shared = (
+        found._counter is not None and found._counter is input._counter
+    )  # (an inference tensor has no views, but shares)
+    if type(found._meta) is not View and found._data.size and not shared:
         raise RuntimeError(f"view: size {list(found._data.shape)} is not compatible with input tensor's size and stride (shape {list(input.shape)}, "
                            f"stride {list(stride(input))}): at least one dimension spans across two contiguous subspaces. "
                            "Use .reshape(...) instead.")  # fmt: skip
@@ -105,10 +108,6 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
 
 
 _DTYPE = dtype
-
-
-def _meta_view(x: Any) -> Any:
-    return None if x._meta is None else x._meta.view
 
 
 def _view_bits(x: Any, wanted: Any) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import as_array
 from ferro.core import dtypes, worlds
 from ferro.core.apply import unary
 from ferro.core.arguments import into, need_tensor, one_dim
@@ -122,7 +123,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     floating("gumbel_softmax", logits)
     x = logits._data
     noise = -np.log(numpy_generator(generator).standard_exponential(x.shape))
-    soft = softmax((logits + wrap(np.asarray(noise).astype(x.dtype))) / tau, dim)
+    soft = softmax((logits + wrap(as_array(noise).astype(x.dtype))) / tau, dim)
     if not hard:
         return soft
     p = soft._data

@@ -43,7 +43,7 @@ def _move(self: Any, data: Any, name: str) -> None:
     """Gives the tensor other memory: it leaves its base and its views, and what was saved of it counts as changed."""
     before = 0 if self._counter is None else self._counter.n
     self._data = data
-    self._counter = new(Version)
+    self._counter = new(Version if self._counter is None else type(self._counter))
     self._counter.n = before
     if self._meta is not None and self._meta.view is not None:
         self._meta.view = None
@@ -51,7 +51,7 @@ def _move(self: Any, data: Any, name: str) -> None:
 
 
 def _plain(self: Any, name: str) -> None:
-    if history(self) is not None:
+    if history(self) is not None and not (is_inference(self) and is_inference_mode_enabled()):
         raise RuntimeError(
             f"cannot resize variables that require grad ({name}); detach() the tensor, or take a view of it"
         )

@@ -538,3 +538,62 @@ def test_inference_mode_as_a_decorator_of_inference() -> None:
     assert not y.requires_grad
     np.testing.assert_array_equal(y.numpy(), layer(ferro.ones(1, 2)).detach().numpy())
     assert not layer.weight.is_inference()
+
+
+@both
+def test_an_inference_tensor_has_no_views(T: Any) -> Any:
+    found = []
+    for grad in (True, False):
+        with T.inference_mode():
+            c = T.ones(1, 2, 3, requires_grad=grad)
+            inside = c.view(-1), c.unbind(1)[0], c[0].t()
+            c.add_(2)
+            c.transpose_(0, 1)
+            c.resize_(2, 2)
+        outside = c.view(-1), c.unbind(0)[0], c[0].reshape(2)
+        found.append(
+            ([(t.is_inference(), t.requires_grad, t._is_view(), t.is_leaf) for t in (*inside, *outside, c)], c.shape)
+        )
+    return found
+
+
+@both
+def test_a_view_made_in_inference_mode_ends_with_a_change_of_its_base(T: Any) -> Any:
+    x = leaf(T, 1.0, 2.0, 3.0)
+    base = x * 1
+    with T.inference_mode():
+        v = base[:2]
+        base.transpose_(0, 0)
+        kept = base.requires_grad
+    base.add_(1)
+    return kept, error(
+        lambda: v.grad_fn,
+        "view was created in inference mode and its base or another view of its base has been modified inplace",
+    )
+
+
+@both
+def test_the_words_for_views_that_must_not_be_changed(T: Any) -> Any:
+    class Same(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g
+
+    x = leaf(T, 1.0, 2.0)
+    changed = x * 1
+    same = Same.apply(changed)
+    changed.add_(1)
+    y = T.ones(2)
+    with T.no_grad():
+        z = y.view(2)
+    z.requires_grad_()
+    return (error(lambda: (x * 1).unbind()[1].add_(1), "Output 1 of Unbind is a view and is being modified inplace. This view is the output of a "
+                  "function that returns multiple views. Such functions do not allow the output views to be modified inplace."),
+            error(lambda: Same.apply(x * 1).add_(1), "Output 0 of Same is a view and is being modified inplace. This view was created inside a "
+                  "custom Function (or because an input was returned as-is)"),
+            error(lambda: same.grad_fn, "Output 0 of Same is a view and its base or another view of its base has been modified inplace."),
+            error(lambda: z.view(2).add_(1), "is a view of a view which was created in no_grad mode and is being modified inplace"))  # fmt: skip

@@ -441,3 +441,62 @@ def test_any_order_of_transforms_as_in_pytorch(inner: str) -> None:
         want = transformed(torch, names)(torch.from_numpy(data.copy()))
         got = transformed(ferro, names)(ferro.from_numpy(data.copy()))
         np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-8, atol=1e-10, err_msg=" of ".join(names[::-1]))
+
+
+# -- random functions, and how a tensor looks inside -------------------------------------------------------------------
+
+RANDOM = {
+    "rand": lambda x: ferro.rand(3),
+    "randint": lambda x: ferro.randint(0, 10**9, (3,)),
+    "randperm": lambda x: ferro.randperm(100),
+    "randn_like": ferro.randn_like,
+    "bernoulli": lambda x: ferro.bernoulli(ferro.full((64,), 0.5)),
+    "normal": lambda x: ferro.normal(0.0, 1.0, (3,)),
+    "dropout": lambda x: ferro.nn.functional.dropout(ferro.ones(64)),
+    "rrelu": lambda x: ferro.nn.functional.rrelu(-ferro.ones(3), training=True),
+    "uniform_": lambda x: x.clone().uniform_(),
+    "exponential_": lambda x: x.clone().exponential_(),
+    "log_normal_": lambda x: x.clone().log_normal_(),
+    "multinomial": lambda x: ferro.multinomial(ferro.ones(1000), 5),
+    "gumbel_softmax": lambda x: ferro.nn.functional.gumbel_softmax(ferro.zeros(3)),
+    "poisson": lambda x: ferro.poisson(ferro.full((64,), 20.0)),
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_functions(name: str) -> None:
+    f = RANDOM[name]
+    ferro.manual_seed(1)
+    shape = f(X[0]).shape
+    same, different = [vmap(f, randomness=how)(X) for how in ("same", "different")]
+    assert same.shape == different.shape == (4, *shape)
+    assert (same == same[0]).all()
+    assert not any((different[i] == different[j]).all() for i in range(4) for j in range(i))
+    with pytest.raises(RuntimeError, match="called random operation while in randomness error mode"):
+        vmap(f)(X)
+
+
+def test_random_functions_of_parameters_that_differ() -> None:
+    rates = ferro.tensor([1.0, 1e6])
+    drawn = vmap(ferro.poisson, randomness="different")(rates)
+    assert drawn[0] < 1e3 < drawn[1]
+    with pytest.raises(RuntimeError, match="does not currently support same randomness with a batched tensor input"):
+        vmap(ferro.poisson, randomness="same")(rates)
+    with pytest.raises(RuntimeError, match="Cannot ask for different inplace randomness on an unbatched tensor"):
+        vmap(lambda x: ferro.zeros(3).normal_(), randomness="different")(X)
+
+
+def test_how_a_tensor_looks_inside() -> None:
+    seen = []
+
+    def f(x: Any) -> Any:
+        seen.append((repr(x), x.shape, ferro.func.debug_unwrap(x), x.stride(), x.is_contiguous()))
+        with pytest.raises(RuntimeError, match="accessing `data` under vmap"):
+            _ = x.data
+        return x
+
+    vmap(f, in_dims=1)(X)
+    text, shape, plain, stride, contiguous = seen[0]
+    assert text.startswith("BatchedTensor(lvl=1, bdim=0, value=\n    tensor([[")
+    assert (shape, stride, contiguous) == ((4,), (3,), False)
+    close(plain, X.t())
