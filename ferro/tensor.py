@@ -16,7 +16,7 @@ from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
 from ferro.core.layout import Named, strided
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
-from ferro.core.node import Handle, Node, Pick, table
+from ferro.core.node import Handle, Node, Pick, shown, table
 from ferro.core.provenance import departed
 from ferro.core.size import Size
 from ferro.core.storage import copied
@@ -304,7 +304,7 @@ class Tensor(
         node = history(self)
         if node is None or node is LEAF:
             return None
-        return node.node if isinstance(node, Pick) else node
+        return shown(node.node if isinstance(node, Pick) else node)
 
     @property
     def output_nr(self) -> int:

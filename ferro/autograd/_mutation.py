@@ -20,7 +20,7 @@ def _owner(array: Any) -> int:
 class _Kept:
     """One saved tensor; a copy once its memory has been about to change."""
 
-    __slots__ = ("__weakref__", "book", "tensor")
+    __slots__ = ("__weakref__", "book", "tensor")  # (the tensor that is kept, or its copy)
 
     def __init__(self, tensor: Any, book: object) -> None:
         self.tensor, self.book = tensor, book
@@ -32,10 +32,18 @@ class Keeper:
     def __init__(self) -> None:
         self.book: object | None = object()  # of this context; another one after clear(), none after its end
         self.kept: dict[int, weakref.WeakSet] = {}  # by the memory they lie in
+        self.tid_to_weakhandle: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # by tensor and version
+        self.cloned: weakref.WeakKeyDictionary = (
+            weakref.WeakKeyDictionary()
+        )  # the copies, as long as a graph needs them
         self.limit = 64
 
     def __call__(self, tensor: Any) -> _Kept:
-        kept = _Kept(tensor, self.book)
+        version = (id(tensor), 0 if tensor._counter is None else tensor._counter.n)
+        before = self.tid_to_weakhandle.get(version)
+        if before is not None and before.tensor is tensor and before.book is self.book:
+            return before  # saved by several operations: one copy is enough
+        kept = self.tid_to_weakhandle[version] = _Kept(tensor, self.book)
         if len(self.kept) >= self.limit:
             self.kept = {owner: found for owner, found in self.kept.items() if found}
             self.limit = 2 * len(self.kept) + 64
@@ -55,16 +63,20 @@ class Keeper:
         for kept in tuple(found):
             data = kept.tensor._data
             if np.may_share_memory(data, array):
-                kept.tensor = wrap(data.copy(order="K"))
+                kept.tensor = self.cloned[kept] = wrap(data.copy(order="K"))
                 found.discard(kept)  # type: ignore[union-attr]
 
     def clear(self) -> None:
         """Lets go of what was saved so far: graphs recorded before can no longer run backward."""
         self.kept.clear()
+        self.cloned.clear()
+        self.tid_to_weakhandle.clear()
         if self.book is not None:
             self.book = object()
 
     def close(self) -> None:
         """The same at the end of the context."""
         self.kept.clear()
+        self.cloned.clear()
+        self.tid_to_weakhandle.clear()
         self.book = None

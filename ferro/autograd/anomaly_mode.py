@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from typing import Any, NamedTuple
@@ -62,14 +63,22 @@ class Anomaly:
         text = (f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace.text}" if trace else
                 f"Error detected in {node.name()}{at(node.place)}. No forward pass information available. Enable detect anomaly during "
                 "forward pass for more information.")  # fmt: skip
-        warnings.warn(text, UserWarning, stacklevel=2)
+        _tell(text)
         while trace is not None and trace.parent is not None:
             parent = trace.parent
             trace = parent.meta.trace if parent.meta is not None else None
             text = (f"\n\nPrevious calculation was induced by {parent.name()}. Traceback of forward call that induced the previous "
                     f"calculation:\n{trace.text}" if trace else f"\n\nPrevious calculation was induced by {parent.name()}{at(parent.place)}. "
                     "No forward pass information available.")  # fmt: skip
-            warnings.warn(text, UserWarning, stacklevel=2)
+            _tell(text)
+
+
+def _tell(text: str) -> None:
+    """Warns beside an error that is being raised; where warnings are errors, the text goes to the standard error stream."""
+    try:
+        warnings.warn(text, UserWarning, stacklevel=3)
+    except UserWarning:
+        sys.stderr.write(f"{text}\n")
 
 
 class detect_anomaly:
@@ -90,6 +99,10 @@ class detect_anomaly:
 
     def __init__(self, check_nan: bool = True) -> None:
         self.anomaly = Anomaly(check_nan)
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.",
+            stacklevel=2,
+        )
 
     def __enter__(self) -> None:
         everywhere = [self.anomaly]

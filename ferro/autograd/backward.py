@@ -14,6 +14,7 @@ from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick
 from ferro.core.provenance import at, caller, departures
 from ferro.core.run import key_of
+from ferro.core.size import Size
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -117,6 +118,9 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         g = found.get(key) if repeated else found.pop(key, None)
         if g is None:
             if materialize_grads:
+                if type(t) is _Stand:
+                    raise RuntimeError(f"grad: materialize_grads cannot be used when the given input is a GradientEdge (inputs[{i}]) that "
+                                       "the outputs do not depend on: nobody knows the shape of its tensor")  # fmt: skip
                 result.append(wrap(np.zeros(t._data.shape, t._data.dtype), LEAF if create_graph else None))
                 continue
             if not allow_unused:
@@ -217,8 +221,8 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
                 f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}"
             )
         elif seed._data.shape != data.shape:
-            raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {list(seed._data.shape)} and output[{i}] has a shape of "
-                               f"{list(data.shape)}.")  # fmt: skip
+            raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {Size(seed._data.shape)} and output[{i}] has a shape of "
+                               f"{Size(data.shape)}.")  # fmt: skip
         elif (seed._data.dtype.kind == "c") != (data.dtype.kind == "c"):
             raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                                f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}.")  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -150,6 +151,7 @@ class FunctionNode(FunctionCtx, MultiNode):
     @property
     def saved_variables(self) -> tuple:
         """The old name of saved_tensors."""
+        warnings.warn("'saved_variables' is deprecated; use 'saved_tensors'", DeprecationWarning, stacklevel=2)
         return self.saved_tensors
 
     def apply(self, *grads: Any) -> Any:

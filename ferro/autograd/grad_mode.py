@@ -10,7 +10,7 @@ from threading import get_ident
 from typing import Any
 
 from ferro.core.base import Lost, version_of
-from ferro.core.mode import MODE, Mode, changed, pull, push, push_mode, settle, silent
+from ferro.core.mode import MODE, Mode, changed, current, pull, push, push_mode, settle, silent
 from ferro.core.provenance import caller
 
 _OFF = {"grad": False}
@@ -243,6 +243,11 @@ class set_multithreading_enabled(_Standing):
         self.changes = {"threads": bool(mode)}
         self.mode = mode
         self._call()
+
+
+def is_multithreading_enabled() -> bool:
+    """Whether backward may use several threads here."""
+    return current().threads
 
 
 class _force_original_view_tracking(_Context):

@@ -42,14 +42,15 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
     """
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     if not (check_backward_ad or check_forward_ad):
-        raise ValueError("gradcheck: expected at least one of check_forward_ad and check_backward_ad to be True")
+        raise AssertionError("gradcheck: Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_grad and not check_backward_ad:
-        raise ValueError("gradcheck: check_batched_grad=True requires check_backward_ad to be True")
+        raise AssertionError("gradcheck: Setting check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
-        raise ValueError("gradcheck: check_batched_forward_grad=True requires check_forward_ad to be True")
+        raise AssertionError("gradcheck: Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     try:
         _Check(func, inputs, eps, atol, rtol, nondet_tol).run(
-            check_backward_ad, check_forward_ad, check_undefined_grad, check_batched_grad, check_grad_dtypes, fast_mode)  # fmt: skip
+            check_backward_ad, check_forward_ad, check_undefined_grad, check_batched_grad, check_grad_dtypes, fast_mode,
+            check_batched_forward_grad)  # fmt: skip
     except GradcheckError:
         if raise_exception:
             raise
@@ -143,7 +144,9 @@ class _Check:
         outputs = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         return [o for o in outputs if isinstance(o, TensorBase) and o._data.dtype in INEXACT]
 
-    def run(self, reverse: bool, forward: bool, undefined: bool, batched: bool, dtypes: bool, fast: bool) -> None:
+    def run(
+        self, reverse: bool, forward: bool, undefined: bool, batched: bool, dtypes: bool, fast: bool, together: bool
+    ) -> None:
         """All requested checks; GradcheckError at the first that fails."""
         rng = np.random.default_rng(1234)
         if not self.live:
@@ -164,6 +167,8 @@ class _Check:
             self._undefined(rng)
         if reverse and batched:
             self._batched(rng)
+        if forward and together:
+            self._pushed_together(rng)
 
     def _no_graph(self) -> None:
         for j in range(len(self.outputs)):
@@ -196,8 +201,9 @@ class _Check:
                 or o._data.dtype is not before._data.dtype
                 or len(outputs) != len(self.outputs)
             ):
-                raise GradcheckError(f"Expected `func` to return outputs with the same shape and dtype when inputs are perturbed, but output {j} "
-                                   f"went from {list(before._data.shape)}, {before.dtype} to {list(o._data.shape)}, {o.dtype}")  # fmt: skip
+                what = "shape" if o._data.shape != before._data.shape or len(outputs) != len(self.outputs) else "dtype"
+                raise AssertionError(f"Expected `func` to return outputs with the same {what} when inputs are perturbed, but output {j} "
+                                     f"went from {list(before._data.shape)}, {before.dtype} to {list(o._data.shape)}, {o.dtype}")  # fmt: skip
         return found
 
     def _difference(self, j: int, k: int, direction: Any) -> Any:
@@ -244,12 +250,43 @@ class _Check:
 
     def _push(self, j: int, k: int, direction: Any) -> Any:
         """The directional derivative by forward mode."""
+        out, t = self._tangents(k, wrap(np.asarray(direction).astype(self.inputs[k]._data.dtype)))[j]
+        return np.zeros(out._data.shape, out._data.dtype) if t is None else np.array(t._data)
+
+    def _tangents(self, k: int, direction: Any) -> list:
+        """The outputs with their tangents: every differentiable input is dual, input k with the given tangent."""
+        x = self.inputs[k]
         with forward_ad.dual_level():
+            duals: dict[int, Any] = {}
+            for v in [self.inputs[i] for i in self.wanted]:
+                tangent = direction if v is x else wrap(np.zeros(v._data.shape, v._data.dtype))
+                duals[id(v)] = forward_ad.make_dual(v.detach(), tangent)
+            return [forward_ad.unpack_dual(o) for o in self._call(tuple([duals.get(id(v), v) for v in self.inputs]))]
+
+    def _pushed_together(self, rng: np.random.Generator) -> None:
+        """Tangents that forward mode pushes together, under vmap, agree with a loop."""
+        from ferro.core.batching import over_rows
+
+        for k in self.wanted:
             x = self.inputs[k]
-            dual = forward_ad.make_dual(x, wrap(np.asarray(direction).astype(x._data.dtype)))
-            out = self._call(tuple([dual if v is x else v for v in self.inputs]))[j]
-            t = forward_ad.unpack_dual(out).tangent
-            return np.zeros(out._data.shape, out._data.dtype) if t is None else np.array(t._data)
+            rows = [_random(x, rng) for _ in range(2)]
+
+            def push(given: list, k: int = k) -> list:
+                return [o * 0 if d is None else d for o, d in self._tangents(k, given[0])]
+
+            loop = [push([r]) for r in rows]
+            try:
+                together = over_rows(push, [wrap(np.stack([r._data for r in rows]))], len(rows))
+            except RuntimeError as e:
+                raise GradcheckError(f"While computing batched gradients, got: {e}\n\ngradcheck or gradgradcheck failed while testing batched "
+                                     "forward-mode gradient computation: the function, or a jvp of its operations, does not run under vmap. "
+                                     "Pass check_batched_forward_grad=False to leave this out.") from e  # fmt: skip
+            for n, row in enumerate(loop):
+                for j, (a, b) in enumerate(zip(together, row, strict=True)):
+                    if not np.allclose(a._data[n], b._data, self.rtol, self.atol):
+                        raise GradcheckError(
+                            f"For output {j} and input {k}: batched forward-mode gradients disagree with a loop"
+                        )
 
     def _forward(self, j: int, k: int) -> Any:
         rows = []
@@ -287,8 +324,13 @@ class _Check:
                      f"{self.rtol:g}, absolute {self.atol:g}).")  # fmt: skip
         if x._data.dtype in COMPLEX or out._data.dtype in COMPLEX:
             worst += "\nReal and imaginary parts of complex inputs and outputs count as elements of their own, in turn."
+        part = ""
+        if out._data.dtype in COMPLEX and analytic.shape == numeric.shape and not what.startswith("projected"):
+            wrong = ~np.isclose(analytic, numeric, self.rtol, self.atol)
+            which = "imaginary" if wrong[:, 1::2].any() else "real"
+            part = f"While considering the {which} part of complex outputs only, "
         raise GradcheckError(
-            f"{what} mismatch for output {j} with respect to input {k}{worst}\nnumerical:\n{numeric}\nanalytical:\n{analytic}"
+            f"{part}{what} mismatch for output {j} with respect to input {k}{worst}\nnumerical:\n{numeric}\nanalytical:\n{analytic}"
         )
 
     def _undefined(self, rng: np.random.Generator) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ferro.autograd._mutation import Keeper
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, bump, history, position
-from ferro.core.node import AccumulateGrad, Handle, Node, Pick
+from ferro.core.node import AccumulateGrad, Handle, Node, Pick, shown
 from ferro.core.run import current_run
 from ferro.core.transforms import refuse_hooks
 
@@ -32,7 +32,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     if node is LEAF:
         return GradientEdge(AccumulateGrad(tensor), 0)
-    return GradientEdge(node.node, node.index) if isinstance(node, Pick) else GradientEdge(node, 0)
+    return GradientEdge(shown(node.node), node.index) if isinstance(node, Pick) else GradientEdge(shown(node), 0)
 
 
 def increment_version(tensor: Any) -> None:

@@ -96,7 +96,8 @@ class EventList(list):
         return FunctionEventAvg("Total", "", list(self))
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, max_name_column_width: int = 55,
-              top_level_events_only: bool = False, header: str | None = None) -> str:  # fmt: skip
+              top_level_events_only: bool = False, header: str | None = None, max_src_column_width: int = 75,
+              max_shapes_column_width: int = 80) -> str:  # fmt: skip
         """The entries as text, sorted by one of cpu_time, cpu_time_total, self_cpu_time_total, cpu_memory_usage, count."""
         if sort_by is not None and sort_by not in _SORTS:
             raise ValueError(f"table: sort_by must be one of {', '.join(_SORTS)}, got {sort_by!r}")
@@ -127,6 +128,16 @@ def _time(us: float) -> str:
     return f"{us:.3f}us" if us < 1000 else f"{us / 1000:.3f}ms" if us < 1e6 else f"{us / 1e6:.3f}s"
 
 
+def kineto_available() -> bool:
+    """Whether PyTorch's tracing library is there: never; the profiler here is one of its own."""
+    return False
+
+
+def _profiler_enabled() -> bool:
+    """Whether a profiler looks at what this context runs."""
+    return any(isinstance(o, profile) for o in _mode.current().observers)
+
+
 class _Stacks(threading.local):
     """The events that are running in this thread, innermost last."""
 
@@ -147,7 +158,7 @@ class profile(Observer):
         >>> with ferro.autograd.profiler.profile() as prof:
         ...     x.exp().sum().backward()
         >>> [e.name for e in prof.function_events]
-        ['exp', 'sum', 'SumBackward0', 'ExpBackward0']
+        ['aten::exp', 'aten::sum', 'SumBackward0', 'ExpBackward0']
     """
 
     def __init__(self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None, record_shapes: bool = False,
@@ -159,6 +170,9 @@ class profile(Observer):
         self.function_events = EventList()
         self.thread_names: dict[int, str] = {}
         self._stacks = _Stacks()
+
+    def __str__(self) -> str:
+        return str(self.function_events)
 
     def __enter__(self) -> Self:
         return super().__enter__() if self.enabled else self
@@ -193,7 +207,7 @@ class profile(Observer):
 
     def forward(self, op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
         """Times one operation."""
-        event = self.begin(op.name, "forward")
+        event = self.begin(f"aten::{op.name}", "forward")
         try:
             result = watched(op, xs, params, mode)
         finally:
@@ -296,7 +310,7 @@ class record_function(ContextDecorator):
         ...     with ferro.autograd.profiler.record_function("mine"):
         ...         _ = ferro.ones(2) * 2
         >>> [e.name for e in prof.function_events]
-        ['mine', 'mul']
+        ['mine', 'aten::mul']
     """
 
     def __init__(self, name: str, args: str | None = None) -> None:

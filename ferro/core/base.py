@@ -394,7 +394,10 @@ class Packed:
         with _mode.switched(grad=False, pack=()):
             t = self.unpack(self.value)
         if not isinstance(t, TensorBase):
-            raise TypeError(f"saved_tensors_hooks: unpack must return a tensor, got {type(t).__name__}")
+            raise TypeError(
+                "saved_tensors_hooks: Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(t).__name__}"
+            )
         t = wrap(t._data, self.node)
         if self.tangents:
             meta_of(t).tangents = self.tangents

@@ -12,7 +12,10 @@ from ferro.core.run import Run
 def freed_message(node: Any, run: Run) -> str:
     """Why a second backward through the same graph fails, where the graphs meet, and what helps."""
     freed = node.saved
-    text = (f"Trying to backward through the graph a second time: the values that '{node.plan.op.name}' ({node.name()}"
+    text = (f"Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+            "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+            "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after "
+            f"calling backward. The values that '{node.plan.op.name}' ({node.name()}"
             f"{_shape_of(node)}) saved{at(node.place)} were freed")  # fmt: skip
     if type(freed) is not Freed:
         return f"{text}. Specify retain_graph=True the first time."

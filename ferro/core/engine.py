@@ -23,7 +23,7 @@ from ferro.core.base import TensorBase, Unpacked, check_guards, position
 from ferro.core.blame import explain, freed_message
 from ferro.core.hooks import finish, prepare, run_tensor_hooks
 from ferro.core.leaves import leaf_ready
-from ferro.core.node import Freed, FreedError, MultiNode, Node, Pick
+from ferro.core.node import NAMED, Freed, FreedError, MultiNode, Node, Pick
 from ferro.core.run import STATE, Run, wanted
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.threads import get_num_threads
@@ -236,6 +236,8 @@ def execute(run: Run, ready: list) -> None:
             for j, t in enumerate(edges):
                 gx = gs[j]
                 kind = type(t)
+                if kind is not Node and kind in NAMED:
+                    kind = NAMED[kind]
                 if kind is Pick:
                     if ALIVE and gx is not None:
                         gx = worlds.leave_levels(run, t.node, gx)
@@ -402,7 +404,7 @@ def _heavy_behind(node: Any) -> bool:
     near = [node]
     for n in near:
         for t in n.edges:
-            if type(t) is Node:
+            if isinstance(t, Node):
                 if math.prod(t.shape) * t.plan.op.weight > VERY_HEAVY:
                     return True
                 if len(near) < 12:

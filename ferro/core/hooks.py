@@ -24,7 +24,12 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
                     run.captured[node, i] = p
         elif node in run.capture:
             run.captured[node] = g
-    if meta is not None and meta.prehooks and (run.needed is None or any(wanted(run, node))):
+    asked = (
+        run.needed is None
+        or (run.into_grad and run.capture is not None and node in run.capture)
+        or any(wanted(run, node))
+    )
+    if meta is not None and meta.prehooks and asked:
         with run.lock, run.user():
             g = run_prehooks(run, node, g)
     return g

@@ -42,14 +42,20 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
             accumulate(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
     elif gx is None and meta is not None and meta.post:
         with run.lock, run.user():
-            for hook in tuple(meta.post.values()):
-                hook(leaf)
+            _run_post(leaf, meta)
     if end is not None and end.post:
         with run.lock, run.user():
             for hook in tuple(end.post.values()):
                 result = hook((), (as_tensor(run, gx),))
                 if result is not None:
                     hook_result(run, result, 0, "a hook of AccumulateGrad")
+
+
+def _run_post(leaf: Any, meta: Any) -> None:
+    """The post-accumulate hooks of a leaf."""
+    for hook in tuple((meta.post or {}).values()):
+        if hook(leaf) is not None:
+            raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 
 def deliver(run: Run, leaf: Any, gx: Any, owned: bool) -> None:
@@ -66,7 +72,6 @@ def deliver(run: Run, leaf: Any, gx: Any, owned: bool) -> None:
         STATE.turns += 1
         try:
             with run.user():
-                for hook in tuple((meta.post or {}).values()):
-                    hook(leaf)
+                _run_post(leaf, meta)
         finally:
             STATE.turns -= 1

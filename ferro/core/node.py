@@ -100,9 +100,9 @@ class Node:
         found: list = [(None, 0)] * self.plan.arity
         for index, edge in zip(self.plan.indices, self.edges, strict=True):
             if type(edge) is Pick:
-                found[index] = (edge.node, edge.index)
+                found[index] = (shown(edge.node), edge.index)
             elif isinstance(edge, Node):
-                found[index] = (edge, 0)
+                found[index] = (shown(edge), 0)
             else:
                 found[index] = (AccumulateGrad(edge), 0)
         return tuple(found)
@@ -206,6 +206,28 @@ class Pick:
 
     def __init__(self, node: MultiNode, index: int, shape: tuple, dtype: Any) -> None:
         self.node, self.index, self.shape, self.dtype = node, index, shape, dtype
+
+
+# The classes of nodes that somebody has seen, which have the name of the node; and what they are to the engine.
+NAMED: dict[type, type] = {}
+_classes: dict[tuple[str, type], type] = {}
+
+
+def shown(node: Any) -> Any:
+    """A node as the program sees it: ``type(node).__name__`` is its name, as in PyTorch, for tools that draw graphs.
+
+    The class is changed when it is first looked at, so that recording a node costs nothing for it.
+    """
+    kind = type(node)
+    if kind is Node or kind is MultiNode:
+        key = (node.name(), kind)
+        cls = _classes.get(key)
+        if cls is None:
+            cls = type(key[0], (kind,), {"__slots__": (), "__module__": __name__, "__doc__": f"The node {key[0]}."})
+            NAMED[cls] = kind
+            cls = _classes.setdefault(key, cls)
+        node.__class__ = cls
+    return node
 
 
 class AccumulateGrad(Node):

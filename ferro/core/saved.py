@@ -68,7 +68,7 @@ def attribute(node: Node, name: str) -> Any:
             f"{node.name()} has no attribute {name!r}; it has {', '.join(attributes(node)) or 'no saved values'}"
         )
     if raw:
-        return SavedTensor(node, index)
+        return SavedTensor.of(node, index)
     if type(node.saved) is Freed:
         raise RuntimeError(freed(node))
     return _value(node, index)
@@ -134,10 +134,22 @@ def check_registration(node: Node | None, value: Any, pack_hook: Any, unpack_hoo
 
 
 class SavedTensor:
-    """The place of one saved tensor: hooks can be registered on it."""
+    """The place of one saved tensor: hooks can be registered on it.  A node's ``_raw_saved_...`` gives one."""
 
-    def __init__(self, node: Node, index: int) -> None:
-        self._node, self._index = node, index
+    _node: Node
+    _index: int
+
+    def __init__(self) -> None:
+        raise RuntimeError(
+            "Trying to create a SavedTensor object from Python is forbidden; take it from a node: y.grad_fn._raw_saved_self"
+        )
+
+    @classmethod
+    def of(cls, node: Node, index: int) -> SavedTensor:
+        """The saved value number `index` of a node."""
+        place = object.__new__(cls)
+        place._node, place._index = node, index
+        return place
 
     def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
         """Keeps ``pack_hook(tensor)`` from now on instead of the tensor, which ``unpack_hook`` gives back when it is needed."""

@@ -229,6 +229,7 @@ def _pow_y(xp: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
 COMPLEX = dtypes.COMPLEX | {dtypes.complex64, dtypes.complex128}  # as arrays and as tensors name them
 
 POW_NUMBER = Op("pow_number", lambda xp, x, /, n: xp.power(x, n), kind=ELEMENTWISE, x=_pow_number_x)
+POW_NUMBER.backward_name = "PowBackward0"  # as in PyTorch
 POW = Op("pow", lambda xp, x, y: xp.power(x, y), kind=ELEMENTWISE, x=_pow_x, y=_pow_y, weight=4.0,
          samples=[*pairs(0.2, 2.0, -2.0, 2.0, scalars=(0, 1, 2, 3, 0.5, -1, -1.5)),
                   *[Sample(n, Arg(3, 4)) for n in (2, 0.5)],

@@ -88,7 +88,7 @@ class profile:
         >>> with ferro.profiler.profile() as prof:
         ...     _ = ferro.ones(3) + 1
         >>> [e.key for e in prof.key_averages()]
-        ['add']
+        ['aten::add']
     """
 
     def __init__(self, *, activities: Iterable[ProfilerActivity] | None = None, schedule: Callable[[int], ProfilerAction] | None = None,

@@ -337,7 +337,9 @@ class _Frame:
 
     def _advice(self) -> str:
         if self.log is not None:
-            return f"Operations of the forward pass:\n{self.log.text(0)}\nOperations of the recomputation:\n{self.log.text(1)}"
+            return ("You are seeing this error because you passed `debug=True` to checkpoint or because "
+                    f"`set_checkpoint_debug_enabled(True)` is used.\nOperations of the forward pass:\n{self.log.text(0)}\n"
+                    f"Operations of the recomputation:\n{self.log.text(1)}")  # fmt: skip
         return ("The function must do the same when it runs again: look for state that changed in between (counters, caches, training mode, "
                 "random numbers of another library), or pass debug=True for a log of both runs.")  # fmt: skip
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import ferro
 from tests.autograd.both import both, error, leaf, outcome
 
@@ -351,3 +353,20 @@ def test_retained_gradient_with_create_graph(T: Any) -> Any:
     (g,) = T.autograd.grad(y.grad, x)
     x.grad = None
     return y.grad, g
+
+
+def test_post_accumulate_hooks_return_nothing() -> None:
+    x = ferro.ones(2, requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda t: t.grad)
+    with pytest.raises(RuntimeError, match="hooks should return None"):
+        x.sum().backward()
+
+
+def test_prehooks_of_the_node_of_an_input_run() -> None:
+    a = ferro.ones(1, requires_grad=True)
+    b = a.clone()
+    seen: list[str] = []
+    b.grad_fn.register_prehook(lambda gs: seen.append("node"))
+    b.register_hook(lambda g: seen.append("tensor"))
+    b.sum().backward(inputs=(b,))
+    assert seen == ["tensor", "node"]

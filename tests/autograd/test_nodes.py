@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import ferro
 from tests.autograd.both import both, error, leaf
 
@@ -363,3 +365,38 @@ def test_the_name_of_a_write_through_a_view(T: Any) -> Any:
     y = leaf(T, 1.0, 2.0) * 2
     y[:1].mul_(3)
     return y.grad_fn, y.grad_fn.next_functions[0][0], len(y.grad_fn.next_functions)
+
+
+def test_the_class_of_a_node_has_its_name() -> None:
+    x = ferro.ones(4, requires_grad=True)
+    a, b = (x * 2).chunk(2)
+    y = a.exp() * b
+    assert type(y.grad_fn).__name__ == "MulBackward0"
+    assert [type(n).__name__ for n, _ in y.grad_fn.next_functions] == ["ExpBackward0", "SplitBackward0"]
+    assert y.grad_fn is y.grad_fn
+    assert isinstance(y.grad_fn, ferro.autograd.graph.Node)
+    assert type(x.exp().grad_fn) is type(a.exp().grad_fn)
+    y.sum().backward()  # nodes that were looked at run as all others
+    assert x.grad.tolist() == pytest.approx([2 * 2 * 7.389056] * 2 + [2 * 7.389056] * 2)
+
+
+def test_an_unused_edge_cannot_be_materialized() -> None:
+    x = ferro.ones(2, requires_grad=True)
+    used, unused = x.clone(), x.clone()
+    edge = ferro.autograd.graph.get_gradient_edge
+    found = ferro.autograd.grad(used.sum(), [edge(used), unused], materialize_grads=True, retain_graph=True)
+    assert [g.tolist() for g in found] == [[1.0, 1.0], [0.0, 0.0]]
+    with pytest.raises(RuntimeError, match="materialize_grads cannot be used when the given input is a GradientEdge"):
+        ferro.autograd.grad(used.sum(), [used, edge(unused)], materialize_grads=True)
+
+
+def test_saved_tensors_are_not_made_by_hand() -> None:
+    with pytest.raises(RuntimeError, match="Trying to create a SavedTensor object from Python is forbidden"):
+        ferro.autograd.SavedTensor()
+
+
+def test_multithreading_can_be_asked_for() -> None:
+    assert ferro.autograd.is_multithreading_enabled()
+    with ferro.autograd.set_multithreading_enabled(False):
+        assert not ferro.autograd.is_multithreading_enabled()
+    assert ferro.autograd.is_multithreading_enabled()

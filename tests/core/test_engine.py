@@ -306,7 +306,7 @@ def test_backward_with_inputs_touches_only_these() -> None:
         (lambda: ferro.ones(1).backward(), "does not require grad and does not have a grad_fn"),
         (
             lambda: leaf(1.0, 2.0).mul(2).backward(ferro.ones(3)),
-            r"grad_output\[0\] has a shape of \[3\] and output\[0\] has a shape of \[2\]",
+            r"grad_output\[0\] has a shape of ferro.Size\(\[3\]\) and output\[0\] has a shape of ferro.Size\(\[2\]\)",
         ),
         (
             lambda: ferro.autograd.grad(leaf(1.0).sum(), leaf(1.0)),

@@ -29,7 +29,7 @@ def test_forward_and_backward_are_recorded_with_times_and_linked() -> None:
     x = leaf(1.0, 2.0)
     with profile() as prof:
         (x.exp() * x).sum().backward()
-    assert names(prof) == ["exp", "mul", "sum", "SumBackward0", "MulBackward0", "ExpBackward0"]
+    assert names(prof) == ["aten::exp", "aten::mul", "aten::sum", "SumBackward0", "MulBackward0", "ExpBackward0"]
     assert [e.kind for e in prof.function_events] == ["forward"] * 3 + ["backward"] * 3
     assert all(e.cpu_time_total > 0 and e.thread == threading.get_ident() for e in prof.function_events)
     assert [e.sequence_nr for e in prof.function_events[:3]] == [e.sequence_nr for e in prof.function_events[:2:-1]]
@@ -58,7 +58,7 @@ def test_self_time_leaves_out_what_runs_inside() -> None:
             x.exp()
         x.sin()
     outer, inner, exp, sin = prof.function_events
-    assert [outer.name, inner.name, exp.name, sin.name] == ["outer", "inner", "exp", "sin"]
+    assert [outer.name, inner.name, exp.name, sin.name] == ["outer", "inner", "aten::exp", "aten::sin"]
     assert exp.cpu_parent is inner
     assert inner.cpu_parent is sin.cpu_parent is outer
     assert outer.self_cpu_time_total == pytest.approx(outer.cpu_time_total - inner.cpu_time_total - sin.cpu_time_total)
@@ -75,7 +75,7 @@ def test_record_function_as_decorator_and_without_a_profile() -> None:
     assert work.__doc__ == "Works."
     with profile() as prof:
         work(ferro.ones(1))
-    assert names(prof) == ["mine", "mul"]
+    assert names(prof) == ["mine", "aten::mul"]
     with record_function("alone"):
         pass
 
@@ -86,7 +86,7 @@ def test_events_end_when_an_operation_raises() -> None:
             ferro.ones(2) + ferro.ones(3)
         ferro.ones(2).exp()
     part, failed, exp = prof.function_events
-    assert (failed.name, exp.name) == ("add", "exp")
+    assert (failed.name, exp.name) == ("aten::add", "aten::exp")
     assert failed.cpu_parent is exp.cpu_parent is part
 
 
@@ -99,12 +99,12 @@ def test_key_averages_and_table() -> None:
         x[0].exp()
     table = prof.key_averages()
     entries = {e.key: e for e in table}
-    assert entries["mm"].count == 3
-    assert entries["mm"].cpu_time == pytest.approx(entries["mm"].cpu_time_total / 3)
-    assert entries["mm"].cpu_memory_usage == 3 * 50 * 50 * 4
-    assert entries["exp"].count == 2
+    assert entries["aten::mm"].count == 3
+    assert entries["aten::mm"].cpu_time == pytest.approx(entries["aten::mm"].cpu_time_total / 3)
+    assert entries["aten::mm"].cpu_memory_usage == 3 * 50 * 50 * 4
+    assert entries["aten::exp"].count == 2
     by_shape = prof.key_averages(group_by_input_shape=True)
-    assert sorted(str(e.input_shapes) for e in by_shape if e.key == "exp") == ["[[50, 50]]", "[[50]]"]
+    assert sorted(str(e.input_shapes) for e in by_shape if e.key == "aten::exp") == ["[[50, 50]]", "[[50]]"]
     text = table.table(sort_by="count", row_limit=1, header="mine")
     assert text.startswith("mine\n")
     assert "mm" in text
@@ -191,12 +191,12 @@ def test_traces_link_forward_to_backward(tmp_path: Path) -> None:
     (begin,) = [e for e in events if e["ph"] == "s"]
     (end,) = [e for e in events if e["ph"] == "f"]
     assert begin["id"] == end["id"]
-    (exp,) = [e for e in events if e["name"] == "exp"]
+    (exp,) = [e for e in events if e["name"] == "aten::exp"]
     assert exp["args"]["input shapes"] == [[1]]
     assert "test_profiler.py" in exp["args"]["at"]
     prof.export_stacks(tmp_path / "stacks.txt")
     assert "test_profiler.py" in (tmp_path / "stacks.txt").read_text("utf-8")
-    assert ";exp " in (tmp_path / "stacks.txt").read_text("utf-8")
+    assert ";aten::exp " in (tmp_path / "stacks.txt").read_text("utf-8")
     with pytest.raises(ValueError, match="metric"):
         prof.export_stacks(tmp_path / "stacks.txt", "self_cuda_time_total")
 
@@ -211,7 +211,7 @@ def test_profiler_profile_records_between_start_and_stop() -> None:
     ferro.ones(3).exp()
     prof.stop()
     ferro.ones(3).sin()
-    assert [e.name for e in prof.events()] == ["exp"]
+    assert [e.name for e in prof.events()] == ["aten::exp"]
     assert prof.key_averages(group_by_input_shape=True)[0].input_shapes == [[3]]
     assert ready == [prof]
     with pytest.raises(RuntimeError, match="didn't finish running"):
@@ -243,8 +243,8 @@ def test_steps_are_recorded_by_the_schedule(tmp_path: Path) -> None:
             x.exp() if i % 2 else x.sin()
             prof.step()
     assert seen == [
-        ["ProfilerStep#2", "sin", "ProfilerStep#3", "exp"],
-        ["ProfilerStep#6", "sin", "ProfilerStep#7", "exp"],
+        ["ProfilerStep#2", "aten::sin", "ProfilerStep#3", "aten::exp"],
+        ["ProfilerStep#6", "aten::sin", "ProfilerStep#7", "aten::exp"],
     ]
     assert prof.current_action is ProfilerAction.NONE
     with profiler.profile(on_trace_ready=profiler.tensorboard_trace_handler(str(tmp_path), "me")):
@@ -260,4 +260,4 @@ def test_profile_and_guard_work_together() -> None:
         x.exp().sum().backward()
         with pytest.raises(ferro.debug.NonFiniteError):
             (-x).log()
-    assert names(prof) == ["exp", "sum", "SumBackward0", "ExpBackward0", "neg", "log"]
+    assert names(prof) == ["aten::exp", "aten::sum", "SumBackward0", "ExpBackward0", "aten::neg", "aten::log"]
