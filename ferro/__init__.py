@@ -16,6 +16,8 @@ from ferro import (
     optim,
     overrides,
     profiler,
+    quasirandom,
+    random,
     signal,
     special,
     storage,
@@ -88,7 +90,7 @@ from ferro.core.typed_storage import (
     TypedStorage,
 )
 from ferro.cpu.memory import empty_cache
-from ferro.cpu.threads import get_num_threads, set_num_threads
+from ferro.cpu.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 from ferro.func import vmap
 from ferro.ops.activations import (  # fmt: skip
     celu,

@@ -17,6 +17,7 @@ from ferro.core.inplace import retain
 from ferro.core.layout import Named, strided
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.node import Handle, Node, Pick, shown, table
+from ferro.core.notices import warn_once
 from ferro.core.provenance import departed
 from ferro.core.size import Size
 from ferro.core.storage import copied
@@ -66,6 +67,8 @@ from ferro.ops.storage import StorageMethods
 from ferro.ops.structure import StructureMethods
 from ferro.ops.trigonometric import TrigonometricMethods
 from ferro.printing import describe
+
+_new_size = tuple.__new__  # (Size() looks at each of the numbers)
 
 
 class Tensor(
@@ -161,7 +164,7 @@ class Tensor(
     @property
     def shape(self) -> Size:
         """The sizes of the dimensions."""
-        return Size(self._data.shape)
+        return _new_size(Size, self._data.shape)
 
     @overload
     def size(self) -> Size: ...
@@ -172,7 +175,7 @@ class Tensor(
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
         if dim is None:
-            return Size(self._data.shape)
+            return _new_size(Size, self._data.shape)
         n = self._data.ndim
         if not -n <= dim < n:
             raise IndexError(
@@ -520,6 +523,9 @@ class Tensor(
             raise ValueError(
                 f"only one element tensors can be converted to Python scalars; this one has the shape {list(self._data.shape)}"
             )
+        if self._node is not None:
+            warn_once("Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using "
+                      "tensor.detach() first.", stacklevel=3)  # fmt: skip
         return self.item()
 
     def __index__(self) -> int:
@@ -537,6 +543,10 @@ class Tensor(
         )
 
     def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, (TensorBase, bool, int, float, complex, np.number, np.bool_)):
+            raise RuntimeError(
+                f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+            )
         return bool((self._data == (element._data if isinstance(element, TensorBase) else element)).any())
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from ferro import cpu
 from ferro.batched.levels import ALIVE
 from ferro.core import dtypes, tape, worlds
+from ferro.core.arguments import unlike
 from ferro.core.base import (  # fmt: skip
     LEAF,
     Lost,
@@ -688,23 +689,8 @@ def _shape_error(op: Op, arrays: tuple, e: ValueError) -> Exception:
     """NumPy's complaint, in the user's words."""
     shapes = " and ".join(str(list(a.shape)) for a in arrays if a is not None)
     if "broadcast" in str(e):
-        return RuntimeError(
-            f"{op.name}: shapes {shapes} cannot be broadcast together: {_clash([a.shape for a in arrays if a is not None])}"
-        )
+        return unlike(op.name, [a.shape for a in arrays if a is not None])
     return type(e)(f"{op.name}: {e} (shapes {shapes})") if str(e).find(op.name) < 0 else e
-
-
-def _clash(shapes: list) -> str:
-    """Names the dimension at which shapes do not broadcast."""
-    n = max(len(s) for s in shapes)
-    padded = [(1,) * (n - len(s)) + tuple(s) for s in shapes]
-    for d in range(n - 1, -1, -1):
-        sizes = {s[d] for s in padded} - {1}
-        if len(sizes) > 1:
-            both = f"; The size of tensor a ({padded[0][d]}) must match the size of tensor b ({padded[1][d]}) at non-singleton dimension {d}"
-            return (f"the sizes at dimension {d} (counted in the result) are {', '.join(str(s[d]) for s in padded)}; "
-                    f"they must be equal, or 1{both if len(shapes) == 2 else ''}")  # fmt: skip
-    return "the shapes differ"
 
 
 worlds.apply = apply

@@ -55,10 +55,14 @@ def sizes(name: str, given: tuple) -> tuple[int, ...]:
             break
     else:
         return given
-    try:
-        return tuple([operator.index(s) if not isinstance(s, TensorBase) else int(s._data) for s in given])
-    except TypeError:
-        raise TypeError(f"{name}: sizes must be integers, got {given!r}") from None
+    found = []
+    for at, s in enumerate(given):
+        try:
+            found.append(operator.index(s))
+        except TypeError:
+            raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, but found element of type {type(s).__name__} at pos "
+                            f"{at}: sizes must be integers, got {given!r}") from None  # fmt: skip
+    return tuple(found)
 
 
 def with_size(name: str, given: tuple, size: Any) -> tuple:
@@ -93,6 +97,36 @@ def need_tensor(name: str, argument: str, value: Any) -> Any:
     if not isinstance(value, TensorBase):
         raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(value).__name__}")
     return value
+
+
+def unlike(name: str, shapes: list) -> Exception:
+    """The error for shapes that do not broadcast, which names the dimension."""
+    shown = f"shapes {' and '.join(str(list(s)) for s in shapes)} cannot be broadcast together"
+    have = list(shapes[0])
+    for shape in shapes[1:]:
+        n = max(len(have), len(shape))
+        have, other = ([1] * (n - len(s)) + list(s) for s in (have, shape))
+        for d in range(n - 1, -1, -1):
+            if have[d] != other[d] and 1 not in (have[d], other[d]):
+                return RuntimeError(f"{name}: The size of tensor a ({have[d]}) must match the size of tensor b ({other[d]}) at non-singleton "
+                                    f"dimension {d} ({shown})")  # fmt: skip
+            have[d] = other[d] if have[d] == 1 else have[d]
+    return RuntimeError(f"{name}: {shown}")
+
+
+def real_number(name: str, argument: str, value: Any) -> Any:
+    """An argument that is a number, given as one or as a tensor of one element without history."""
+    if (
+        isinstance(value, TensorBase)
+        and value._data.ndim == 0
+        and value._node is None
+        and value._data.dtype.kind != "c"
+    ):
+        return value._data.item()
+    if isinstance(value, (float, int)) or (hasattr(value, "__float__") and not isinstance(value, TensorBase)):
+        return value
+    raise TypeError(f"{name}(): argument '{argument}' must be float, not {type(value).__name__}"
+                    + (", one with dimensions or a history" if isinstance(value, TensorBase) else ""))  # fmt: skip
 
 
 def into(name: str, out: Any, result: Any) -> Any:

@@ -14,10 +14,10 @@ import numpy as np
 class _Switches:
     """What is switched on in this process."""
 
-    __slots__ = ("fill", "level")
+    __slots__ = ("fill", "level", "warn_only")
 
     def __init__(self) -> None:
-        self.level, self.fill = 0, True
+        self.level, self.fill, self.warn_only = 0, True, False
 
 
 SWITCHES = _Switches()
@@ -36,11 +36,11 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
         tensor([nan, nan])
         >>> ferro.use_deterministic_algorithms(False)
     """
-    if not isinstance(mode, bool) or not isinstance(warn_only, bool):
-        raise TypeError(
-            f"_set_deterministic_algorithms(): argument 'mode' must be bool, got mode={mode!r} and warn_only={warn_only!r}"
-        )
-    SWITCHES.level = 0 if not mode else 1 if warn_only else 2
+    for name, given in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
+        if not isinstance(given, bool):
+            raise TypeError(f"use_deterministic_algorithms: _set_deterministic_algorithms(): argument {name} must be bool, not "
+                            f"{type(given).__name__}")  # fmt: skip
+    SWITCHES.level, SWITCHES.warn_only = 0 if not mode else 1 if warn_only else 2, warn_only
 
 
 def are_deterministic_algorithms_enabled() -> bool:
@@ -50,7 +50,7 @@ def are_deterministic_algorithms_enabled() -> bool:
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
     """Whether they are asked for with warnings only."""
-    return SWITCHES.level == 1
+    return SWITCHES.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
@@ -65,7 +65,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
         debug_mode = _LEVELS.index(debug_mode)
     if debug_mode not in (0, 1, 2):
         raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {debug_mode}")
-    SWITCHES.level = debug_mode
+    SWITCHES.level, SWITCHES.warn_only = debug_mode, debug_mode == 1
 
 
 def get_deterministic_debug_mode() -> int:

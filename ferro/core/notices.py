@@ -19,7 +19,7 @@ def set_warn_always(b: bool, /) -> None:
         False
     """
     if not isinstance(b, bool):
-        raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
+        raise RuntimeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
     _ALWAYS[0] = b
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
 from ferro.batched.levels import ALIVE, RUNNING
-from ferro.core.base import wrap
-from ferro.core.device import CPU, device
+from ferro.core.base import TensorBase, wrap
+from ferro.core.device import CPU, check, device
+from ferro.core.dtypes import FROM_NUMPY
 from ferro.cpu import locks
 
 _MASK = (1 << 64) - 1
@@ -33,6 +35,7 @@ class Generator:
     """
 
     def __init__(self, device: Any = None) -> None:
+        check(device)
         self._seed = 67280421310721  # PyTorch's default seed
         self._numpy: np.random.Generator | None = None
 
@@ -48,9 +51,15 @@ class Generator:
         return CPU
 
     def manual_seed(self, seed: int) -> Generator:
-        """Starts the stream that belongs to `seed`; returns the generator."""
-        self._seed = int(seed)
-        self._numpy = _stream(self._seed & _MASK)
+        """Starts the stream that belongs to `seed`, a number of 64 bits (-1 is 2**64 - 1); returns the generator."""
+        try:
+            number = operator.index(seed)
+        except TypeError:
+            raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}") from None
+        if not -(1 << 63) <= number <= _MASK:
+            raise ValueError(f"manual_seed: Overflow when unpacking long long: {number} is no number of 64 bits")
+        self._seed = number & _MASK
+        self._numpy = _stream(self._seed)
         return self
 
     def seed(self) -> int:
@@ -72,9 +81,13 @@ class Generator:
 
     def set_state(self, state: Any) -> None:
         """Continues from a state that get_state() returned."""
+        if not isinstance(state, TensorBase):
+            raise TypeError(f"Generator.set_state: expected a torch.ByteTensor, but got {type(state).__name__}")
         data = np.ascontiguousarray(state._data)
-        if data.dtype != np.uint8 or data.size != 56:
-            raise RuntimeError(f"Generator.set_state: expected the uint8 tensor of 56 bytes that get_state() returns, got {state.dtype} "
+        if data.dtype != np.uint8:
+            raise TypeError(f"Generator.set_state: RNG state must be a torch.ByteTensor, got {FROM_NUMPY[data.dtype]}")
+        if data.size != 56:
+            raise RuntimeError(f"Generator.set_state: expected the uint8 tensor of 56 bytes that get_state() returns, got {FROM_NUMPY[data.dtype]} "
                                f"of shape {list(data.shape)}")  # fmt: skip
         seed, low, high, inc_low, inc_high, has, value = [int(v) for v in data.view(np.uint64)]
         self._seed = seed
@@ -102,8 +115,8 @@ def numpy_generator(generator: Generator | None) -> Any:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seeds the default generator."""
-    return default_generator.manual_seed(seed)
+    """Seeds the default generator: see :meth:`Generator.manual_seed`."""
+    return default_generator.manual_seed(int(seed))
 
 
 def seed() -> int:

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Self
 
 import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.dtypes import type_name
+from ferro.core.notices import warn_once
 from ferro.core.storage import StorageCasts, UntypedStorage, place
-
-_told = False  # whether this process has been told that typed storages are going
 
 
 def deprecated(stacklevel: int = 2) -> None:
     """PyTorch's warning, once in a process."""
-    global _told  # noqa: PLW0603 (once in a process)
-    if not _told:
-        _told = True
-        warnings.warn(
-            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
-            "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
-            "tensor.untyped_storage() instead of tensor.storage()",
-            UserWarning,
-            stacklevel=stacklevel + 1,
-        )
+    warn_once(
+        "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
+        "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
+        "tensor.untyped_storage() instead of tensor.storage()",
+        stacklevel=stacklevel + 1,
+    )
 
 
 def elements(storage: Any) -> Any:

@@ -61,12 +61,33 @@ def get_num_threads() -> int:
 
 def set_num_threads(n: int) -> None:
     """Let operations, backward passes and BLAS use `n` threads. Results do not depend on it."""
-    if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
-        raise TypeError(f"set_num_threads expects an int, but got {type(n).__name__}")
-    if n < 1:
-        raise RuntimeError(f"set_num_threads expects a positive integer, but got {n}")
-    _pool.budget = SHARED[BUDGET] = int(n)
+    _pool.budget = SHARED[BUDGET] = _number("set_num_threads", n)
     _blas.set_limit(min(_pool.budget, _usable_cores()))  # more spinning BLAS threads than cores are slower than one
+
+
+def _number(name: str, n: Any) -> int:
+    """A number of threads."""
+    if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
+        raise TypeError(f"{name} expects an int, but got {type(n).__name__}")
+    if n < 1:
+        raise RuntimeError(f"{name} expects a positive integer, but got {n}")
+    if n >= 1 << 31:
+        raise ValueError(f"{name}: Overflow when unpacking long long: {n} is no number of threads")
+    return int(n)
+
+
+_interop = 0  # what set_num_interop_threads was given
+
+
+def set_num_interop_threads(n: int) -> None:
+    """Accepted for programs that say it: one budget, that of set_num_threads, is shared by operations and branches of backward."""
+    global _interop  # noqa: PLW0603 (process-wide, as in PyTorch)
+    _interop = _number("set_num_interop_threads", n)
+
+
+def get_num_interop_threads() -> int:
+    """What set_num_interop_threads was given; without that, the number of threads that branches of backward may use."""
+    return _interop or get_num_threads()
 
 
 # --- the pool --------------------------------------------------------------------------------------------------------

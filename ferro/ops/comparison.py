@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro.core import dtypes, worlds
 from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import into, need_tensor, real_number
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
@@ -115,8 +115,10 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
         need_tensor("isclose", argument, t)
     if input._data.dtype is not other._data.dtype:
         raise RuntimeError(f"isclose: both tensors must have the same dtype, got {input.dtype} and {other.dtype}")
-    if rtol < 0 or atol < 0:
-        raise RuntimeError(f"isclose: rtol and atol must not be negative, got rtol={rtol} and atol={atol}")
+    rtol, atol = real_number("isclose", "rtol", rtol), real_number("isclose", "atol", atol)
+    for argument, given in (("rtol", rtol), ("atol", atol)):
+        if given < 0:
+            raise RuntimeError(f"isclose: {argument} must be greater than or equal to zero, but got {given}")
     x, y = input._data, other._data
     close = np.equal(x, y)
     if equal_nan:

@@ -10,7 +10,7 @@ from ferro import cpu
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
-from ferro.core.dtypes import FROM_NUMPY
+from ferro.core.dtypes import FROM_NUMPY, type_name
 from ferro.core.op import LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 
@@ -155,7 +155,8 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
     for argument, t in (("weight", w), ("bias", b)):
         if t is not None and need_tensor(name, argument, t)._data.dtype is not x._data.dtype:
             raise RuntimeError(
-                f"{name}: input and {argument} must have the same dtype, got {FROM_NUMPY[x._data.dtype]} and "
+                f"{name}: expected scalar type {type_name(FROM_NUMPY[x._data.dtype])} but found "
+                f"{type_name(FROM_NUMPY[t._data.dtype])}: input and {argument} must have the same dtype, got {FROM_NUMPY[x._data.dtype]} and "
                 f"{FROM_NUMPY[t._data.dtype]}"
             )
     if x._data.dtype.kind == "b":

@@ -150,6 +150,10 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
     if x._data.dtype is not need_tensor(name, "source", source)._data.dtype:
         raise RuntimeError(f"{name}(): self ({x.dtype}) and source ({source.dtype}) must have the same scalar type")
     have, want = source._data.shape, x._data.shape
+    if name.startswith("index_add") and ((bool(have) is not bool(want) and len(want) != 1) or len(have) > len(want)
+                                or (have[:d], have[d + 1 :]) != (want[:d], want[d + 1 :])):  # fmt: skip
+        raise RuntimeError("index_add(): source tensor shape must match self tensor shape, excluding the specified dimension. "
+                           f"Got self.shape = {list(want)} source.shape = {list(have)}")  # fmt: skip
     if not want:
         if source._data.size != n or (n != 1 and name.startswith("index_copy")):
             raise IndexError(

@@ -8,7 +8,7 @@ from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import worlds
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import need_tensor
+from ferro.core.arguments import need_tensor, unlike
 from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
@@ -47,8 +47,7 @@ def _common(name: str, *tensors: Any) -> tuple:
     try:
         return tuple(broadcast_shapes(*[x._data.shape for x in tensors]))
     except RuntimeError:
-        shapes = " and ".join(str(list(x._data.shape)) for x in tensors)
-        raise RuntimeError(f"{name}: shapes {shapes} cannot be broadcast together") from None
+        raise unlike(name, [x._data.shape for x in tensors]) from None
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:

@@ -11,7 +11,7 @@ from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, operands, promote, unary
-from ferro.core.arguments import into, many_dims, need_tensor, one_dim
+from ferro.core.arguments import into, many_dims, need_tensor, one_dim, unlike
 from ferro.core.base import wrap
 from ferro.core.inplace import in_place
 from ferro.core.op import Op
@@ -351,9 +351,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     try:
         shape = np.broadcast_shapes(x._data.shape, y._data.shape)
     except ValueError:
-        raise RuntimeError(
-            f"{name}: shapes {list(x._data.shape)} and {list(y._data.shape)} cannot be broadcast together"
-        ) from None
+        raise unlike(name, [x._data.shape, y._data.shape]) from None
     d = one_dim(name, len(shape), dim)
     fn = worlds.functional
     x, y = [t if t._data.shape == shape else fn.expand(t, shape) for t in (x, y)]

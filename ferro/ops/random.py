@@ -10,7 +10,7 @@ from ferro.batched.array import as_array, plain
 from ferro.batched.draws import check_unbatched
 from ferro.batched.levels import RUNNING
 from ferro.core import dtypes
-from ferro.core.arguments import into, sizes, with_size
+from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import change
 from ferro.core.looped import by_slices
@@ -199,12 +199,17 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
     """Normal random numbers with the given means and standard deviations (numbers with `size`, or tensors)."""
     values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
     if np.any(np.real(plain(values[1])) < 0):
-        raise RuntimeError(f"normal: expects all elements of std >= 0.0, got {np.min(plain(values[1]))}")
+        which = "all elements of std >= 0.0, got" if isinstance(std, TensorBase) else "std >= 0.0, but found std"
+        raise RuntimeError(f"normal expects {which} {np.min(plain(values[1]))}")
     if size is None:
         tensors = [v for v in (mean, std) if isinstance(v, TensorBase)]
         if not tensors:
             raise TypeError("normal: size must be given when mean and std are numbers")
-        size = np.broadcast_shapes(*[t._data.shape for t in tensors])
+        shapes = [t._data.shape for t in tensors]
+        try:
+            size = np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise unlike("normal", shapes) from None
         dtype = dtype or dtypes.FROM_NUMPY[tensors[0]._data.dtype]
     z = draw("normal", sizes("normal", (size,)), dtype, generator)
     result = as_array(values[0] + values[1] * z).astype(z.dtype)

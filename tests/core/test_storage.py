@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.core import typed_storage
+from ferro.core import notices, typed_storage
 
 ferro_storages = {
     "Double": ferro.float64, "Float": ferro.float32, "Half": ferro.float16, "BFloat16": ferro.bfloat16, "Long": ferro.int64,
@@ -24,7 +24,7 @@ ferro_storages = {
 @pytest.fixture(autouse=True)
 def _told(monkeypatch):
     """As if the process had been told already that typed storages are deprecated."""
-    monkeypatch.setattr(typed_storage, "_told", True)
+    monkeypatch.setattr(typed_storage, "warn_once", lambda text, stacklevel: None)
 
 
 def test_views_share_one_storage_and_copies_have_their_own():
@@ -233,7 +233,8 @@ def test_old_classes_make_storages_of_their_dtype(name):
 
 
 def test_typed_storages_are_deprecated_as_in_pytorch(monkeypatch):
-    monkeypatch.setattr(typed_storage, "_told", False)
+    monkeypatch.setattr(typed_storage, "warn_once", notices.warn_once)
+    monkeypatch.setattr(notices, "_given", set())
     x = ferro.ones(2)
     with pytest.warns(
         UserWarning, match="TypedStorage is deprecated. It will be removed in the future and UntypedStorage"

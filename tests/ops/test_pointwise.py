@@ -252,7 +252,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda: ferro.floor(ONE + 0j), NotImplementedError, "complex"),
     (lambda: ferro.imag(ONE), RuntimeError, "imag"),
     (lambda: ferro.complex(ONE, ONE.double()), RuntimeError, "dtype"),
-    (lambda: ferro.view_as_complex(ferro.ones(3)), RuntimeError, "size of 2"),
+    (lambda: ferro.view_as_complex(ferro.ones(3)), RuntimeError, "dimension of size 2"),
     (lambda: ferro.view_as_complex(ferro.ones(2, 3).T), RuntimeError, "stride"),
     (lambda: ferro.polygamma(-1, ONE), RuntimeError, "negative"),
     (lambda: ferro.mvlgamma(ONE, 0), RuntimeError, "p has to be"),
