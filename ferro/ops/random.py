@@ -190,7 +190,7 @@ def multinomial(
                 f"multinomial: cannot sample {num_samples} values without replacement from {np.count_nonzero(row)} of non-zero weight"
             )
         rows.append(rng.choice(row.size, num_samples, replacement, row / row.sum()))
-    result = wrap(np.stack(rows).astype(np.int64).reshape((*a.shape[:-1], num_samples)))
+    result = wrap((np.stack(rows) if rows else np.empty(0)).astype(np.int64).reshape((*a.shape[:-1], num_samples)))
     return result if out is None else into("multinomial", out, result)
 
 
