@@ -24,6 +24,7 @@ from ferro.core.node import Node, Pick
 from ferro.core.notices import warn_once
 from ferro.core.owners import is_shared
 from ferro.core.refusals import refusal
+from ferro.core.transforms import INSIDE, refuse_captured
 from ferro.core.worlds import levels_of
 
 if TYPE_CHECKING:
@@ -257,7 +258,9 @@ def unrecorded(self: Any) -> bool:
 
 
 def _refuse_view(self: Any, name: str) -> None:
-    """The error for a view whose history cannot be rebased, if `self` is one."""
+    """The error for a view whose history cannot be rebased, if `self` is one; and for what a transform's function captures."""
+    if self._node is None and INSIDE.get():
+        refuse_captured(self, name)
     view = self._meta.view if self._meta is not None else None
     if view is not None and view.creation is not None:
         raise refusal(name, view, self._node)

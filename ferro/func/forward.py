@@ -33,7 +33,7 @@ def push(name: str, func: Callable, args: tuple, flat: list, numbers: tuple, str
         full = list(args)
         for i, dual in zip(numbers, duals, strict=True):
             full[i] = dual
-        with inside("jvp"):
+        with inside("jvp", function=func):
             result = func(*full)
         result, aux = pair(name, result) if has_aux else (result, None)
         outputs, outputs_structure = outputs_of(name, result)
@@ -100,7 +100,7 @@ def linearize(func: Callable, *primals: Any) -> tuple:
         (tensor(6.), tensor(12.))
     """
     recording = _mode.is_grad_enabled()
-    with Transform("linearize", hooks=True) as transform:
+    with Transform("linearize", func, hooks=True) as transform:
         full = tree_map(transform.follow, primals)
         outputs, out_structure = flatten(func(*full))
         xs, structure = flatten(full)

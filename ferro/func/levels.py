@@ -35,8 +35,8 @@ def zeros_like(t: Any) -> Any:
 class Transform:
     """Context manager: the function of a transform runs inside, recorded whatever the modes outside."""
 
-    def __init__(self, name: str, hooks: bool = False) -> None:
-        self.inside = inside(name, hooks)
+    def __init__(self, name: str, function: Any = None, hooks: bool = False) -> None:
+        self.inside = inside(name, hooks, function)
 
     def __enter__(self) -> Transform:
         self.inside.__enter__()

@@ -21,7 +21,7 @@ class Pullback:
 
     def __init__(self, name: str, func: Callable, args: tuple, argnums: Any, has_aux: bool) -> None:
         numbers = tuple(range(len(args))) if argnums is None else chosen(argnums, len(args))
-        with Transform(name) as transform:
+        with Transform(name, func) as transform:
             full = [tree_map(transform.follow, a) if i in numbers else a for i, a in enumerate(args)]
             result = func(*full)
         name = CALLS.get(name, name)
@@ -104,7 +104,7 @@ def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: 
     @_like(func)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         numbers = chosen(argnums, len(args))
-        with Transform("grad") as transform:
+        with Transform("grad", func) as transform:
             full = [tree_map(transform.follow, a) if i in numbers else a for i, a in enumerate(args)]
             result = func(*full, **kwargs)
         value, aux = pair("grad_and_value(f)(*args)", result) if has_aux else (result, None)

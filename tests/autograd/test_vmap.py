@@ -500,3 +500,23 @@ def test_how_a_tensor_looks_inside() -> None:
     assert text.startswith("BatchedTensor(lvl=1, bdim=0, value=\n    tensor([[")
     assert (shape, stride, contiguous) == ((4,), (3,), False)
     close(plain, X.t())
+
+
+def test_a_captured_tensor_must_not_be_written_into() -> None:
+    captured, before = X[1].clone(), X[1].clone()
+
+    def f(x: Any) -> Any:
+        captured.copy_(x)
+        return (x * captured).sum()
+
+    for call in (lambda: grad(f)(X[0]), lambda: vjp(f, X[0])):
+        with pytest.raises(RuntimeError, match="would mutate a captured Tensor"):
+            call()
+    close(captured, before)  # nothing was written
+
+    def own(x: Any) -> Any:
+        y = ferro.zeros(3, dtype=x.dtype)
+        y.copy_(x)
+        return (x * y).sum()
+
+    close(grad(own)(X[0]), 2 * X[0])
