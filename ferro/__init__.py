@@ -6,6 +6,7 @@ from ferro._importing import done as _done  # isort: skip (before all else)
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
 from ferro import (
     __future__,
+    amp,
     autograd,
     debug,
     fft,
@@ -26,6 +27,18 @@ from ferro import (
 from ferro import functional as _functional
 from ferro.__config__ import show_config
 from ferro._version import __version__
+from ferro.amp.autocast_mode import (
+    autocast,
+    clear_autocast_cache,
+    get_autocast_dtype,
+    is_autocast_available,
+    is_autocast_cache_enabled,
+    is_autocast_enabled,
+    set_autocast_cache_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
+from ferro.amp.grad_scaler import GradScaler
 from ferro.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ferro.core import forward as _forward

@@ -24,6 +24,7 @@ from ferro.core.base import (  # fmt: skip
     not_a_tensor,
     wrap,
 )
+from ferro.core.casting import cast_inputs
 from ferro.core.mode import ACTIVE, MODE, Mode, current, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
@@ -504,7 +505,9 @@ def guard(node: Node, v: Any) -> None:
 
 
 def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
-    """`apply` under forward mode, saved-tensor hooks, inference mode, anomaly mode or observers."""
+    """`apply` under autocast, forward mode, saved-tensor hooks, inference mode, anomaly mode or observers."""
+    if mode.cast is not None:
+        xs = cast_inputs(op, xs, mode.cast)
     if mode.level and any(x is not None and x._meta is not None for x in xs):
         return worlds.forward_mode(op, xs, params, mode)
     if mode.observers:

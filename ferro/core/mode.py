@@ -14,6 +14,7 @@ class Mode:
     (0 outside); pack: saved-tensor hooks, innermost last; anomaly: check gradients and keep forward tracebacks;
     observers: shown every operation (`forward`) and every node that runs backward (`backward`): profiler, NaN guard;
     barred: why saved-tensor hooks may not be entered, if they may not; threads: whether backward may use several;
+    cast: the low precision that autocast asks for, a NumPy dtype;
     lost: what marks results that have no history because recording is off (base.Lost).  Derived: `special`, more than
     recording on or off is switched; `silent`, nothing but recording is switched, off.
     """
@@ -21,6 +22,7 @@ class Mode:
     __slots__ = (
         "anomaly",
         "barred",
+        "cast",
         "grad",
         "inference",
         "level",
@@ -34,7 +36,7 @@ class Mode:
 
     def __init__(self, grad: bool = True, inference: bool = False, level: int = 0, pack: tuple = (),
                  anomaly: Any = None, observers: tuple = (), lost: Any = None, barred: str | None = None,
-                 threads: bool = True) -> None:  # fmt: skip
+                 threads: bool = True, cast: Any = None) -> None:  # fmt: skip
         self.grad = grad
         self.inference = inference
         self.level = level
@@ -44,7 +46,10 @@ class Mode:
         self.lost = lost
         self.barred = barred
         self.threads = threads
-        self.special = bool(inference or level or pack or anomaly or observers or barred is not None or not threads)
+        self.cast = cast
+        self.special = bool(
+            inference or level or pack or anomaly or observers or barred is not None or not threads or cast is not None
+        )
         self.silent = not (grad or self.special)
 
 
@@ -53,7 +58,7 @@ def silent(lost: Any = None) -> Mode:
     mode = object.__new__(Mode)
     mode.grad = mode.inference = mode.special = False
     mode.level, mode.pack, mode.observers = 0, (), ()
-    mode.anomaly = mode.barred = None
+    mode.anomaly = mode.barred = mode.cast = None
     mode.lost, mode.threads = lost, True
     mode.silent = True
     return mode
@@ -86,7 +91,7 @@ def _changed(mode: Mode | None, changes: dict[str, Any]) -> Mode | None:
     new = Mode(given("grad", mode.grad), given("inference", mode.inference), given("level", mode.level),
                given("pack", mode.pack) + given("pack+", ()), given("anomaly", mode.anomaly),
                given("observers", mode.observers) + given("observers+", ()), given("lost", mode.lost),
-               given("barred", mode.barred), given("threads", mode.threads))  # fmt: skip
+               given("barred", mode.barred), given("threads", mode.threads), given("cast", mode.cast))  # fmt: skip
     return None if new.grad and not new.special else new
 
 

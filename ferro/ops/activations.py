@@ -12,6 +12,7 @@ from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import wrap
+from ferro.core.casting import in_low_precision
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT
 from ferro.core.dtypes import float32 as _float32
 from ferro.core.inplace import in_place
@@ -186,6 +187,7 @@ declare(
 rrelu_ = in_place(rrelu)
 
 
+@in_low_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """x where x > 0, else w x, with one learnable w in all or one for each channel (dimension 1).
 

@@ -12,6 +12,7 @@ from ferro.core import worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
+from ferro.core.casting import brought_together
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample
 from ferro.ops.dropout import dropout
@@ -38,7 +39,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         if need_tensor(name, label, t)._data.ndim < 2:
             raise RuntimeError(f"{name}: Expected query, key, and value to all be at least 2 "
                                f"dimensional, but got {label} of shape {list(t._data.shape)}")  # fmt: skip
-        if t._data.dtype is not query._data.dtype:
+        if t._data.dtype is not query._data.dtype and not brought_together(t._data.dtype, query._data.dtype):
             raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but "
                                f"got query: {query.dtype} and {label}: {t.dtype}")  # fmt: skip
     if is_causal and attn_mask is not None:

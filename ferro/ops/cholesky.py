@@ -10,6 +10,7 @@ from ferro.batched.array import plain
 from ferro.core import return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
@@ -27,6 +28,7 @@ _INDEFINITE = ("The factorization could not be completed because the input is no
                "(the leading minor of order {i} is not positive-definite).")  # fmt: skip
 
 
+@in_full_precision
 def linalg_cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None) -> Tensor:
     """The lower triangular L with A = L Lᴴ, or with upper=True U = Lᴴ with A = Uᴴ U, of Hermitian positive-definite matrices.
 
@@ -42,6 +44,7 @@ def linalg_cholesky(A: Tensor, *, upper: bool = False, out: Tensor | None = None
     return _checked("linalg.cholesky", A, upper, out)
 
 
+@in_full_precision
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The older name of `linalg.cholesky`."""
     return _checked("cholesky", input, upper, out)
@@ -59,6 +62,7 @@ def _checked(name: str, A: Any, upper: bool, out: Any) -> Any:
     return factor if out is None else into(name, out, factor)
 
 
+@in_full_precision
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> Any:
     """(L, info): `linalg.cholesky` without an error; info is the order of the first leading minor that is not positive.
 
@@ -107,6 +111,7 @@ declare("cholesky", _POSITIVE, complex=True)
 # -- with the factor ---------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The solution X of A X = B for B = input, with A = L Lᴴ (upper=True: A = Uᴴ U, U in the place of L).
 
@@ -142,6 +147,7 @@ declare("cholesky_solve", [Sample(Arg(3, 2), Arg(3, 3, make=regular)), Sample(Ar
         complex=True, reference=lambda b, factor: np.linalg.solve(_multiplied(factor), b))  # fmt: skip
 
 
+@in_full_precision
 def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The inverse of A = L Lᴴ (upper=True: of A = Uᴴ U, U in the place of L), of which one triangle is read.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
@@ -87,6 +88,7 @@ MAKE_COMPLEX = Op("complex", lambda xp, x, y: xp.complex(x, y), kind=LINEAR,
                   samples=[Sample(Arg(*a), Arg(*b)) for a, b in PAIRS_OF_SHAPES])  # fmt: skip
 
 
+@in_full_precision
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """r e^(iφ), the complex number with absolute value r and angle φ.  d = e^(iφ) dr + i r e^(iφ) dφ."""
     result = apply(POLAR, two_reals("polar", abs, angle, ("abs", "angle")))
@@ -160,6 +162,7 @@ VIEW_AS_REAL = Op(
 )
 
 
+@in_full_precision
 def view_as_complex(input: Tensor) -> Tensor:
     """A complex view of a real tensor whose last dimension holds real and imaginary parts."""
     a = need_tensor("view_as_complex", "input", input)._data

@@ -10,6 +10,7 @@ from ferro import cpu
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
+from ferro.core.casting import brought_together
 from ferro.core.dtypes import FROM_NUMPY, type_name
 from ferro.core.op import LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -153,7 +154,9 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
             f"{list(w._data.shape)}"
         )
     for argument, t in (("weight", w), ("bias", b)):
-        if t is not None and need_tensor(name, argument, t)._data.dtype is not x._data.dtype:
+        if t is None or need_tensor(name, argument, t)._data.dtype is x._data.dtype:
+            continue
+        if not brought_together(t._data.dtype, x._data.dtype):
             raise RuntimeError(
                 f"{name}: expected scalar type {type_name(FROM_NUMPY[x._data.dtype])} but found "
                 f"{type_name(FROM_NUMPY[t._data.dtype])}: input and {argument} must have the same dtype, got {FROM_NUMPY[x._data.dtype]} and "

@@ -10,6 +10,7 @@ import numpy as np
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, HALF
 from ferro.core.looped import by_slices
 from ferro.core.op import Op
@@ -120,6 +121,7 @@ def _states(name: str, targets: Any, batch: int, lengths: Any, blank: int, class
 
 
 @by_slices
+@in_full_precision
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
              reduction: Any = "mean", zero_infinity: bool = False) -> Tensor:  # fmt: skip
     """Minus the logarithm of the probability that a sequence of predictions writes the target (Graves, Fernandez, Gomez

@@ -14,6 +14,7 @@ import numpy as np
 from ferro.core import return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into
+from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import named, recorded, square
@@ -35,6 +36,7 @@ def _upper(UPLO: str) -> bool:
     return UPLO.upper() == "U"
 
 
+@in_full_precision
 def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """(eigenvalues, eigenvectors) of Hermitian (..., n, n) matrices: A = V diag(L) Vᴴ, L real and ascending.
 
@@ -85,6 +87,7 @@ EIGH = Op(
 declare("linalg.eigh", _SYMMETRIC, reference=lambda a: tuple(np.linalg.eigh(a)))
 
 
+@in_full_precision
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
     """The eigenvalues of Hermitian (..., n, n) matrices, real and ascending.  dL = Re diag(Vᴴ dA V).
 
@@ -114,6 +117,7 @@ singular("linalg.eigh", "two equal eigenvalues", Sample(Arg(values=[[2.0, 0.0], 
 # -- general matrices --------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def eig(A: Tensor, *, out: Any = None) -> Any:
     """(eigenvalues, eigenvectors) of (..., n, n) matrices, complex: A V = V diag(L), the columns of V of norm one.
 
@@ -156,6 +160,7 @@ def _from_eigenbasis(xp: Any, vh: Any, x: Any) -> Any:
 EIG = Op("linalg.eig", lambda xp, x: xp.eig_factors(x), outputs=("L", "V"), x=_eig_x, weight=1000.0)
 
 
+@in_full_precision
 def eigvals(A: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The eigenvalues of (..., n, n) matrices, complex, in no particular order.  dL = diag(V⁻¹ dA V)."""
     square("linalg.eigvals", A)

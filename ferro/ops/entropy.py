@@ -12,6 +12,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.op import ELEMENTWISE, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import floating, once
@@ -245,6 +246,7 @@ def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
         raise ValueError(f"{name}: Target size ({list(have)}) must be the same as input size ({list(want)}){hint}")
 
 
+@in_full_precision
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """-w (y log x + (1 - y) log(1 - x)) for probabilities x in [0, 1]; logarithms below -100 count as -100.
@@ -331,6 +333,7 @@ BCE_LOGITS = Op("binary_cross_entropy_with_logits", lambda xp, x, y, p: _bce_log
 # -- distributions -----------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
            reduction: str = "mean", log_target: bool = False) -> Tensor:  # fmt: skip
     """y (log y - x) for log-probabilities x and probabilities y (with `log_target`: e^y (y - x)); 0 where y = 0.

@@ -17,6 +17,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.apply import unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -187,6 +188,7 @@ def _complex(name: str, input: Any, dims: tuple, counts: tuple, norm: Any, inver
     return _into(name, out, fft_c2c(_fit(numbers_of(name, input, "any"), dims, counts), dims, scale, inverse))
 
 
+@in_full_precision
 def fft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -205,6 +207,7 @@ def fft(
     return _one(_complex, "fft", input, n, dim, norm, False, out)
 
 
+@in_full_precision
 def ifft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -212,6 +215,7 @@ def ifft(
     return _one(_complex, "ifft", input, n, dim, norm, True, out)
 
 
+@in_full_precision
 def fftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -222,6 +226,7 @@ def fftn(
     return _many(_complex, "fftn", input, s, dim, norm, False, out)
 
 
+@in_full_precision
 def ifftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -229,6 +234,7 @@ def ifftn(
     return _many(_complex, "ifftn", input, s, dim, norm, True, out)
 
 
+@in_full_precision
 def fft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -236,6 +242,7 @@ def fft2(
     return _many(_complex, "fft2", input, s, _needed("fft2", dim), norm, False, out)
 
 
+@in_full_precision
 def ifft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -259,6 +266,7 @@ def _halved(name: str, input: Any, dims: tuple, counts: tuple, norm: Any, invers
     return _into(name, out, fft_r2c(_fit(numbers_of(name, input, "real"), dims, counts), dims, scale, inverse))
 
 
+@in_full_precision
 def rfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -275,6 +283,7 @@ def rfft(
     return _one(_halved, "rfft", input, n, dim, norm, False, out)
 
 
+@in_full_precision
 def rfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -282,6 +291,7 @@ def rfftn(
     return _many(_halved, "rfftn", input, s, dim, norm, False, out)
 
 
+@in_full_precision
 def rfft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -289,6 +299,7 @@ def rfft2(
     return _many(_halved, "rfft2", input, s, _needed("rfft2", dim), norm, False, out)
 
 
+@in_full_precision
 def ihfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -322,6 +333,7 @@ def _whole(name: str, input: Any, dims: tuple, counts: tuple, norm: Any, inverse
     return _into(name, out, fft_c2r(x, dims, n, scale, inverse))
 
 
+@in_full_precision
 def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -338,6 +350,7 @@ def irfft(
     return _one(_whole, "irfft", input, n, dim, norm, True, out)
 
 
+@in_full_precision
 def irfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -345,6 +358,7 @@ def irfftn(
     return _many(_whole, "irfftn", input, s, dim, norm, True, out)
 
 
+@in_full_precision
 def irfft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
@@ -352,6 +366,7 @@ def irfft2(
     return _many(_whole, "irfft2", input, s, _needed("irfft2", dim), norm, True, out)
 
 
+@in_full_precision
 def hfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:

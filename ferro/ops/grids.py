@@ -12,6 +12,7 @@ from ferro.core import worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT
 from ferro.core.op import ELEMENTWISE, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -131,6 +132,7 @@ def _sample(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -
     return out.reshape(images, channels, *shape)
 
 
+@in_full_precision
 def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
                 align_corners: bool | None = None) -> Tensor:  # fmt: skip
     """Images (N, C, H, W) at the places (x, y) in grid (N, H', W', 2), or volumes (N, C, D, H, W) at (x, y, z): (N, C, H', W').
@@ -174,6 +176,7 @@ def _by_number(name: str, input: Any, grid: Any, mode: int, padding: int, align:
     return _sample(input, grid, _MODES[mode], _PADDINGS[padding], align)
 
 
+@in_full_precision
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:

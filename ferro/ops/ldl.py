@@ -11,6 +11,7 @@ from ferro.core import return_types, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -29,6 +30,7 @@ _SINGULAR = ("D[{i},{i}] is zero: the factorization is complete, but using it on
              "If you still want it, call linalg.ldl_factor_ex(A)")  # fmt: skip
 
 
+@in_full_precision
 def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
     """(LD, pivots) with A = P L D Lᵀ Pᵀ, or (hermitian) P L D Lᴴ Pᵀ, D of blocks of size 1 and 2, as LAPACK packs them.
 
@@ -50,6 +52,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
     return named("linalg.ldl_factor", return_types.linalg_ldl_factor, (packed, pivots), out)
 
 
+@in_full_precision
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None) -> Any:
     """(LD, pivots, info): `ldl_factor` without an error; info is the number of the first zero block of D, or 0."""
     packed, pivots, info = _factor("linalg.ldl_factor_ex", A, hermitian)
@@ -155,6 +158,7 @@ def ldl_below(pivots: Any, like: Any) -> Any:
     return wrap(worlds.world(pivots._data).ldl_below(pivots._data, like._data))
 
 
+@in_full_precision
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
     """The solution X of A X = B by the factors of `linalg.ldl_factor` (with the same `hermitian`).
 

@@ -11,6 +11,7 @@ from ferro.core import return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.worlds import world
@@ -50,6 +51,7 @@ def _tolerances(name: str, a: Any, atol: Any, rtol: Any) -> tuple:
 # -- pseudo-inverses ---------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
          out: Tensor | None = None) -> Tensor:  # fmt: skip
     """The pseudo-inverse P of (..., m, n) matrices, (..., n, m).
@@ -75,6 +77,7 @@ def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = N
     return result if out is None else into(name, out, result)
 
 
+@in_full_precision
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     """The pseudo-inverse, singular values of at most rcond times the largest counting as zero: see `linalg.pinv`."""
     matrices("pinverse", input, "input")
@@ -111,6 +114,7 @@ singular("linalg.pinv", "deficient rank", Sample(Arg(values=[[1.0, 1.0], [1.0, 1
 # -- ranks -------------------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
                 out: Tensor | None = None) -> Tensor:  # fmt: skip
     """How many singular values (hermitian: sizes of eigenvalues) are above max(atol, rtol s₁), as int64.
@@ -139,6 +143,7 @@ declare("linalg.matrix_rank", [*map(Sample, MATRICES), Sample(MATRICES[0], atol=
 # -- least squares -----------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """(solution, residuals, rank, singular_values): the X of least norm that minimises |A X - B|.
 

@@ -15,6 +15,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, promote
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.cpu.kernels.common import SMALL, has_kernel
@@ -218,6 +219,7 @@ HUBER = _difference("huber_loss", _huber, kind=HUBER_KIND, path="nn.functional.h
                                     smooth=False)])  # fmt: skip
 
 
+@in_full_precision
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
                      size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
                      reduction: str = "mean") -> Tensor:  # fmt: skip
@@ -279,6 +281,7 @@ declare("nn.functional.gaussian_nll_loss",
 # -- margins -----------------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
                      reduction: str = "mean") -> Tensor:  # fmt: skip
     """log(1 + exp(-y x)) for labels y = 1 or -1, without overflow."""
@@ -292,6 +295,7 @@ declare(
 )
 
 
+@in_full_precision
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
                         size_average: bool | None = None, reduce: bool | None = None,
                         reduction: str = "mean") -> Tensor:  # fmt: skip
@@ -313,6 +317,7 @@ declare("nn.functional.margin_ranking_loss",
                 smooth=False)])  # fmt: skip
 
 
+@in_full_precision
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """x where the label y is 1, max(0, margin - x) where it is -1 (both where it is neither)."""
@@ -327,6 +332,7 @@ declare("nn.functional.hinge_embedding_loss",
          Sample(Arg(2, 4), Arg(**_signs), reduction="sum")])  # fmt: skip
 
 
+@in_full_precision
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
                           size_average: bool | None = None, reduce: bool | None = None,
                           reduction: str = "mean") -> Tensor:  # fmt: skip
@@ -357,6 +363,7 @@ declare("nn.functional.cosine_embedding_loss",
          Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs), 0.3, reduction="none")])  # fmt: skip
 
 
+@in_full_precision
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
                         eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
@@ -434,6 +441,7 @@ declare("nn.functional.multilabel_soft_margin_loss",
          Sample(Arg(3, 4), Arg(3, 4), Arg(4, low=0.1), reduction="none")])  # fmt: skip
 
 
+@in_full_precision
 def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
                       size_average: bool | None = None, reduce: bool | None = None,
                       reduction: str = "mean") -> Tensor:  # fmt: skip
@@ -479,6 +487,7 @@ declare("nn.functional.multi_margin_loss",
                 reduction="none")])  # fmt: skip
 
 
+@in_full_precision
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
                            reduction: str = "mean") -> Tensor:  # fmt: skip
     """sum over labels t and other classes j of max(0, 1 - x[t] + x[j]) / C; the labels of a row end at its first -1."""

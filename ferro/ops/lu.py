@@ -11,6 +11,7 @@ from ferro.core import return_types, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, singular
@@ -31,6 +32,7 @@ _SINGULAR = ("U[{i},{i}] is zero and using it on lu_solve would result in a divi
 # -- the factorisation -------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(LU, pivots) with A = P L U: L (its unit diagonal left out) and U packed in one matrix, pivots (int32) from 1.
 
@@ -51,6 +53,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     return named("linalg.lu_factor", return_types.linalg_lu_factor, (packed, pivots), out)
 
 
+@in_full_precision
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> Any:
     """(LU, pivots, info): `lu_factor` without an error; info is the number of the first zero pivot, or 0."""
     packed, pivots, info = _factor("linalg.lu_factor_ex", A, pivot)
@@ -65,6 +68,7 @@ def lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = No
     return named("lu", return_types._lu_with_info, results, out) if get_infos else named("lu", tuple, results[:2], out)
 
 
+@in_full_precision
 def linalg_lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """(P, L, U) with A = P L U: a permutation, a lower triangle with unit diagonal, an upper triangle.
 
@@ -206,6 +210,7 @@ declare("lu_unpack", [Sample(*_factors((3, 3))), Sample(*_factors((2, 2, 2))), S
 # -- systems -----------------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False,
                     out: Tensor | None = None) -> Tensor:  # fmt: skip
     """The solution X of A X = B (left=False: X A = B; adjoint: with Aᴴ for A) by the factors of `linalg.lu_factor`.
@@ -222,6 +227,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
     return result if out is None else into("linalg.lu_solve", out, result)
 
 
+@in_full_precision
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The older form of `linalg.lu_solve`: A X = input."""
     result = _solved("lu_solve", LU_data, LU_pivots, input, True, False)

@@ -10,6 +10,7 @@ from ferro.core import dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, one_dim
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.inplace import in_place
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -119,6 +120,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 declare("diagflat", [Sample(Arg(2, 2)), Sample(Arg(3), 1), Sample(Arg(), -1)], complex=True)
 
 
+@in_full_precision
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if input._data.ndim != 2:

@@ -13,6 +13,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, operands, promote, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim, unlike
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.inplace import in_place
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
@@ -260,6 +261,7 @@ declare("linalg.norm", [Sample(Arg(3, 4)), Sample(Arg(5), 3), Sample(Arg(3, 4), 
                         Sample(Arg(2, 3, 4), "fro", (0, 1)), Sample(Arg(2, 3), 3, 1, True)], complex=True)  # fmt: skip
 
 
+@in_full_precision
 def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
     """The condition number |A| |A⁻¹| of (..., n, n) matrices in the norm `p`, one of :func:`matrix_norm`'s; inf if singular.
 
@@ -438,6 +440,7 @@ declare("renorm", [Sample(Arg(3, 4, make=away), 2, 0, 1.0), Sample(Arg(3, 4, mak
 MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
 
+@in_full_precision
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = MODES[0]) -> Tensor:
     """The p-norm distances between the rows of x1 (..., P, M) and of x2 (..., R, M): (..., P, R).
 

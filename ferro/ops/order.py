@@ -14,6 +14,7 @@ from ferro.core import dtypes, return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, without_gradient, wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.core.worlds import world
@@ -235,6 +236,7 @@ MODE = Op("mode", lambda xp, x, /, dim, keepdim: xp.mode(x, dim, keepdim), **IND
 ROUNDINGS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
+@in_full_precision
 def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
              out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
     """The q-quantiles along `dim` (of all by default): the element of rank q (n - 1), between two by `interpolation`.
@@ -244,6 +246,7 @@ def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = Fals
     return _quantile("quantile", input, q, dim, keepdim, interpolation, out, names)
 
 
+@in_full_precision
 def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
                 out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
     """The :func:`quantile` of the elements that are not nan; nan if all are."""

@@ -9,6 +9,7 @@ import numpy as np
 from ferro.core import return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into
+from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import matrices, named, one_dtype
@@ -26,6 +27,7 @@ MODES = ("reduced", "r", "complete")
 # -- QR ----------------------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def linalg_qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
     """A = Q R as (Q, R), for A (..., m, n) and k = min(m, n): Q has orthonormal columns, R is upper triangular.
 
@@ -54,6 +56,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
     return named("linalg.qr", return_types.linalg_qr, qr_factors(A, mode), out)
 
 
+@in_full_precision
 def qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
     """(Q, R), reduced, or complete with some=False: the older form of `linalg.qr`."""
     matrices("qr", input, "input")
@@ -162,6 +165,7 @@ def _need_reflectors(name: str, a: Any, tau: Any) -> None:
     one_dtype(name, a, tau, "input", "tau")
 
 
+@in_full_precision
 def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first n columns of H₁ ... H_k for A (..., m, n) with m >= n and tau (..., k) with k <= n.
 
@@ -185,11 +189,13 @@ def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) ->
     return result if out is None else into(name, out, result)
 
 
+@in_full_precision
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`linalg.householder_product`."""
     return householder_product(input, input2, out=out)
 
 
+@in_full_precision
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
     """Q C, or C Q with left=False, or with Qᴴ for Q (transpose=True): Q = H₁ ... H_k is square, given by reflectors.

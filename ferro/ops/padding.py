@@ -8,6 +8,7 @@ from ferro import cpu
 from ferro.core.apply import unary
 from ferro.core.arguments import sizes
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.shape import laid_out_like, permute, reshape
@@ -38,7 +39,8 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         return constant_pad_nd(input, amounts, 0 if value is None else value)
     if value is not None and value != 0:
         raise ValueError(f'pad: Padding mode "{mode}" doesn\'t take in value argument, got {value}')
-    return laid_out_like(input, _pad_from_edge(input, amounts, mode))
+    padded = _pad_from_edge if mode == "circular" else _pad_in_full_precision
+    return laid_out_like(input, padded(input, amounts, mode))
 
 
 def _pairs(amounts: tuple, ndim: int) -> tuple:
@@ -75,6 +77,9 @@ def _pad_from_edge(x: Any, amounts: tuple, mode: str) -> Tensor:
         if before or after:
             x = x.index_select(d, wrap(cpu.pad_index(shape[d], before, after, mode)))
     return x if any(map(any, pairs)) else x.clone()
+
+
+_pad_in_full_precision = in_full_precision(_pad_from_edge)
 
 
 def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 from ferro.batched.array import plain
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
@@ -135,6 +136,7 @@ def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
     return found if return_indices else found[0]
 
 
+@in_full_precision
 def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of volumes (N, C, D, H, W) or (C, D, H, W): see :func:`max_pool1d`."""
@@ -154,6 +156,7 @@ def max_pool2d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None,
     return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
+@in_full_precision
 def max_pool3d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                             ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
     """:func:`max_pool3d` with the positions of the maxima."""
@@ -235,6 +238,7 @@ def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
                      divisor_override)  # fmt: skip
 
 
+@in_full_precision
 def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
     """The mean of every window of volumes (N, C, D, H, W) or (C, D, H, W), or its sum divided by `divisor_override`."""
@@ -316,6 +320,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg("adaptive_avg_pool2d", 2, input, output_size)
 
 
+@in_full_precision
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """The means of D x H x W equal parts of volumes: see :func:`adaptive_avg_pool1d`; None keeps a size."""
     return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
@@ -358,6 +363,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return found if return_indices else found[0]
 
 
+@in_full_precision
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The maxima of D x H x W parts of volumes: see `adaptive_avg_pool1d` and `max_pool1d`."""
     found = _adaptive_max("adaptive_max_pool3d", 3, input, output_size)
@@ -484,18 +490,21 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
     return apply(UNPOOL, (x, indices), (size,))
 
 
+@in_full_precision
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
                  output_size: Any = None) -> Tensor:  # fmt: skip
     """Signals that are zero but for the elements of `input` at the `indices` that :func:`max_pool1d` returned."""
     return _max_unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@in_full_precision
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
                  output_size: Any = None) -> Tensor:  # fmt: skip
     """Images that are zero but for the elements of `input` at the `indices` that :func:`max_pool2d` returned."""
     return _max_unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@in_full_precision
 def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
                  output_size: Any = None) -> Tensor:  # fmt: skip
     """Volumes that are zero but for the elements of `input` at the `indices` that :func:`max_pool3d` returned."""
@@ -558,6 +567,7 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
     return apply(FRACTIONAL_MAX, (x, samples), (kernel, size))
 
 
+@in_full_precision
 def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
                           return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:  # fmt: skip
     """The maxima of `output_size` windows of images, placed pseudo-randomly at steps of the mean width.
@@ -568,6 +578,7 @@ def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = No
     return found if return_indices else found[0]
 
 
+@in_full_precision
 def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
                           return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:  # fmt: skip
     """The maxima of `output_size` windows of volumes: see :func:`fractional_max_pool2d`."""
@@ -575,6 +586,7 @@ def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = No
     return found if return_indices else found[0]
 
 
+@in_full_precision
 def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
                                        output_ratio: Any = None, return_indices: bool = False,
                                        _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
@@ -582,6 +594,7 @@ def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_s
     return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
+@in_full_precision
 def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
                                        output_ratio: Any = None, return_indices: bool = False,
                                        _random_samples: Tensor | None = None) -> tuple:  # fmt: skip

@@ -11,6 +11,7 @@ from ferro.core import worlds
 from ferro.core.apply import apply, binary, promote
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase
+from ferro.core.casting import LOW, brought_together, in_low_precision, lowered
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
 from ferro.core.inplace import in_place
 from ferro.core.op import MULTILINEAR, Op
@@ -36,7 +37,7 @@ def same_dtype(name: str, **operands: Any) -> None:
             found = need_tensor(name, argument, t)._data.dtype
             if dtype is None:
                 dtype = found
-            elif found is not dtype:
+            elif found is not dtype and not (name in LOW and brought_together(found, dtype)):
                 raise _mixed_dtypes(name, operands)
     if dtype is not None and dtype.kind == "b":
         raise RuntimeError(f"{name}: products of bool tensors are not implemented; convert them to an integer dtype")
@@ -202,6 +203,7 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
 
 def _matmul(x: Any, y: Any) -> Any:
     """The product of any tensors."""
+    x, y = lowered(x, y)
     same_dtype("matmul", input=x, other=y)
     a, b = x._data, y._data
     if a.ndim == 0 or b.ndim == 0:
@@ -534,6 +536,7 @@ declare("chain_matmul", [Sample(Arg(2, 3), Arg(3, 4), Arg(4, 1)), Sample(Arg(2, 
 # -- products of vectors along a dimension -----------------------------------------------------------------------------
 
 
+@in_low_precision
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Σ conj(x) y along `dim`, the rest broadcast."""
     same_dtype("linalg.vecdot", x=x, y=y)

@@ -10,6 +10,7 @@ from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
+from ferro.core.casting import in_low_precision
 from ferro.core.composed import vjp_of
 from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
@@ -196,6 +197,7 @@ def _direction(mode: str, x: Any, state: tuple, weights: tuple, sizes: Sequence[
 # -- whole sequences ---------------------------------------------------------------------------------------------------
 
 
+@in_low_precision
 def layers(mode: str, x: Tensor, sizes: Sequence[int] | None, states: tuple | None, weights: Sequence[Sequence], biased: bool,
            dropout: float, bidirectional: bool) -> tuple[Any, tuple]:  # fmt: skip
     """All layers over x of shape (L, N, I), or over packed x whose step t has the first sizes[t] sequences.

@@ -12,6 +12,7 @@ from ferro.batched.array import plain
 from ferro.core import return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
@@ -38,6 +39,7 @@ def near_identity(rng: Any, shape: tuple) -> Any:
 # -- general matrices --------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
     """The solution X of A X = B or, with left=False, of X A = B; LinAlgError for a singular A.
 
@@ -59,6 +61,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
     return result if out is None else into("linalg.solve", out, result)
 
 
+@in_full_precision
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
     """(result, info): `solve` without an error for a singular matrix, whose info is the number of the first zero pivot.
 
@@ -125,6 +128,7 @@ declare("linalg.solve", _SYSTEMS, complex=True)
 # -- triangles ---------------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False,
                      out: Tensor | None = None) -> Tensor:  # fmt: skip
     """The solution X of A X = B or, with left=False, of X A = B, of which only one triangle of A is read.
@@ -173,6 +177,7 @@ SOLVE_TRI = Op("linalg.solve_triangular",
                         Sample(Arg(33, 33, make=near_identity), Arg(33, 1), upper=True)])  # fmt: skip
 
 
+@in_full_precision
 def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False,
                      *, out: Any = None) -> Any:  # fmt: skip
     """(solution, cloned_coefficient): X with A X = input (transpose: Aᵀ X = input), and a copy of A.
@@ -202,6 +207,7 @@ _SINGULAR = (
 )
 
 
+@in_full_precision
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverses Y of (a stack of) square matrices (..., n, n); LinAlgError for a singular one.  dY = -Y dA Y.
 
@@ -219,6 +225,7 @@ def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("linalg.inv", out, result)
 
 
+@in_full_precision
 def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
     """(inverse, info): `linalg.inv` without an error for a singular matrix, whose info is the number of its zero pivot.
 
@@ -300,6 +307,7 @@ declare("matrix_power", _POWERS[:3], complex=True)
 # -- tensor equations --------------------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
     """The tensor Y with tensordot(Y, tensordot(A, X)) = X: the inverse of A as a matrix whose rows are the first `ind` dimensions.
 
@@ -330,6 +338,7 @@ declare("linalg.tensorinv", [Sample(Arg(2, 2, 4, make=_regular_tensor)), Sample(
         complex=True)  # fmt: skip
 
 
+@in_full_precision
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
     """The tensor X with tensordot(A, X, dims=X.ndim) = B; `dims` are the dimensions of A to be moved to its end before.
 

@@ -16,6 +16,7 @@ from ferro.core import return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import matrices, named, recorded
@@ -92,6 +93,7 @@ MATRICES = [Arg(*shape, make=spread_matrix) for shape in ((3, 3), (4, 2), (2, 4)
 # -- singular value decomposition --------------------------------------------------------------------------------------
 
 
+@in_full_precision
 def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
     """A = U diag(S) Vᴴ as (U, S, Vh): A is (..., m, n), S (..., k) in descending order, with k = min(m, n).
 
@@ -179,6 +181,7 @@ declare("linalg.svd", [Sample(a, False) for a in MATRICES],
         reference=lambda a: tuple(np.linalg.svd(a, full_matrices=False)))  # fmt: skip
 
 
+@in_full_precision
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
     """The singular values of (..., m, n) matrices in descending order, (..., min(m, n)).  dS = Re diag(Uᴴ dA V).
 
@@ -211,6 +214,7 @@ SVDVALS = Op(
 )
 
 
+@in_full_precision
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> Any:
     """A = U diag(S) Vᴴ as (U, S, V), thin unless some=False; compute_uv=False: zeros for U and V.  See `linalg.svd`."""
     shape = matrices("svd", input, "input")._data.shape

@@ -10,6 +10,7 @@ import numpy as np
 
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
+from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.complex import view_as_real
@@ -58,6 +59,7 @@ def _weights(name: str, window: Any, n: int, length: int) -> Any:
     return constant_pad(window, ((left, n - length - left),), 0) if length < n else window
 
 
+@in_full_precision
 def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
          center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
          return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:  # fmt: skip
