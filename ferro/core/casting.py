@@ -20,8 +20,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOW = frozenset((
-    "addbmm", "addmm", "baddbmm", "bmm", "conv_input", "convolution", "einsum", "linear", "linear_map", "matmul", "mm", "scaled_dot_product_attention",
-    "linalg.vecdot",
+    "addbmm", "addmm", "baddbmm", "bmm", "conv_input", "convolution", "einsum", "linear", "linear_map", "matmul", "mm",
+    "scaled_dot_product_attention",
 ))  # fmt: skip
 FULL = frozenset((
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "ctc_loss", "huber_loss", "l1_loss", "mse_loss",
