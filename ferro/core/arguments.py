@@ -136,7 +136,7 @@ def into(name: str, out: Any, result: Any) -> Any:
     from ferro.core import worlds
     from ferro.core.base import bump, history, is_inference
     from ferro.core.dtypes import FROM_NUMPY, can_cast
-    from ferro.core.inplace import announce
+    from ferro.core.inplace import announce, is_expanded
     from ferro.core.mode import current, is_grad_enabled, is_inference_mode_enabled
 
     need_tensor(name, "out", out)
@@ -164,6 +164,9 @@ def into(name: str, out: Any, result: Any) -> Any:
                 stacklevel=3,
             )
         out.resize_(result._data.shape)
+    if is_expanded(out._data):
+        raise RuntimeError(f"{name}(out=): unsupported operation: more than one element of the written-to tensor refers to a single "
+                           "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
     announce(out._data)
     out._data[...] = result._data
     bump(out, f"{name}(out=)")

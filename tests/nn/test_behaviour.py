@@ -347,6 +347,8 @@ def test_activations_write_to_out(name: str) -> None:
     function = getattr(ferro.nn.functional, name)
     assert function(x, out=out) is out
     assert out.tolist() == function(x).tolist()
+    with pytest.raises(RuntimeError, match="unsupported operation: more than one element of the written-to tensor"):
+        function(x, out=ferro.zeros(1).expand(3))
 
 
 def test_arguments_of_to() -> None:
@@ -359,6 +361,6 @@ def test_arguments_of_to() -> None:
     ):
         assert layer.to(*arguments) is layer
         assert layer.weight.dtype is ferro.float64
-    for wrong in (("cpu", True), (True,), (ferro.int64,), ("cpu", ferro.float64, 3), (ferro.ones(1), ferro.float64)):
+    for wrong in (("cpu", True), (None, True), (True,), (ferro.int64,), ("cpu", ferro.float64, 3), (ferro.ones(1), ferro.float64)):
         with pytest.raises(TypeError):
             layer.to(*wrong)

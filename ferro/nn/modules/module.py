@@ -713,7 +713,7 @@ def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, 
         device = device if first is None else first
         if rest and (rest[0] is None or isinstance(rest[0], dtypes.dtype)):
             dtype = rest.pop(0) or dtype
-        elif rest and first is not None:
+        elif rest:
             rest.insert(0, rest[0])  # a second argument that is no dtype: one too many
     if (
         len(rest) > 1
