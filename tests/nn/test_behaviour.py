@@ -361,6 +361,13 @@ def test_arguments_of_to() -> None:
     ):
         assert layer.to(*arguments) is layer
         assert layer.weight.dtype is ferro.float64
-    for wrong in (("cpu", True), (None, True), (True,), (ferro.int64,), ("cpu", ferro.float64, 3), (ferro.ones(1), ferro.float64)):
+    for wrong in (
+        ("cpu", True),
+        (None, True),
+        (True,),
+        (ferro.int64,),
+        ("cpu", ferro.float64, 3),
+        (ferro.ones(1), ferro.float64),
+    ):
         with pytest.raises(TypeError):
             layer.to(*wrong)
