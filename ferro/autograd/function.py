@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from ferro.autograd._jvp import push
 from ferro.autograd.batched_function import by_staticmethod
 from ferro.batched.levels import ALIVE
 from ferro.core import mode as _mode
 from ferro.core.apply import address
 from ferro.core.apply import apply as apply_op
-from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, view_of, wrap
+from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
-from ferro.core.forward import note_saved, plain, set_tangent, tangents_of, without
+from ferro.core.forward import tangents_of
 from ferro.core.node import Freed, FreedError, MultiNode, Pick, next_sequence, node_meta
 from ferro.core.op import Op
 from ferro.core.provenance import caller
@@ -36,6 +37,7 @@ class FunctionCtx:
     _dirty: tuple
     _nondiff: tuple
     materialize_grads: bool
+    _materialize_non_diff_grads: bool  # whether absent cotangents of outputs without a derivative come as zeros, too
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keeps inputs, outputs or other tensors (or None) for backward, where they are ``ctx.saved_tensors``."""
@@ -142,7 +144,7 @@ class FunctionNode(FunctionCtx, MultiNode):
     def __init__(self) -> None:
         self.saved = None
         self._to_save = self._for_forward = self._dirty = self._nondiff = ()
-        self.materialize_grads = True
+        self.materialize_grads = self._materialize_non_diff_grads = True
         self.meta = None
         self.outputs = ()
         self.shape = None  # type: ignore[assignment]
@@ -197,7 +199,10 @@ class _FunctionPlan:
     def user(self, run: Any, given: list, node: Any) -> list:
         """Calls the user's backward and checks what it returns."""
         with run.lock, run.user():
-            grads = [self._cotangent(run, g, out, node) for g, out in zip(given, node.output_kinds, strict=True)]
+            kinds = node.output_kinds
+            if not node._materialize_non_diff_grads:
+                kinds = [None if slot is None else kind for kind, slot in zip(kinds, node.outputs, strict=True)]
+            grads = [self._cotangent(run, g, kind, node) for g, kind in zip(given, kinds, strict=True)]
             found = self.cls._backward()(node, *grads)
         found = found if isinstance(found, tuple) else (list(found) if isinstance(found, list) else (found,))
         found = list(found)
@@ -283,9 +288,20 @@ class Function:
 
     _no_vmap = vmap
 
+    _backward_cls: type  # the class of the nodes
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._backward_cls = _node_class(cls)
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise RuntimeError(f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, so you should "
-                           "invoke them on the class itself: use Function.apply(...).")  # fmt: skip
+        warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the "
+                      "class itself: use Function.apply(...). Instantiating an autograd function will raise an error in a future version of "
+                      "PyTorch.", DeprecationWarning, stacklevel=2)  # fmt: skip
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+                           "static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)")  # fmt: skip
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -346,15 +362,7 @@ class Function:
         if separate:
             args, kwargs = cls._bound(args, kwargs), {}
         needs = tuple([isinstance(a, TensorBase) and history(a) is not None for a in args])
-        node_class = cls.__dict__.get("_node_class")
-        if node_class is None:
-            node_class = type(
-                f"{cls.__name__}Backward",
-                (FunctionNode,),
-                {"__doc__": f"The node of {cls.__name__}.", "_forward_cls": cls},
-            )
-            cls._node_class = node_class  # type: ignore[attr-defined]
-        ctx = node_class()
+        ctx = cls._backward_cls()
         ctx.needs_input_grad = needs
         with _mode.switched(grad=False, level=0):
             if separate:
@@ -366,14 +374,37 @@ class Function:
         outs = list(result) if many else [result]
         if separate:
             _refuse_saved_inputs(cls, ctx, args, outs)
+        if ctx._dirty:
+            _check_dirty(cls, ctx, args, outs)
+        dirty, nondiff = ctx._dirty, ctx._nondiff
         if recording and any(needs):
             outs = _record(cls, ctx, args, needs, outs)
         else:
-            outs = [_alias(o, args, ctx) for o in outs]
+            outs = [_returned(o, args, dirty) for o in outs]
+        if recording:
+            _mark_views(outs, dirty)
         level = _mode.current().level
         if level and any(isinstance(a, TensorBase) and level in tangents_of(a) for a in args):
-            _push(cls, ctx, args, outs, level)
+            push(cls, ctx, args, outs, dirty, nondiff, level)
         return tuple(outs) if many else outs[0]
+
+
+def _node_class(cls: type) -> type:
+    """The class of the nodes of a Function."""
+    return type(
+        f"{cls.__name__}Backward", (FunctionNode,), {"__doc__": f"The node of {cls.__name__}.", "_forward_cls": cls}
+    )
+
+
+Function._backward_cls = _node_class(Function)
+
+
+class InplaceFunction(Function):
+    """The old name for a Function that works in place: nothing but a Function; ctx.mark_dirty says what is changed."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
 
 def _contains(group: Any, t: Any) -> bool:
@@ -389,27 +420,63 @@ def _refuse_saved_inputs(cls: Any, ctx: Any, args: tuple, outs: list) -> None:
                                "setup ctx inside the forward function itself.")  # fmt: skip
 
 
-def _alias(out: Any, args: tuple, ctx: Any) -> Any:
-    """An output that is an unchanged input becomes a tensor of its own."""
-    if isinstance(out, TensorBase) and _contains(args, out) and not _contains(ctx._dirty, out):
-        fresh = wrap(out._data)
-        fresh._counter = version_of(out)
-        return fresh
+def _returned(out: Any, args: tuple, dirty: tuple) -> Any:
+    """An output that is an unchanged input becomes a view of it."""
+    if isinstance(out, TensorBase) and _contains(args, out) and not _contains(dirty, out):
+        with _mode.switched(grad=False, level=0):
+            return out.view_as(out)
     return out
+
+
+def _check_dirty(cls: Any, ctx: Any, args: tuple, outs: list) -> None:
+    """Raises unless what is marked as changed in place are inputs that are returned; warns of what is no input."""
+    dirty = tuple([d for d in ctx._dirty if _contains(args, d)])
+    if len(dirty) < len(ctx._dirty):
+        warnings.warn(f"{cls.__name__}: ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
+                      "be passed to ctx.mark_dirty().", UserWarning, stacklevel=3)  # fmt: skip
+    ctx._dirty = dirty
+    if any(not _contains(outs, d) for d in dirty):
+        raise RuntimeError(f"{cls.__name__}: Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+                           "are modified inplace must all be outputs of the Function.")  # fmt: skip
+
+
+def _check_recorded_dirty(cls: Any, dirty: tuple, outs: list) -> None:
+    """Raises if the history of an input that was changed in place cannot become that of the Function."""
+    for d in dirty:
+        view = d._meta.view if d._meta is not None else None
+        if view is not None and len(outs) > 1:
+            raise RuntimeError(f"{cls.__name__}: If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+                               "return more than one Tensor. This is not supported by the current autograd engine. You should either make sure "
+                               "the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially "
+                               "splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does "
+                               "the other operations).")  # fmt: skip
+        if view is not None and root(view)._node is LEAF:
+            raise RuntimeError(
+                f"{cls.__name__}: a view of a leaf Variable that requires grad is being used in an in-place operation."
+            )
+        if history(d) is LEAF:
+            raise RuntimeError(
+                f"{cls.__name__}: a leaf Variable that requires grad has been used in an in-place operation."
+            )
+
+
+def _mark_views(outs: list, dirty: tuple) -> None:
+    """Outputs that are views must not be changed in place: the user's backward would be passed over."""
+    for out in outs:
+        if (
+            isinstance(out, TensorBase)
+            and out._meta is not None
+            and out._meta.view is not None
+            and not _contains(dirty, out)
+        ):
+            view = out._meta.view
+            view.creation = "function"
+            view.stamp = view.tangent_stamp = version_of(out).n
 
 
 def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     """Makes ctx a node of the tape and gives the outputs their history."""
-    for d in ctx._dirty:
-        if history(d) is LEAF or (
-            d._meta is not None and d._meta.view is not None and root(d._meta.view)._node is LEAF
-        ):
-            raise RuntimeError(
-                f"{cls.__name__}: a leaf Variable that requires grad is being used in an in-place operation."
-            )
-        if not _contains(outs, d):
-            raise RuntimeError(f"{cls.__name__}: Some elements marked as dirty during the forward method were not returned as output. The "
-                               "inputs that are modified inplace must all be outputs of the Function.")  # fmt: skip
+    _check_recorded_dirty(cls, ctx._dirty, outs)
     indices = tuple([i for i, n in enumerate(needs) if n])
     ctx.plan = _FunctionPlan(cls, len(args), indices)
     ctx.edges = tuple([a if a._node is LEAF else a._node for a in (args[i] for i in indices)])
@@ -429,30 +496,29 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
         slots.append(kinds[-1] if tensor and out._data.dtype in INEXACT and not _contains(ctx._nondiff, out) else None)
     ctx.output_kinds, ctx.outputs = tuple(kinds), tuple(slots)
     inputs_before = {id(a): a for a in args if isinstance(a, TensorBase)}
-    save = [(t, next((i for i, o in enumerate(outs) if o is t and (id(t) not in inputs_before or _contains(ctx._dirty, t))), None))
-            for t in ctx._to_save]  # fmt: skip
-    fresh = []
+    own = [i for i, o in enumerate(outs) if id(o) not in inputs_before or _contains(ctx._dirty, o)]
+    save = [(t, next((i for i in reversed(own) if outs[i] is t), None)) for t in ctx._to_save]
+    fresh: list = []
     for i, out in enumerate(outs):
-        if slots[i] is None:
-            fresh.append(_alias(out, args, ctx))
+        again = (
+            next((k for k in range(i) if outs[k] is out), None)
+            if slots[i] is not None and not _contains(args, out)
+            else None
+        )
+        if again is not None:  # one tensor for both, which has the cotangent of the last
+            fresh.append(fresh[again])
+            fresh[again]._node = Pick(ctx, i, *slots[i])
             continue
-        pick = Pick(ctx, i, *slots[i])
-        if _contains(ctx._dirty, out):
-            bump(out, cls.__name__)
-            _rebase(out, pick)
-            fresh.append(out)
-            continue
-        t = _alias(out, args, ctx)
-        view = out._meta.view if out._meta is not None else None
-        base = out if t is not out else view.base if view is not None else None
-        if t._node is not None and t is out:
-            t = wrap(out._data)
-        if base is not None and any(base is a or (a._meta is not None and a._meta.view is not None and a._meta.view.base is base)
-                                    for a in inputs_before.values()):  # fmt: skip
-            v = version_of(base)
-            t._counter = v
-            meta_of(t).view = view_of(base, (), v.n, "function")
-        t._node = pick
+        t = _returned(out, args, ctx._dirty)
+        if slots[i] is not None:
+            pick = Pick(ctx, i, *slots[i])
+            if _contains(ctx._dirty, out):
+                bump(out, cls.__name__)
+                _rebase(out, pick)
+            else:
+                if t._node is not None:
+                    t = wrap(t._data)
+                t._node = pick
         fresh.append(t)
     ctx.saved = tuple([_Saved(fresh[i] if i is not None else t, ctx, i) for t, i in save])
     ctx._to_save = ctx._dirty = ctx._nondiff = ()
@@ -463,40 +529,6 @@ def _rebase(out: Any, pick: Pick) -> None:
     from ferro.core.inplace import rebase
 
     rebase(out, wrap(out._data, pick))
-
-
-def _push(cls: Any, ctx: Any, args: tuple, outs: list, level: int) -> None:
-    """Forward mode through the user's jvp."""
-    tangents = [tangents_of(a).get(level) if isinstance(a, TensorBase) else None for a in args]
-    if ctx.materialize_grads:
-        for i, a in enumerate(args):
-            if tangents[i] is None and isinstance(a, TensorBase) and a._data.dtype in INEXACT:
-                tangents[i] = wrap(np.zeros(a._data.shape, a._data.dtype))
-    saved = ctx.saved
-    if (
-        ctx._for_forward
-    ):  # what saved_tensors gives in jvp: without the tangents of this level, lest outputs hold themselves
-        ctx.saved = None
-        ctx._to_save = tuple([plain(t) if _contains(outs, t) else without(t, level) for t in ctx._for_forward])
-    try:
-        found = cls.jvp(ctx, *tangents)
-    finally:
-        ctx.saved = saved
-        ctx._to_save = ctx._for_forward = ()
-    found = found if isinstance(found, tuple) else (found,)
-    if len(found) != len(outs):
-        raise RuntimeError(f"{cls.__name__}.jvp returned {len(found)} tangents for {len(outs)} outputs")
-    for out, t in zip(outs, found, strict=True):
-        if t is not None and isinstance(out, TensorBase):
-            if not isinstance(t, TensorBase):
-                raise RuntimeError(
-                    f"{cls.__name__}.jvp: expected Tensor or None as the tangent of each output, got {type(t).__name__}"
-                )
-            if t._data.shape != out._data.shape:
-                raise RuntimeError(f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape "
-                                   f"{list(out._data.shape)}")  # fmt: skip
-            set_tangent(out, level, t)
-            note_saved(out)
 
 
 # A tensor that must not be differentiated again.

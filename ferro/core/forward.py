@@ -117,7 +117,7 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
             if o._meta is not None and o._meta.view is not None and o._meta.view.base is primals[0]:
                 o._meta.view.base = xs[0]
     if op.view and xs[0]._meta.view is not None and xs[0]._meta.view.dual is not None:
-        _view_of_dual(xs[0], outs)
+        follow_dual(xs[0], outs)
     found = derivative(op, primals, tangents, params, tuple([plain(o) for o in outs]))
     for out, t in zip(outs, found, strict=True):
         if t is not None and out._data.dtype in INEXACT:
@@ -136,7 +136,7 @@ def plain(out: Any) -> Any:
     return t
 
 
-def _view_of_dual(x: Any, outs: tuple) -> None:
+def follow_dual(x: Any, outs: tuple) -> None:
     """Lets the views `outs` of a dual tensor, or of a view of one, follow its tangents."""
     parent = x._meta.view
     for out in outs:

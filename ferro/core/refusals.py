@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ferro.core.node import Pick
@@ -32,7 +33,9 @@ def refusal(name: str, view: Any, node: Any, indirect: bool = False) -> RuntimeE
     kind = view.creation
     made, index = (node.node, node.index) if isinstance(node, Pick) else (node, 0)
     plan = getattr(made, "plan", None)  # (a leaf has none)
-    output = None if plan is None else f"Output {index} of {plan.op.backward_name.partition('Backward')[0]} is a view"
+    name_of_node = None if plan is None else re.sub(r"Backward\d*$", "", plan.op.backward_name)
+    output = None if plan is None else f"Output {index} of {name_of_node} is a view"
+    advice = _ADVICE["multi" if kind == "function" and len(getattr(made, "outputs", ())) > 1 else kind]
     if kind in ("no_grad", "inference") or output is None:
         first = "A view was created in" if output is None else f"{output} of a view which was created in"
         mode = "inference mode" if kind == "inference" else "no_grad mode"
@@ -46,4 +49,4 @@ def refusal(name: str, view: Any, node: Any, indirect: bool = False) -> RuntimeE
         else ""
     )
     under = f" The view was made under {view.under}." if view.under is not None else ""
-    return RuntimeError(f"{name}: {sentence} {_ADVICE[kind]}{several}{under}")
+    return RuntimeError(f"{name}: {sentence} {advice}{several}{under}")

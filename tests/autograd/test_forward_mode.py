@@ -276,9 +276,14 @@ def test_what_jvp_must_return(T: Any) -> Any:
         lambda t: (t, t), lambda t: t[:1], lambda t: 3)]  # fmt: skip
 
 
-def test_a_jvp_may_return_none_and_fresh_tangents_of_views() -> None:
-    # PyTorch fails an internal assertion in the first case, and wants a view or a change in place in the others.
-    class Same(ferro.autograd.Function):
+def test_a_jvp_may_return_none() -> None:  # (PyTorch fails an internal assertion)
+    with forward_ad.dual_level():
+        assert tangent(ferro, scaled(ferro, [], result=lambda t: ()).apply(ferro.ones(1))) is None
+
+
+@at_level
+def test_what_a_jvp_must_return_for_views_and_changed_inputs(T: Any) -> Any:
+    class Same(T.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Any, kind: str) -> Any:
             if kind == "dirty":
@@ -288,13 +293,62 @@ def test_a_jvp_may_return_none_and_fresh_tangents_of_views() -> None:
 
         @staticmethod
         def jvp(ctx: Any, t: Any, kind: Any) -> Any:
-            return t * 2
+            return move(t)
 
-    with forward_ad.dual_level():
-        assert tangent(ferro, scaled(ferro, [], result=lambda t: ()).apply(ferro.ones(1))) is None
-        for kind in ("view", "same", "dirty"):
-            x = dual(ferro, [1.0, 2.0], [3.0, 4.0]) * 1
-            assert tangent(ferro, Same.apply(x, kind)).tolist() == [6.0, 8.0]
+    moves = [
+        lambda t: t.view_as(t),
+        lambda t: t,
+        lambda t: t * 2,
+        lambda t: (t * 2).view_as(t),
+        lambda t: t.mul_(2),
+        lambda t: t.mul_(2).clone(),
+    ]
+    words = ["is returning a view (or an input as-is) but the jvp is not returning a view.",
+             "is returning a view but the jvp is not returning a view of the given grad input.",
+             "is returning a view but the jvp is not returning a view of the same base as the given grad input.",
+             "then the jvp function must modify the corresponding gradient inplace.",
+             "then the jvp function must modify the gradient inplace and return it as-is."]  # fmt: skip
+    found = []
+    for kind in ("view", "same", "dirty"):
+        for chosen in moves:
+            move = chosen
+            for source in (
+                lambda: dual(T, [1.0, 2.0], [3.0, 4.0]) * 1,
+                lambda: (dual(T, [1.0, 2.0], [3.0, 4.0]) * 1)[:],
+            ):
+                x = source()
+                call = lambda x=x, kind=kind: tangent(T, Same.apply(x, kind))  # noqa: E731
+                text = error(call)
+                found.append([w for w in words if w in text] or text)
+    return found
+
+
+@at_level
+def test_a_jvp_sees_what_is_saved_for_it_and_gives_no_tangent_to_the_rest(T: Any) -> Any:
+    seen = []
+
+    class Some(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            y = x * 2
+            ctx.mark_non_differentiable(y)
+            return x * 1, y
+
+        @staticmethod
+        def jvp(ctx: Any, t: Any) -> Any:
+            seen.append(len(ctx.saved_tensors))
+            return t, other
+
+    other = None
+    x = dual(T, [1.0], [2.0])
+    y, z = Some.apply(x)
+    found = seen, tangent(T, y), tangent(T, z)
+    other = T.ones(1, dtype=T.float64)
+    return found, error(
+        lambda: Some.apply(x),
+        "You should return None at that position instead",
+    )
 
 
 @at_level

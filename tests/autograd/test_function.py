@@ -252,5 +252,29 @@ def test_a_function_without_backward_says_so_and_cannot_be_instantiated() -> Non
 
     with pytest.raises(NotImplementedError, match="backward or vjp"):
         Half.apply(leaf(1.0)).backward()
-    with pytest.raises(RuntimeError, match="should not be instantiated"):
-        Half()
+    with pytest.warns(DeprecationWarning, match="should not be instantiated"):
+        half = Half()
+    with pytest.raises(RuntimeError, match="Legacy autograd function with non-static forward method is deprecated"):
+        half(leaf(1.0))
+
+
+def test_the_class_of_the_nodes_and_old_names() -> None:
+    class Inplace(ferro.autograd.function.InplaceFunction):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            ctx.save_for_backward(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            with pytest.warns(DeprecationWarning, match="'saved_variables' is deprecated; use 'saved_tensors'"):
+                ctx.saved_variables
+            return g * 2
+
+    x = leaf(1.0)
+    y = x * 1
+    assert Inplace.apply(y) is y
+    assert type(y.grad_fn) is Inplace._backward_cls
+    y.backward()
+    assert x.grad.tolist() == [2.0]
