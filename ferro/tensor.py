@@ -280,6 +280,10 @@ class Tensor(
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Starts (or, False, stops) recording operations on this leaf; returns the tensor."""
         refuse_inside("Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs)", "requires_grad_()")
+        return self._as_leaf(requires_grad)
+
+    def _as_leaf(self, requires_grad: bool) -> Any:
+        """requires_grad_ for ferro's own use, also inside of transforms."""
         node = history(self)
         if isinstance(node, Leaf) or node is None:
             if requires_grad and self._data.dtype not in dtypes.INEXACT:

@@ -63,7 +63,7 @@ def outcomes(entry: Any, dtype: Any) -> list[str]:
             args, kwargs, _ = frozen.thaw(lambda a, rg: next(given), lambda x: engine_constant(entry.engine, x), False)
             return tuple(leaves(entry.fn(*args, **kwargs)))
 
-        orders = [f]
+        orders: list[Any] = [f]
         if moving and entry.unsupported("vjp") is None:
             orders.append(lambda ts, f=f, moving=moving: first(f, ts, moving))
             if entry.unsupported("gradgrad") is None:

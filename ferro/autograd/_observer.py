@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from ferro.batched.array import plain
 from ferro.core import mode as _mode
 from ferro.core.apply import watched
 from ferro.core.op import Op
@@ -47,13 +48,13 @@ def node_of(op: Op, result: Any) -> Any:
 
 
 def arrays_of(values: Any) -> list:
-    """The arrays of some tensors or arrays, flattened; what is neither is left out."""
+    """The arrays of some tensors or arrays (those of all slices, under vmap), flattened; what is neither is left out."""
     found: list = []
     for v in values:
         if isinstance(v, (tuple, list)):
             found += arrays_of(v)
         else:
-            data = getattr(v, "_data", v)
+            data = plain(getattr(v, "_data", v))
             if hasattr(data, "dtype") and hasattr(data, "nbytes"):
                 found.append(data)
     return found

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core.mode import ANOMALY, MODE, changed, pull, push, settle
 from ferro.core.provenance import at
 from ferro.core.run import current_run
@@ -51,7 +52,7 @@ class Anomaly:
         for i, g in enumerate(gs):
             if g is None:
                 continue
-            a = g._data if run.record else g
+            a = plain(g._data if run.record else g)
             if np.isnan(a).any():
                 where = [int(k) for k in np.argwhere(np.isnan(a))[0]]
                 raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output (first at index {where} of shape "

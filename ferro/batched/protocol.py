@@ -312,7 +312,7 @@ def _result_type(*args: Any) -> Any:
 
 
 @_of(np.can_cast)
-def _can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     return np.can_cast(*[a.dtype if isinstance(a, Batched) else a for a in (from_, to)], casting=casting)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.batched.levels import ALIVE
 from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
@@ -275,7 +276,9 @@ def announce(data: Any) -> None:
 
 
 def is_expanded(data: Any) -> bool:
-    """Whether several elements of an array are one place in memory."""
+    """Whether several elements of an array (of all slices of a batched one) are one place in memory."""
+    if type(data) is not np.ndarray:
+        data = plain(data)
     return (
         0 in data.strides
         and data.size > 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from ferro.autograd._location import Location, location
 from ferro.autograd._observer import Observer, arrays_of, node_of, outputs_of
+from ferro.batched.array import plain
 from ferro.core.apply import watched
 from ferro.core.base import Packed
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
@@ -64,11 +65,11 @@ class nan_guard(Observer):
         result = watched(op, xs, params, mode)
         if self.look_forward and not self.running.depth and op.name not in self.allow:
             for t in outputs_of(op, result):
-                bad = self._bad(t._data)
+                bad = self._bad(plain(t._data))
                 if bad is not None:
                     arrays = arrays_of(xs)
                     if all(self._bad(a) is None for a in arrays):
-                        self._raise_forward(op, xs, t._data, bad)
+                        self._raise_forward(op, xs, plain(t._data), bad)
         node = node_of(op, result)
         if node is not None:
             note_location(node)
@@ -113,7 +114,7 @@ class nan_guard(Observer):
         index = _first(bad)
         kind = self._kind(out, index)
         names = [f"{op.inputs[0]}[{i}]" for i in range(len(xs))] if op.variadic else op.inputs
-        inputs = [_at(n, x._data, index, out.shape) for n, x in zip(names, xs, strict=False) if x is not None]
+        inputs = [_at(n, plain(x._data), index, out.shape) for n, x in zip(names, xs, strict=False) if x is not None]
         here = location()
         raise NonFiniteError(f"nan_guard: '{op.name}' made {kind} from inputs without {self._watched()}: {_count(bad, out)}, the first at index "
                              f"{list(index)}. Inputs: {'; '.join(inputs)}. At {here}.", op.name, "forward", index, here)  # fmt: skip

@@ -19,7 +19,7 @@ class Parameter(Tensor):
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         param = _sharing(cls, data)
-        return param.requires_grad_(requires_grad)
+        return param._as_leaf(requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if id(self) not in memo:

@@ -435,7 +435,7 @@ def detach_variable(inputs: Any) -> tuple:
     """The tensors of a tuple cut off from their history; other values as they are."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
-    return tuple([x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs])
+    return tuple([x.detach()._as_leaf(x.requires_grad) if isinstance(x, Tensor) else x for x in inputs])
 
 
 def check_backward_validity(inputs: Iterable[Any]) -> None:

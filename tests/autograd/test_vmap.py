@@ -520,3 +520,41 @@ def test_a_captured_tensor_must_not_be_written_into() -> None:
         return (x * y).sum()
 
     close(grad(own)(X[0]), 2 * X[0])
+
+
+def test_slices_that_share_memory_are_not_written_into() -> None:
+    shared = ferro.zeros(3, dtype=ferro.float64).expand(4, 3)
+    for write in (
+        lambda x, y: x.add_(y),
+        lambda x, y: x.copy_(y),
+        lambda x, y: x.index_add_(0, ferro.tensor([0]), y[:1]),
+    ):
+        with pytest.raises(
+            RuntimeError, match="more than one element of the written-to tensor refers to a single memory location"
+        ):
+            vmap(write)(shared, X)
+    close(shared, ferro.zeros(4, 3, dtype=ferro.float64))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tools_look_at_all_slices() -> None:
+    w = ferro.zeros(3, dtype=ferro.float64, requires_grad=True)
+    with ferro.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="returned nan values"):
+        vmap(lambda x: ((x * w) / w).sum())(X).sum().backward()
+    with ferro.debug.nan_guard(), pytest.raises(FloatingPointError, match="nan"):
+        vmap(lambda x: (x * w) / w)(X)
+    with ferro.profiler.profile() as profiled:
+        vmap(lambda x: (x * w).sin())(X).sum().backward()
+    assert "sin" in profiled.key_averages().table()
+
+
+def test_parameters_may_be_made_inside() -> None:
+    out = vmap(lambda x: ferro.nn.Linear(3, 2).double()(x), randomness="same")(X)
+    assert out.shape == (4, 2)
+
+
+def test_recomputed_functions() -> None:
+    w = ferro.tensor([0.5, -1.0, 2.0], dtype=ferro.float64, requires_grad=True)
+    f = lambda x: ferro.utils.checkpoint.checkpoint(lambda x: (x * w).sin(), x, use_reentrant=False)  # noqa: E731
+    vmap(f)(X).sum().backward()
+    close(w.grad, (X * (X * w).cos()).sum(0))
