@@ -10,7 +10,8 @@ import numpy as np
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
-from ferro.ops.creation import empty, eye, from_numpy
+from ferro.ops.creation import empty, from_numpy
+from ferro.ops.creation import eye as identity
 from ferro.ops.random import randperm
 from ferro.ops.special import erfinv
 from ferro.tensor import Tensor
@@ -126,7 +127,7 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.dim() != 2:
         raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
     with no_grad():
-        return tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype))
+        return tensor.copy_(identity(*tensor.shape, dtype=tensor.dtype))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -230,3 +231,31 @@ def _is_empty(tensor: Tensor) -> bool:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
         return True
     return False
+
+
+def _older_name(function: Any) -> Any:
+    """The function under its name without the underscore, which PyTorch has deprecated."""
+    older, newer = function.__name__[:-1], function.__name__
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        warnings.warn(
+            f"`nn.init.{older}` is now deprecated in favor of `nn.init.{newer}`.", FutureWarning, stacklevel=2
+        )
+        return function(*args, **kwargs)
+
+    call.__name__ = call.__qualname__ = older
+    call.__doc__ = f"The older name of `{newer}` (FutureWarning)."
+    return call
+
+
+uniform = _older_name(uniform_)
+normal = _older_name(normal_)
+constant = _older_name(constant_)
+eye = _older_name(eye_)
+dirac = _older_name(dirac_)
+xavier_uniform = _older_name(xavier_uniform_)
+xavier_normal = _older_name(xavier_normal_)
+kaiming_uniform = _older_name(kaiming_uniform_)
+kaiming_normal = _older_name(kaiming_normal_)
+orthogonal = _older_name(orthogonal_)
+sparse = _older_name(sparse_)

@@ -92,8 +92,20 @@ def _features(input: Tensor, spatial: int, name: str, batched: bool = False) -> 
     """How many leading dimensions (batch and channel, or channel alone) number the features."""
     ndim = need_tensor(name, "input", input)._data.ndim
     if ndim not in (spatial + 1, spatial + 2):
-        warnings.warn(f"{name}: Received a {ndim}-D input, which is deprecated: a batch of features is "
-                      f"{spatial + 2}-D, one sample of them {spatial + 1}-D.", UserWarning, stacklevel=3)  # fmt: skip
+        note = (f"Note that {name} exists to provide channel-wise dropout on inputs with {spatial} spatial "
+                f"dimension{'s' * (spatial > 1)}, a channel dimension, and an optional batch dimension (i.e. "
+                f"{spatial + 1}D or {spatial + 2}D inputs).")  # fmt: skip
+        if spatial == 1:
+            raise RuntimeError(f"{name}: Expected 2D or 3D input, but received a {ndim}D input. {note}")
+        warnings.warn(f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an error in a future "
+                      "release. To retain the behavior and silence this warning, please use dropout instead. "
+                      f"{note}", UserWarning, stacklevel=3)  # fmt: skip
+    elif batched and ndim == spatial + 1:
+        warnings.warn(f"{name}: Received a {ndim}D input to {name} and assuming that channel-wise 1D dropout behavior is desired - "
+                      "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
+                      "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To "
+                      "maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
+                      UserWarning, stacklevel=3)  # fmt: skip
     return min(2 if ndim != spatial + 1 or batched else 1, ndim)
 
 
@@ -101,8 +113,6 @@ def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
     """dropout of whole channels of an input of shape (N, C, L) or (C, L)."""
-    if need_tensor("dropout1d", "input", input)._data.ndim not in (2, 3):
-        raise RuntimeError(f"dropout1d: Expected 2D or 3D input, but received a {input._data.ndim}D input.")
     return _apply("dropout1d", input, p, training, inplace, generator, _features(input, 1, "dropout1d"))
 
 

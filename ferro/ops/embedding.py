@@ -60,8 +60,8 @@ def _padding(name: str, padding_idx: int | None, rows: int) -> int | None:
     if padding_idx is None:
         return None
     if not -rows <= padding_idx < rows:
-        raise ValueError(
-            f"{name}: padding_idx must be within num_embeddings, got {padding_idx} for a table of {rows} rows"
+        raise AssertionError(
+            f"{name}: Padding_idx must be within num_embeddings, got padding_idx={padding_idx} for a table of {rows} rows"
         )
     return padding_idx % rows
 
@@ -148,8 +148,23 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
         if mode != "sum":
             raise NotImplementedError(f"{name}: per_sample_weights was not None. per_sample_weights is "
                                       f"only supported for mode='sum' (got mode={mode!r}).")  # fmt: skip
+        if per_sample_weights._data.dtype != weight._data.dtype:
+            raise RuntimeError(
+                f"{name}: Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
+                f"'per_sample_weights'; but type {weight.dtype} does not equal {per_sample_weights.dtype}"
+            )
         per_sample_weights = per_sample_weights.reshape(-1).narrow(0, 0, indices.size)
-    padding = _padding(name, padding_idx, weight._data.shape[0])
+    table = weight._data.shape[0]
+    if padding_idx is not None and not -table <= padding_idx < table:
+        raise RuntimeError(
+            f"{name}: padding_idx must be within the number of embeddings, {-table} through {table - 1}, but got {padding_idx}"
+        )
+    wrong = indices[(indices < 0) | (indices >= table)]
+    if wrong.size:
+        raise RuntimeError(
+            f"{name}: Expected idx >= 0 && idx < num_embeddings but found idx to be {wrong[0]} (num_embeddings is {table})"
+        )
+    padding = _padding(name, padding_idx, table)
     if max_norm is not None:
         embedding_renorm_(weight, wrap(indices), max_norm, norm_type)
     if padding is not None:
@@ -210,7 +225,7 @@ def _bag_max(rows: Tensor, bags: Any, count: int) -> Tensor:
             first[b] = edges[b] + part.argmax(axis=0)
             empty[b] = False
     if not len(data):
-        return wrap(np.zeros((count, data.shape[1]), data.dtype))
+        return add_rows(rows, wrap(bags), count, None, False)  # zeros that lead to the table
     return worlds.functional.where(wrap(empty), 0, worlds.functional.gather(rows, 0, wrap(first)))
 
 

@@ -22,6 +22,11 @@ class RemovableHandle:
         )
         self._dicts = [weakref.ref(d) for d in (hooks_dict, *extras)]
 
+    @property
+    def hooks_dict_ref(self) -> Any:
+        """The weak reference to the dictionary that holds the hook."""
+        return self._dicts[0]
+
     def remove(self) -> None:
         for ref in self._dicts:
             hooks = ref()

@@ -206,7 +206,7 @@ def test_weights_of_losses_are_buffers() -> None:
         (lambda: nn.InstanceNorm1d(3)(ferro.ones(3)), ValueError, "expected 2D or 3D input"),
         (lambda: nn.InstanceNorm1d(3, affine=True)(ferro.ones(2, 4, 5)), ValueError, "to match num_features"),
         (lambda: nn.GroupNorm(2, 3), ValueError, "must be divisible by num_groups"),
-        (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError, "must be within num_embeddings"),
+        (lambda: nn.Embedding(3, 2, padding_idx=3), AssertionError, "must be within num_embeddings"),
         (lambda: nn.Embedding(3, 2, _weight=ferro.ones(2, 2)), ValueError, "does not match num_embeddings"),
         (lambda: nn.Dropout(1.5), ValueError, "between 0 and 1, but got 1.5"),
         (lambda: nn.Hardtanh(1.0, 0.0), ValueError, "max_val must be larger"),
@@ -371,3 +371,49 @@ def test_arguments_of_to() -> None:
     ):
         with pytest.raises(TypeError):
             layer.to(*wrong)
+
+
+BAGS = {
+    "a row that is not there": lambda t: t.nn.functional.embedding_bag(
+        t.tensor([7, 1]), t.rand(4, 2), t.tensor([0]), mode="max"
+    ),
+    "padding that is not there": lambda t: t.nn.functional.embedding_bag(t.tensor([[1]]), t.rand(4, 2), padding_idx=-6),
+    "weights of another dtype": lambda t: t.nn.functional.embedding_bag(
+        t.tensor([[1]]), t.rand(4, 2), mode="sum", per_sample_weights=t.ones(1, 1, dtype=t.float64)
+    ),
+    "a vector of rows": lambda t: t.nn.EmbeddingBag.from_pretrained(t.rand(3)),
+    "a padding row too far": lambda t: t.nn.EmbeddingBag(4, 2, padding_idx=9),
+    "an embedding's padding row too far": lambda t: t.nn.Embedding(4, 2, padding_idx=9),
+    "an index too large": lambda t: t.nn.functional.embedding(t.tensor([9]), t.rand(4, 2)),
+    "dropout of one dimension": lambda t: t.nn.functional.dropout1d(t.rand(1, 1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", BAGS)
+def test_what_embeddings_refuse(name: str) -> None:
+    with pytest.raises(Exception) as theirs:  # noqa: PT011 - whatever torch raises
+        BAGS[name](torch)
+    with pytest.raises(theirs.type) as ours:
+        BAGS[name](ferro)
+    sentence = str(theirs.value).removeprefix("embedding_bag: ").split("; but type")[0].rstrip(".")
+    assert sentence in str(ours.value)
+
+
+def test_bags_of_nothing_lead_to_the_table() -> None:
+    for mode in ("sum", "mean", "max"):
+        bag = ferro.nn.EmbeddingBag(4, 2, mode=mode, padding_idx=1)
+        out = bag(ferro.tensor([1, 1]), ferro.tensor([0, 2, 2]))
+        out.sum().backward()
+        assert out.tolist() == [[0.0, 0.0]] * 3
+        assert bag.weight.grad is not None
+        assert bag.weight.grad.tolist() == [[0.0, 0.0]] * 4
+
+
+@pytest.mark.parametrize(("name", "ndim"), [("dropout2d", 5), ("dropout2d", 3), ("dropout3d", 6)])
+def test_dropout_of_features_warns_in_torch_s_words(name: str, ndim: int) -> None:
+    said = []
+    for t in (ferro, torch):
+        with pytest.warns(UserWarning, match=name) as caught:
+            getattr(t.nn.functional, name)(t.ones(*[1] * ndim))
+        said.append(str(caught[0].message))
+    assert said[0] == said[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -170,3 +170,28 @@ def test_data_parallel_is_the_module_itself_and_its_prefix_comes_off() -> None:
     ferro.nn.Linear(2, 1).load_state_dict(state)
     with pytest.raises(RuntimeError, match="computes on the CPU"):
         ferro.nn.DataParallel(layer, device_ids=[0])
+
+
+class Pair(NamedTuple):
+    """What a module may return."""
+
+    first: Any
+    second: Any
+
+
+def test_backward_hooks_keep_the_class_of_a_named_tuple() -> None:
+    class Net(ferro.nn.Module):
+        def forward(self, x: Any) -> Pair:
+            return Pair(x * 2, 3)
+
+    net, seen = Net(), []
+    net.register_full_backward_hook(lambda m, i, o: seen.append(o))
+    out = net(ferro.ones(2, requires_grad=True))
+    out.first.sum().backward()
+    assert type(out) is Pair
+    assert seen[0][1] is None
+
+
+def test_missing_keys_are_told_before_unexpected_ones() -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)Missing key.*bias.*Unexpected key.*extra"):
+        ferro.nn.Linear(1, 1).load_state_dict({"weight": ferro.ones(1, 1), "extra": ferro.ones(1)})

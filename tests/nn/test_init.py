@@ -165,3 +165,12 @@ def test_embedding_starts_with_zeros_at_the_padding() -> None:
     frozen = nn.Embedding.from_pretrained(ferro.ones(2, 3))
     assert not frozen.weight.requires_grad
     assert frozen(ferro.tensor([1])).tolist() == [[1.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal", "eye", "xavier_uniform", "kaiming_normal", "orthogonal"])
+def test_the_older_names_warn_and_do_the_same(name: str) -> None:
+    ferro.manual_seed(2)
+    expected = getattr(ferro.nn.init, f"{name}_")(ferro.empty(3, 3)).tolist()
+    ferro.manual_seed(2)
+    with pytest.warns(FutureWarning, match=f"`nn.init.{name}` is now deprecated in favor of `nn.init.{name}_`"):
+        assert getattr(ferro.nn.init, name)(ferro.empty(3, 3)).tolist() == expected

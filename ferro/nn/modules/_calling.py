@@ -358,10 +358,10 @@ def _differentiable_places(values: Any) -> list[int]:
 
 def _through(node: type[Function], watch: _Watch, values: Any, places: list[int]) -> tuple[Any, ...]:
     passed = node.apply(watch, *(values[i] for i in places))
-    values = list(values)
+    kind, values = type(values), list(values)
     for place, value in zip(places, passed, strict=True):
         values[place] = value
-    return tuple(values)
+    return kind(*values) if hasattr(kind, "_fields") else tuple(values)
 
 
 def _spread(grads: tuple[Any, ...], places: list[int], length: int) -> tuple[Any, ...]:

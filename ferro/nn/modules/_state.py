@@ -120,10 +120,10 @@ def load(module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bo
                     "if incompatible_keys need to be modified, it should be done inplace."
                 )
     if strict:
-        if missing:
-            errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{key}"' for key in missing) + ". ")
         if unexpected:
             errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{key}"' for key in unexpected) + ". ")
+        if missing:
+            errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{key}"' for key in missing) + ". ")
     if errors:
         raise RuntimeError(f"Error(s) in loading state_dict for {type(module).__name__}:\n\t" + "\n\t".join(errors))
     return report

@@ -41,6 +41,14 @@ __all__ = [
     "register_module_parameter_registration_hook",
 ]
 
+# The tables of the hooks of all modules, under the names by which programs look them up here.
+_global_backward_hooks = _calling._global_backward_hooks
+_global_backward_pre_hooks = _calling._global_backward_pre_hooks
+_global_forward_hooks = _calling._global_forward_hooks
+_global_forward_hooks_always_called = _calling._global_forward_hooks_always_called
+_global_forward_hooks_with_kwargs = _calling._global_forward_hooks_with_kwargs
+_global_forward_pre_hooks = _calling._global_forward_pre_hooks
+
 # The tables of hooks that each module carries. OrderedDicts, because a handle refers to its table weakly.
 _HOOK_TABLES = (
     "_forward_hooks",

@@ -101,7 +101,9 @@ class Embedding(Module):
     ) -> Embedding:
         """An embedding whose weight is the given matrix (shared, not copied); with `freeze` it is not learned."""
         if embeddings.dim() != 2:
-            raise ValueError(f"Embeddings parameter is expected to be 2-dimensional, got {embeddings.dim()} dimensions")
+            raise AssertionError(
+                f"Embeddings parameter is expected to be 2-dimensional, got {embeddings.dim()} dimensions"
+            )
         rows, columns = embeddings.shape
         options = padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
         return cls(rows, columns, *options, _weight=embeddings, _freeze=freeze)
@@ -149,7 +151,7 @@ class EmbeddingBag(Module):
         self.mode = mode
         self.sparse = sparse
         self.include_last_offset = include_last_offset
-        self.padding_idx = _checked_padding(padding_idx, num_embeddings)
+        self.padding_idx = _checked_padding(padding_idx, num_embeddings, "padding_idx")
         self.weight = _table(num_embeddings, embedding_dim, _weight, True, device, dtype)
         if _weight is None:
             self.reset_parameters()
@@ -190,14 +192,44 @@ class EmbeddingBag(Module):
             parts.append(f"padding_idx={self.padding_idx}")
         return ", ".join(parts)
 
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """A bag whose weight is the given matrix (shared, not copied); with `freeze` it is not learned.
 
-def _checked_padding(padding_idx: int | None, num_embeddings: int) -> int | None:
+        >>> import ferro
+        >>> bag = EmbeddingBag.from_pretrained(ferro.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        >>> bag(ferro.tensor([[0, 1]])), bag.weight.requires_grad
+        (tensor([[2., 3.]]), False)
+        """
+        if embeddings.dim() != 2:
+            raise AssertionError(
+                f"Embeddings parameter is expected to be 2-dimensional, got {embeddings.dim()} dimensions"
+            )
+        rows, columns = embeddings.shape
+        options = max_norm, norm_type, scale_grad_by_freq, mode, sparse, embeddings, include_last_offset, padding_idx
+        bag = cls(rows, columns, *options)
+        bag.weight.requires_grad_(not freeze)
+        return bag
+
+
+def _checked_padding(padding_idx: int | None, num_embeddings: int, what: str = "Padding_idx") -> int | None:
     """The number of the row that pads, counted from the start."""
     if padding_idx is None:
         return None
     if not -num_embeddings <= padding_idx < num_embeddings:
-        raise ValueError(
-            f"Padding_idx must be within num_embeddings, got {padding_idx} for num_embeddings={num_embeddings}"
+        raise AssertionError(
+            f"{what} must be within num_embeddings, got {padding_idx} for num_embeddings={num_embeddings}"
         )
     return padding_idx % num_embeddings
 
