@@ -77,7 +77,7 @@ def hook_result(run: Run, result: Any, count: int, who: str) -> list:
         )
     if len(result) != count:
         raise RuntimeError(
-            f"{who} has returned an incorrect number of values: {len(result)} gradients; expected {count}"
+            f"{who} has returned an incorrect number of values (got {len(result)}, but expected {count} gradients)"
         )
     for r in result:
         if r is not None and not isinstance(r, TensorBase):

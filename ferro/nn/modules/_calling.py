@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,26 +22,24 @@ if TYPE_CHECKING:
 
 # -------------------------------------------------------------------- hooks of all modules
 
-_global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_global_forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
-_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
-_global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
-_global_backward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 _global_registration_hooks: dict[str, OrderedDict[int, Callable[..., Any]]] = {
     kind: OrderedDict() for kind in ("buffer", "module", "parameter")
 }
-# Every hook of the tables above that a call must run, so that a call looks in one place.
-GLOBAL_HOOKS: OrderedDict[int, bool] = OrderedDict()
 _GLOBAL_KIND: dict[str, bool] = {}  # "full": which of the two kinds `_global_backward_hooks` holds, once one was added
 
 
-def _add_global(table: Any, hook: Callable[..., Any], *marks: tuple[Any, bool]) -> RemovableHandle:
-    handle = RemovableHandle(table, extra_dict=[GLOBAL_HOOKS, *(mark for mark, _ in marks)])
+def _table(name: str) -> Any:
+    """The table `_global_<name>`, which module.py holds: as in PyTorch, a program may put another in its place there."""
+    return getattr(sys.modules[f"{__package__}.module"], f"_global_{name}")
+
+
+def _add_global(name: str, hook: Callable[..., Any], **marks: bool) -> RemovableHandle:
+    table = _table(name)
+    handle = RemovableHandle(table, extra_dict=[_table(f"{name}_{mark}") for mark in marks])
     table[handle.id] = hook
-    for mark, wanted in ((GLOBAL_HOOKS, True), *marks):
+    for mark, wanted in marks.items():
         if wanted:
-            mark[handle.id] = True
+            _table(f"{name}_{mark}")[handle.id] = True
     return handle
 
 
@@ -53,7 +52,7 @@ def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
     ...     _ = ferro.nn.ReLU()(ferro.ones(1))
     ReLU
     """
-    return _add_global(_global_forward_pre_hooks, hook)
+    return _add_global("forward_pre_hooks", hook)
 
 
 def register_module_forward_hook(
@@ -64,19 +63,18 @@ def register_module_forward_hook(
     With `with_kwargs` it is called as `hook(module, args, kwargs, output)`; with `always_call` also when `forward`
     raised.
     """
-    kwargs = (_global_forward_hooks_with_kwargs, with_kwargs)
-    return _add_global(_global_forward_hooks, hook, kwargs, (_global_forward_hooks_always_called, always_call))
+    return _add_global("forward_hooks", hook, with_kwargs=with_kwargs, always_called=always_call)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, grad_output)` before gradients enter any module; it may return another grad_output."""
-    return _add_global(_global_backward_pre_hooks, hook)
+    return _add_global("backward_pre_hooks", hook)
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """Call `hook(module, grad_input, grad_output)` for every module, before the module's own backward hooks."""
     _use_global_backward_hooks(full=True)
-    return _add_global(_global_backward_hooks, hook)
+    return _add_global("backward_hooks", hook)
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -85,7 +83,7 @@ def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     Deprecated in PyTorch, as `Module.register_backward_hook` is.
     """
     _use_global_backward_hooks(full=False)
-    return _add_global(_global_backward_hooks, hook)
+    return _add_global("backward_hooks", hook)
 
 
 def _use_global_backward_hooks(full: bool) -> None:
@@ -137,7 +135,7 @@ def call_with_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any
     try:
         args, kwargs = _run_forward_pre_hooks(module, args, kwargs)
         full, regular = _backward_hooks(module)
-        pre_hooks = [*_global_backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+        pre_hooks = [*_table("backward_pre_hooks").values(), *module._backward_pre_hooks.values()]
         watch = None
         if full or pre_hooks:
             watch = _Watch(module, full, pre_hooks)
@@ -171,7 +169,7 @@ class _ForwardHook(NamedTuple):
 
 def _forward_hooks(module: Module) -> list[_ForwardHook]:
     tables = (
-        ("global ", _global_forward_hooks, _global_forward_hooks_with_kwargs, _global_forward_hooks_always_called),
+        ("global ", *[_table(f"forward_hooks{mark}") for mark in ("", "_with_kwargs", "_always_called")]),
         ("", module._forward_hooks, module._forward_hooks_with_kwargs, module._forward_hooks_always_called),
     )
     return [
@@ -185,7 +183,7 @@ def _backward_hooks(module: Module) -> tuple[list[Any], list[Any]]:
     """The full backward hooks, and the regular ones."""
     found: tuple[list[Any], list[Any]] = ([], [])
     for table, full in (
-        (_global_backward_hooks, _GLOBAL_KIND.get("full")),
+        (_table("backward_hooks"), _GLOBAL_KIND.get("full")),
         (module._backward_hooks, module._is_full_backward_hook),
     ):
         found[0 if full else 1].extend(table.values())
@@ -193,7 +191,7 @@ def _backward_hooks(module: Module) -> tuple[list[Any], list[Any]]:
 
 
 def _run_forward_pre_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-    for id, hook in (*_global_forward_pre_hooks.items(), *module._forward_pre_hooks.items()):
+    for id, hook in (*_table("forward_pre_hooks").items(), *module._forward_pre_hooks.items()):
         if id in module._forward_pre_hooks_with_kwargs:
             result = hook(module, args, kwargs)
             if result is None:
@@ -294,7 +292,7 @@ class _Watch:
         self.has_entry = True
         rest = set(range(len(args))) - set(self.input_places)
         self.other_inputs = {i: args[i] for i in sorted(rest) if isinstance(args[i], Tensor)}
-        return _through(_Enter, self, args, self.input_places)
+        return _through(self.gradients_out, False, args, self.input_places)
 
     def leave(self, out: Any) -> Any:
         alone = not isinstance(out, tuple)
@@ -309,7 +307,7 @@ class _Watch:
         self.output_places = _differentiable_places(outputs)
         if not self.output_places:
             return out
-        outputs = _through(_Leave, self, outputs, self.output_places)
+        outputs = _through(self.gradients_in, True, outputs, self.output_places)
         return outputs[0] if alone else outputs
 
     def gradients_in(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -356,8 +354,9 @@ def _differentiable_places(values: Any) -> list[int]:
     return [i for i, value in enumerate(values) if isinstance(value, Tensor) and value.requires_grad]
 
 
-def _through(node: type[Function], watch: _Watch, values: Any, places: list[int]) -> tuple[Any, ...]:
-    passed = node.apply(watch, *(values[i] for i in places))
+def _through(take: Callable[..., Any], absent: bool, values: Any, places: list[int]) -> tuple[Any, ...]:
+    """The values behind a node; `absent`: gradients that do not come are None for it, not zeros."""
+    passed = BackwardHookFunction.apply(take, absent, *(values[i] for i in places))
     kind, values = type(values), list(values)
     for place, value in zip(places, passed, strict=True):
         values[place] = value
@@ -384,28 +383,15 @@ def _replaced(result: Any, current: tuple[Any, ...], kind: str, what: str) -> tu
     return result
 
 
-class _Leave(Function):
-    """The identity on the outputs of a watched module."""
+class BackwardHookFunction(Function):
+    """The identity on one side of a watched module: hands the gradients to `take`, and passes on what that returns."""
 
     @staticmethod
-    def forward(ctx: Any, watch: _Watch, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.watch = watch
-        ctx.set_materialize_grads(False)
+    def forward(ctx: Any, take: Callable[..., Any], absent: bool, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.take = take
+        ctx.set_materialize_grads(not absent)
         return tuple(tensor.view_as(tensor) for tensor in tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        return None, *ctx.watch.gradients_in(grads)
-
-
-class _Enter(Function):
-    """The identity on the differentiable inputs of a watched module."""
-
-    @staticmethod
-    def forward(ctx: Any, watch: _Watch, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.watch = watch
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        return None, *ctx.watch.gradients_out(grads)
+        return None, None, *ctx.take(grads)

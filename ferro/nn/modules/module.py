@@ -41,13 +41,13 @@ __all__ = [
     "register_module_parameter_registration_hook",
 ]
 
-# The tables of the hooks of all modules, under the names by which programs look them up here.
-_global_backward_hooks = _calling._global_backward_hooks
-_global_backward_pre_hooks = _calling._global_backward_pre_hooks
-_global_forward_hooks = _calling._global_forward_hooks
-_global_forward_hooks_always_called = _calling._global_forward_hooks_always_called
-_global_forward_hooks_with_kwargs = _calling._global_forward_hooks_with_kwargs
-_global_forward_pre_hooks = _calling._global_forward_pre_hooks
+# The hooks of all modules: _calling.py registers and runs them.
+_global_forward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
+_global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
+_global_backward_pre_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
+_global_backward_hooks: OrderedDict[int, Callable[..., Any]] = OrderedDict()
 
 # The tables of hooks that each module carries. OrderedDicts, because a handle refers to its table weakly.
 _HOOK_TABLES = (
@@ -125,7 +125,10 @@ class Module:
             or self._forward_pre_hooks
             or self._backward_hooks
             or self._backward_pre_hooks
-            or _calling.GLOBAL_HOOKS
+            or _global_forward_hooks
+            or _global_forward_pre_hooks
+            or _global_backward_hooks
+            or _global_backward_pre_hooks
         ):
             return _calling.call_with_hooks(self, args, kwargs)
         return self.forward(*args, **kwargs)
