@@ -55,6 +55,7 @@ from ferro.core.determinism import (
 from ferro.core.device import device
 from ferro.core.dtypes import (
     bfloat16,
+    complex32,
     complex64,
     complex128,
     dtype,
@@ -69,6 +70,11 @@ from ferro.core.dtypes import (
     int32,
     int64,
     promote_types,
+    qint8,
+    qint32,
+    quint2x4,
+    quint4x2,
+    quint8,
     set_default_dtype,
     uint8,
 )
@@ -208,7 +214,7 @@ from ferro.serialization import load, save
 # PyTorch's other names of the dtypes
 half, float, double = float16, float32, float64
 short, int, long = int16, int32, int64
-cfloat, cdouble = complex64, complex128
+chalf, cfloat, cdouble = complex32, complex64, complex128
 
 __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
 

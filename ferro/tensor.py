@@ -20,7 +20,7 @@ from ferro.core.node import Handle, Node, Pick, shown, table
 from ferro.core.notices import warn_once
 from ferro.core.provenance import departed
 from ferro.core.size import Size
-from ferro.core.storage import copied
+from ferro.core.storage import copied, lend
 from ferro.core.transforms import refuse_inside
 from ferro.ops.activations import ActivationMethods
 from ferro.ops.arithmetic import ArithmeticMethods
@@ -480,6 +480,7 @@ class Tensor(
             departed("numpy()")
         if type(self._data) is not np.ndarray:
             return np.asarray(self._data)  # which says why there is no array
+        lend(self._data)
         return self._data.view()  # a shape or dtype that the program gives the array is not that of the tensor
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:

@@ -55,6 +55,42 @@ float64 = dtype("float64", np.float64, 2)
 complex64 = dtype("complex64", np.complex64, 3)
 complex128 = dtype("complex128", np.complex128, 3)
 
+
+class Absent(dtype):
+    """A dtype of PyTorch's that ferro knows by name only: programs may compare with it, tensors cannot have it."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, name: str, itemsize: int, category: int, why: str) -> None:
+        self.name, self.itemsize, self.category, self.why = name, itemsize, category, why
+        self.is_floating_point, self.is_complex = False, category == 3
+
+    @property
+    def np(self) -> Any:  # type: ignore[override]
+        """There is none: NotImplementedError says why."""
+        raise NotImplementedError(f"{self} is not supported: {self.why}")
+
+    @property
+    def is_signed(self) -> bool:  # type: ignore[override]
+        """True of complex numbers; RuntimeError of quantised ones, as in PyTorch."""
+        if self.category != 3:
+            raise RuntimeError(f"isSignedType not supported for quantized types, such as {self}")
+        return True
+
+    def to_real(self) -> dtype:
+        return float16 if self.category == 3 else self
+
+    def to_complex(self) -> dtype:
+        return self if self.category == 3 else complex64
+
+
+complex32 = Absent("complex32", 4, 3, "NumPy has no complex numbers of half precision; use complex64, or cfloat()")
+qint8, quint8, qint32, quint4x2, quint2x4 = [
+    Absent(name, size, 1, "ferro has no quantised tensors")
+    for name, size in (("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1), ("quint2x4", 1))
+]
+ABSENT = (complex32, qint8, quint8, qint32, quint4x2, quint2x4)
+
 ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, bfloat16, float32, float64, complex64,
        complex128)  # fmt: skip
 FROM_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
@@ -77,7 +113,7 @@ def type_name(dtype: dtype) -> str:
 
 
 def _by_name(name: str) -> dtype:
-    return next(d for d in ALL if d.name == name)
+    return next(d for d in (*ALL, *ABSENT) if d.name == name)
 
 
 def from_numpy(np_dtype: Any) -> dtype:

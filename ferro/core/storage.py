@@ -18,6 +18,16 @@ from ferro.core.inplace import announce
 from ferro.cpu.shape import memory_bytes, memory_of
 
 _OF_MEMORY: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by the id of the array that owns the memory
+_LENT: WeakValueDictionary[int, Any] = (
+    WeakValueDictionary()
+)  # the owners of memory that NumPy has been given, by their id
+
+
+def lend(data: Any) -> None:
+    """Notes that the program is given an array of this memory: it stays where it is, as in PyTorch."""
+    owner = memory_of(data)
+    if id(owner) not in _LENT:
+        _LENT[id(owner)] = owner
 
 
 class StorageCasts:
@@ -295,7 +305,7 @@ class UntypedStorage(StorageCasts):
 
         What NumPy makes of an array holds the array that owns the memory, so references say how many there are.
         """
-        if not self._memory.flags.owndata or type(self._memory) is not np.ndarray:
+        if not self._memory.flags.owndata or type(self._memory) is not np.ndarray or id(self._memory) in _LENT:
             return None
         tensors = [t for t in self._tensors.values() if memory_of(t._data) is self._memory]
         owners, views = 0, {}
@@ -311,7 +321,7 @@ class UntypedStorage(StorageCasts):
         return tensors if sys.getrefcount(self._memory) == owners + len(views) + 2 else None
 
     def resizable(self) -> bool:
-        """Whether resize_() can move everybody who looks at the memory: False while other arrays do, or tensors unknown to it."""
+        """Whether resize_() can move everybody who looks at the memory: False while tensors unknown to it do, or once NumPy was given it."""
         return self._holders() is not None
 
     def resize_(self, size: int) -> Self:

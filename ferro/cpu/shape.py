@@ -243,7 +243,7 @@ def as_strided(x: Any, size: tuple, stride: tuple, offset: int, source: tuple) -
     if geometry(x) != source:
         return as_strided_read(x, size, stride, offset, source)
     if 0 in size:
-        return x.reshape(-1)[:0].reshape(size)
+        return (x[:0] if x.ndim else x[None][:0]).reshape(size)  # (an empty array is never copied)
     item = x.dtype.itemsize
     return strided(memory_of(x).view(x.dtype), size, tuple([s * item for s in stride]), offset * item)
 

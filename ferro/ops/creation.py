@@ -104,8 +104,16 @@ def _has_array(data: Any) -> bool:
     return isinstance(data, (np.ndarray, np.generic, TensorBase))
 
 
+_NOTHING: Any = object()
+
+
 def tensor(
-    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+    data: Any = _NOTHING,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
 ) -> Tensor:
     """A new leaf with a copy of `data`: a number, nested sequences, a NumPy array or a tensor.
 
@@ -118,6 +126,8 @@ def tensor(
         tensor([[1., 2.],
                 [3., 4.]], dtype=ferro.float64)
     """
+    if data is _NOTHING:
+        raise TypeError('tensor() missing 1 required positional arguments: "data"')
     a = to_array("tensor", data, dtype)
     return finish("tensor", np.array(a, order="C", copy=True), requires_grad, device)
 

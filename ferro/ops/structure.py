@@ -104,9 +104,7 @@ def type_as(self: Any, other: Any) -> Tensor:
 
 def chalf(self: Any, memory_format: Any = None) -> Any:
     """Refused: there is no complex dtype of half precision, because NumPy has none; cfloat() is the nearest."""
-    raise NotImplementedError(
-        "chalf: complex32 is not supported, NumPy has no complex numbers of half precision; use cfloat()"
-    )
+    return to(self, dtypes.complex32)
 
 
 class StructureMethods:

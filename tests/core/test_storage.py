@@ -154,9 +154,6 @@ def test_a_storage_does_not_leave_behind_who_looks_at_it():
     with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
         s.resize_(100)
     del view
-    array = x.numpy()
-    assert not s.resizable()
-    del array
     y = ferro.ones(4, requires_grad=True).exp()  # saved for backward
     with pytest.raises(RuntimeError, match="not resizable"):
         y.detach().untyped_storage().resize_(100)
@@ -165,6 +162,9 @@ def test_a_storage_does_not_leave_behind_who_looks_at_it():
     assert not ferro.from_numpy(np.frombuffer(bytearray(8), np.uint8)).untyped_storage().resizable()
     assert s.resize_(32).nbytes() == 32
     assert x.tolist() == [0, 1, 2, 3]
+    x.numpy()
+    assert not s.resizable()  # for good, as in PyTorch
+    assert x.clone().untyped_storage().resizable()
 
 
 def test_resize_of_a_tensor_takes_its_storage_along():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.core import notices
+from ferro.core import dtypes, notices
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +135,46 @@ def test_forked_numbers_leave_no_trace():
     with ferro.random.fork_rng(enabled=False):
         assert (ferro.rand(2) == inside).all()
     assert not (ferro.get_rng_state() == before).all()
+
+
+@pytest.mark.parametrize("name", [d.name for d in dtypes.ABSENT])
+def test_dtypes_that_ferro_has_not_are_names(name, torch):
+    d, other = getattr(ferro, name), getattr(torch, name)
+    assert isinstance(d, ferro.dtype)
+    assert (str(d)[6:], d.itemsize, d.is_complex, d.is_floating_point) == (
+        str(other)[6:],
+        other.itemsize,
+        other.is_complex,
+        other.is_floating_point,
+    )
+    assert pickle.loads(pickle.dumps(d)) is d
+    assert d not in (ferro.float32, ferro.complex64)
+    for call in (
+        lambda: ferro.ones(1, dtype=d),
+        lambda: ferro.ones(1).to(d),
+        lambda: ferro.promote_types(d, ferro.float32),
+    ):
+        with pytest.raises(NotImplementedError, match=f"ferro.{name} is not supported"):
+            call()
+    if d is not ferro.complex32:
+        for t in (d, other):
+            with pytest.raises(RuntimeError, match="not supported for quantized"):
+                _ = t.is_signed
+    else:
+        assert d.is_signed == other.is_signed
+        assert ferro.chalf is d
+
+
+def test_operations_by_atens_names():
+    x = ferro.tensor([1.0, -2.0])
+    aten = ferro.ops.aten
+    assert aten.relu(x).tolist() == aten.relu.default(x).tolist() == [1, 0]
+    assert aten.add.Tensor(x, 1).tolist() == aten.add_.Scalar(x.clone(), 1).tolist() == [2, -1]
+    assert aten.slice_copy(ferro.ones(4, 2), 0, 0, 3).shape == (3, 2)
+    assert repr(aten.add.Tensor) == "aten.add.Tensor"
+    with pytest.raises(AttributeError, match="'_OpNamespace' 'aten' object has no attribute 'nothing'"):
+        _ = aten.nothing
+    with pytest.raises(AttributeError, match="has no attribute 'mine'"):
+        _ = ferro.ops.mine
+    with pytest.raises(TypeError, match='missing 1 required positional arguments: "data"'):
+        ferro.tensor()

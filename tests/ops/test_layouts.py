@@ -117,3 +117,12 @@ def test_complex_numbers_and_their_parts_view_one_memory(shape):
         assert parts.untyped_storage() is x.untyped_storage()
         assert ferro.view_as_complex(parts)._base is x
         assert (ferro.view_as_complex(parts) == z).all()
+
+
+def test_a_tensor_in_any_order_becomes_empty_in_place():
+    x = ferro.ones(2, 3).t().resize_(0, 3)
+    assert x.shape == (0, 3)
+    out = ferro.ones(2, 3, 4).permute(2, 0, 1)
+    with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
+        ferro.bmm(ferro.ones(1, 0, 2), ferro.ones(1, 2, 3), out=out)
+    assert out.shape == (1, 0, 3)
