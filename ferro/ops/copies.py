@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ferro.core.arguments import into, one_dim
+from ferro.core.layout import contiguous_format
 from ferro.ops import complex, parts, shape
 from ferro.ops.structure import clone
 
@@ -19,6 +20,11 @@ __all__ = ["alias_copy", "as_strided_copy", "detach_copy", "diagonal_copy", "exp
 R = TypeVar("R")
 
 
+def _clone(x: Any) -> Any:
+    """A copy in C order, as all copying forms of views are."""
+    return clone(x, memory_format=contiguous_format)
+
+
 def _copying(view: Callable[..., R]) -> Callable[..., R]:
     """The copying form of a function that returns a view or a tuple of views."""
     name = f"{view.__name__}_copy"
@@ -26,9 +32,9 @@ def _copying(view: Callable[..., R]) -> Callable[..., R]:
     def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         found: Any = view(*args, **kwargs)
         if isinstance(found, tuple):
-            copies = tuple([clone(x) for x in found])
+            copies = tuple([_clone(x) for x in found])
             return copies if out is None else tuple([into(name, o, c) for o, c in zip(out, copies, strict=True)])
-        return into(name, out, clone(found))
+        return into(name, out, _clone(found))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"A copy of what the view function `{view.__name__}` returns."
@@ -37,19 +43,19 @@ def _copying(view: Callable[..., R]) -> Callable[..., R]:
 
 def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of the tensor."""
-    return into("alias_copy", out, clone(input))
+    return into("alias_copy", out, _clone(input))
 
 
 def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of the tensor without its history."""
-    return into("detach_copy", out, clone(input.detach()))
+    return into("detach_copy", out, _clone(input.detach()))
 
 
 def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
                out: Tensor | None = None) -> Tensor:  # fmt: skip
     """A copy of the slice start:end:step along `dim`."""
     dim = one_dim("slice_copy", input._data.ndim, dim)
-    return into("slice_copy", out, clone(input[(slice(None),) * dim + (slice(start, end, step),)]))
+    return into("slice_copy", out, _clone(input[(slice(None),) * dim + (slice(start, end, step),)]))
 
 
 as_strided_copy, diagonal_copy = _copying(parts.as_strided), _copying(parts.diagonal)

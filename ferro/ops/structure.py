@@ -49,7 +49,11 @@ def zero_through(xp: Any, g: Any, steps: tuple) -> Any:
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy of the tensor; gradients flow through it unchanged."""
+    """A copy of the tensor, in the order of a memory format if one is given; gradients flow through it unchanged."""
+    if memory_format not in (None, preserve_format):
+        found = input.contiguous(memory_format=memory_format)
+        if found is not input:
+            return found
     return apply(CLONE, (input,))
 
 

@@ -126,3 +126,31 @@ def test_a_tensor_in_any_order_becomes_empty_in_place():
     with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
         ferro.bmm(ferro.ones(1, 0, 2), ferro.ones(1, 2, 3), out=out)
     assert out.shape == (1, 0, 3)
+
+
+@pytest.mark.parametrize("name", ["permute", "slice", "alias", "transpose", "detach", "expand", "select", "unsqueeze"])
+def test_copying_forms_of_views_are_in_c_order(name, torch):
+    arguments = {
+        "permute": ((0, 1, 2, 3),),
+        "slice": (0, 0, 2),
+        "transpose": (0, 1),
+        "expand": ((2, 3, 4, 5),),
+        "select": (0, 0),
+        "unsqueeze": (0,),
+    }
+    for m in (ferro, torch):
+        x = m.arange(120.0).reshape(2, 3, 4, 5).contiguous(memory_format=m.channels_last)
+        found = getattr(m, f"{name}_copy")(x, *arguments.get(name, ()))
+        assert found.is_contiguous()
+        assert found.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+def test_clones_have_the_memory_format_that_is_asked_for(torch):
+    for m in (ferro, torch):
+        x = m.arange(120.0).reshape(2, 3, 4, 5)
+        for source in (x, x.contiguous(memory_format=m.channels_last), x.transpose(0, 3)):
+            for f in (m.contiguous_format, m.channels_last):
+                copy = source.clone(memory_format=f)
+                assert copy.is_contiguous(memory_format=f)
+                assert copy.data_ptr() != source.data_ptr()
+                assert (copy == source).all()
