@@ -43,7 +43,7 @@ from ferro.ops.einsum import contract
 from ferro.ops.embedding import add_rows, take_rows
 from ferro.ops.entropy import cross_entropy_vjp, nll_pick, nll_spread
 from ferro.ops.exponential import *
-from ferro.ops.exponential import sigmoid_vjp
+from ferro.ops.exponential import log1p_complex, sigmoid_vjp
 from ferro.ops.extrema import *
 from ferro.ops.extrema import tie_weights, value_gather, value_scatter
 from ferro.ops.filling import *

@@ -22,6 +22,7 @@ from ferro.core.base import (  # fmt: skip
     mark_inference,
     new,
     not_a_tensor,
+    watch_result,
     wrap,
 )
 from ferro.core.casting import cast_inputs
@@ -418,7 +419,11 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
             pick.node = node
             pick.index = i
             pick.shape, pick.dtype = outputs[i]
-        elif i and not recording and not op.view:
+            tensors.append(t)
+            continue
+        if node is not None and f"array{i}" in node.plan.kinds:
+            watch_result(t, node)
+        if i and not recording and not op.view:
             t._meta = tensors[0]._meta  # where nothing is recorded, all are marked alike
         elif marked:
             _mark_lost(t, lost, op, xs, place)

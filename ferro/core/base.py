@@ -249,6 +249,14 @@ def watch(t: TensorBase, v: Version) -> None:
             meta.guards.append((v, v.n, "result"))
 
 
+def watch_result(t: TensorBase, node: Any) -> None:
+    """Lets `node` check the version of a result without history (indices, say) that it saved; the result has just been made."""
+    fresh = t._counter = Version()
+    fresh.n = 0
+    meta = node_meta(node)
+    meta.guards = [*(meta.guards or ()), (fresh, 0, "result")]
+
+
 def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
     """Counts an in-place change by the operation `culprit`, called at `place` of the user's program (default: here)."""
     v = t._counter or version_of(t)

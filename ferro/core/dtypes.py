@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
@@ -110,6 +111,38 @@ _TYPE_NAMES = {
 def type_name(dtype: dtype) -> str:
     """PyTorch's old name of a dtype: Float, Long, Byte, ComplexDouble."""
     return _TYPE_NAMES[dtype]
+
+
+C_NAMES = {
+    float64: "double", float32: "float", float16: "c10::Half", bfloat16: "c10::BFloat16", int64: "int64_t", int32: "int",
+    int16: "int16_t", int8: "int8_t", uint8: "uint8_t", uint16: "uint16_t", uint32: "uint32_t", uint64: "uint64_t", bool_: "bool",
+    complex64: "c10::complex<float>", complex128: "c10::complex<double>",
+}  # fmt: skip
+
+
+_MOST = {d.np: float(ml_dtypes.finfo(d.to_real().np).max) for d in ALL if d.category >= 2}
+
+
+def check_number(name: str, value: Any, d: Any) -> None:
+    """RuntimeError if a NumPy dtype cannot hold a Python number, but as an infinity or wrapped around."""
+    kind = d.kind
+    if kind in "iu":
+        most = np.iinfo(d).max
+        held = (
+            (-most if kind == "u" else np.iinfo(d).min) <= (value.real if isinstance(value, complex) else value) <= most
+        )
+    elif kind == "b":
+        return
+    else:
+        try:
+            parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
+            held = all(abs(part) <= _MOST[d] or not math.isfinite(part) for part in parts)
+        except OverflowError:  # an integer that no float holds
+            held = False
+    if not held:
+        raise RuntimeError(
+            f"{name}: value cannot be converted to type {C_NAMES[FROM_NUMPY[d]]} without overflow: {value}"
+        )
 
 
 def _by_name(name: str) -> dtype:

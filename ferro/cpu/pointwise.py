@@ -36,6 +36,18 @@ floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysi
 conj, zeros_like = np.conj, np.zeros_like
 
 
+def log1p_complex(x: Any) -> Any:
+    """log(1 + x) of complex numbers: near 0 the real part is half of log1p(|1 + x|^2 - 1), which NumPy's rounds away."""
+    real, imag = x.real, x.imag
+    with np.errstate(all="ignore"):
+        excess = real * (2 + real) + imag * imag
+        small = np.where(excess == 0, real, log1p(excess) / 2)
+        out = np.empty_like(x)
+        out.real = np.where(np.hypot(real, imag) < 0.5, small, log(np.hypot(1 + real, imag)))
+    out.imag = atan2(imag, 1 + real)
+    return out
+
+
 def typed(value: Any, like: Any) -> Any:
     """A Python number as a scalar of the dtype of `like`."""
     return like.dtype.type(value)

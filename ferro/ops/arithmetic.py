@@ -81,6 +81,7 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
         raise RuntimeError(
             f"{name}: for non-complex input tensors ({dtype}), argument alpha must not be a complex number, got {alpha}"
         )
+    dtypes.check_number(name, -alpha if name == "sub" else alpha, dtype.np)
     if isinstance(other, NUMBERS):
         return other * alpha
     if dtype is dtypes.bool_:

@@ -304,6 +304,7 @@ def full(
     """A tensor filled with a number, of its dtype unless one is given."""
     value = fill_value._data.item() if isinstance(fill_value, TensorBase) else fill_value
     d = chosen_dtype(dtype, out, dtypes.scalar_dtype(value))
+    dtypes.check_number("full", value, d)
     return result_or_out("full", np.full(sizes("full", (size,)), value, d), out, requires_grad, device)
 
 

@@ -92,12 +92,25 @@ LOG10 = Op("log10", lambda xp, x: xp.log10(x), floats=True, kind=ELEMENTWISE,
 
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """ln(1 + x), exact for small x.  d = dx / (1 + x)."""
-    result = unary(LOG1P, input)
+    if need_tensor("log1p", "input", input)._data.dtype in dtypes.COMPLEX:
+        result = log1p_complex(input)
+    else:
+        result = unary(LOG1P, input)
     return result if out is None else into("log1p", out, result)
 
 
 LOG1P = Op("log1p", lambda xp, x: xp.log1p(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x + 1).conj(),
            weight=2.0, samples=points(-0.8, 3.0, 0.0, 1e-8, -1.0, -2.0, smooth=False), complex=True)  # fmt: skip
+
+
+def log1p_complex(x: Any) -> Any:
+    """log1p of complex numbers, whose real part NumPy loses near 0."""
+    return unary(LOG1P_COMPLEX, x)
+
+
+LOG1P_COMPLEX = Op(
+    "log1p_complex", lambda xp, x: xp.log1p_complex(x), kind=ELEMENTWISE, x=lambda xp, g, x: g / (x + 1).conj()
+)
 
 
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -9,6 +9,7 @@ from ferro.core import dtypes, return_types, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim
 from ferro.core.base import TensorBase, without_gradient, wrap
+from ferro.core.dtypes import type_name
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.core.worlds import world
@@ -51,7 +52,8 @@ def pair_into(name: str, out: Any, results: tuple) -> tuple:
         raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(results)} Tensors")
     for o, r in zip(out, results, strict=True):
         if need_tensor(name, "out", o).dtype is not r.dtype:
-            raise RuntimeError(f"{name}(): Expected out tensor to have dtype {r.dtype}, but got {o.dtype} instead")
+            raise RuntimeError(f"{name}(): Expected out tensor to have dtype {r.dtype}, but got {o.dtype} instead "
+                               f"(expected scalar_type {type_name(r.dtype)} but found {type_name(o.dtype)})")  # fmt: skip
     return tuple([into(name, o, r) for o, r in zip(out, results, strict=True)])
 
 

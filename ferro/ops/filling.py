@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply, constant
 from ferro.core.base import TensorBase, bump
+from ferro.core.dtypes import check_number
 from ferro.core.inplace import overwrite, unrecorded
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
@@ -22,6 +23,8 @@ def number(name: str, value: Any, like: Any) -> Any:
         raise TypeError(f"{name}: can't assign a {type(value).__name__} to a {like.dtype} tensor")
     if isinstance(value, complex) and like._data.dtype.kind != "c":
         raise RuntimeError(f"{name}: value cannot be converted to type {like.dtype} without overflow: {value}")
+    if value:
+        check_number(name, value, like._data.dtype)
     return constant(value, like._data.dtype)
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
+from ferro.core import worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
+from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
 from ferro.core.op import LINEAR, Op
@@ -54,13 +56,22 @@ POOL_SCATTER = Op("pool_scatter", lambda xp, x, index, /, size: xp.pool_scatter(
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def _image(name: str, x: Any, n: int) -> tuple:
-    """The spatial shape of the input, which has n dimensions behind channels and maybe images."""
+def _image(name: str, x: Any, n: int, parts: bool = False, channels: bool = True) -> tuple:
+    """The spatial shape of the input, which has n dimensions behind channels and maybe images.
+
+    parts: said of adaptive pooling; channels: whether there must be some.
+    """
     shape = need_tensor(name, "input", x)._data.shape
-    if len(shape) not in (n + 1, n + 2) or 0 in shape[len(shape) - n - 1 :]:
+    first = len(shape) - n - (1 if channels else 0)  # of the dimensions that may not be empty
+    if len(shape) not in (n + 1, n + 2):
+        words = "tensor" if parts else "(batch mode) tensor with optional 0 dim batch size for input"
+        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D {words}, but got: {list(shape)}")
+    if 0 in shape[first:]:
+        if parts:
+            raise RuntimeError(f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+                               f"{list(shape)} with dimension {shape.index(0, first)} being empty")  # fmt: skip
         raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor for input with possibly 0 batch size and "
-            f"non-zero other dimensions, but got: {list(shape)}"
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}"
         )
     if x._data.dtype.kind in "bc":
         raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a real dtype")
@@ -113,7 +124,40 @@ def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding:
     """Max pooling in n dimensions: values and indices."""
     shape = _image(name, x, n)
     given = [_frozen(v) for v in (kernel_size, stride, padding, dilation)]
-    return apply(MAX_POOL, (x,), _windows(name, n, shape, *given, ceil_mode))
+    windows = _windows(name, n, shape, *given, ceil_mode)
+    if max(windows[4]) > 1 and _beside(shape, windows):
+        return _max_with_padding(x, shape, windows)
+    return apply(MAX_POOL, (x,), windows)
+
+
+@lru_cache(maxsize=512)
+def _beside(shape: tuple, windows: tuple) -> bool:
+    """Whether some window has no element of the image, since dilation steps over all of it."""
+    _, size, stride, pad, dilation = windows
+    return any(
+        not any(0 <= o * st - p + k * d < n for k in range(kernel))
+        for n, kernel, count, st, p, d in zip(shape, windows[0], size, stride, pad, dilation, strict=True)
+        for o in range(count)
+    )
+
+
+def _max_with_padding(x: Any, shape: tuple, windows: tuple) -> tuple:
+    """The same where some windows hold nothing but padding: their maximum is -inf, which has no gradient.
+
+    Their index, which PyTorch puts outside, is that of an element at the edge.
+    """
+    kernel, size, stride, pad, dilation = windows
+    far = tuple([  # so wide that the last window ends inside
+        max(p, (c - 1) * st - p + (k - 1) * d + 1 - n) for n, k, c, st, p, d in zip(shape, *windows, strict=True)
+    ])  # fmt: skip
+    dtype = x._data.dtype
+    least = -math.inf if dtype in INEXACT else int(np.iinfo(dtype).min)
+    amounts = [a for pair in zip(reversed(pad), reversed(far), strict=True) for a in pair]
+    padded = worlds.functional.constant_pad_nd(x, amounts, least)
+    values, indices = apply(MAX_POOL, (padded,), (kernel, size, stride, (0,) * len(pad), dilation))
+    places = np.unravel_index(indices._data, padded._data.shape[-len(shape) :])
+    inside = [np.clip(i - p, 0, n - 1) for i, p, n in zip(places, pad, shape, strict=True)]
+    return values, wrap(np.asarray(np.ravel_multi_index(inside, shape), np.int64))
 
 
 def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -297,7 +341,7 @@ ADAPTIVE_AVG_SPREAD = Op("adaptive_avg_spread", lambda xp, x, /, shape: xp.adapt
 
 def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
     """Adaptive average pooling in n dimensions."""
-    shape = _image(name, x, n)
+    shape = _image(name, x, n, parts=True, channels=n == 3)
     if x._data.dtype not in INEXACT:
         raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
     size = _target(name, n, x, shape, output_size)
@@ -341,7 +385,7 @@ ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x,
 
 def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
     """Adaptive max pooling in n dimensions: values and indices."""
-    shape = _image(name, x, n)
+    shape = _image(name, x, n, parts=True)
     if x._data.dtype not in INEXACT:
         raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
     size = _target(name, n, x, shape, output_size)

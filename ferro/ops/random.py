@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,13 +84,22 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
 
 
 def _held_by(name: str, d: Any, low: int, most: int) -> None:
-    """Refuses bounds of random integers that a dtype does not hold."""
+    """Refuses bounds of random integers that an integer dtype does not hold, warns of those between which a floating one skips some."""
+    if d in dtypes.INEXACT:
+        digits = round(1 - math.log2(dtypes.finfo(dtypes.FROM_NUMPY[d]).eps))
+        for words, bound in (("from", low), ("to - 1", most)):
+            if abs(bound) > 2**digits:
+                warnings.warn(
+                    f"{name}: {words} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations "
+                    f"{dtypes.C_NAMES[dtypes.FROM_NUMPY[d]]} can support discrete uniform distribution only within this range. This "
+                    "warning will become an error in version 1.7 release, please fix the code in advance",
+                    stacklevel=3,
+                )
+        return
     if d.kind in "iu":
         least, largest = np.iinfo(d).min, np.iinfo(d).max
-    elif d.kind == "b":
-        least, largest = 0, 1
     else:
-        return
+        least, largest = 0, 1
     for words, bound in (("from", low), ("to - 1", most)):
         if not least <= bound <= largest:
             raise RuntimeError(
@@ -287,6 +298,7 @@ def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, genera
     """Fills with random integers from [from, to); random_(to) counts from 0; without `to`, or None, all that are exact."""
     if to is _ABSENT and from_ is not _ABSENT:
         from_, to = 0, from_
+    bounded = to is not _ABSENT and to is not None
     from_ = 0 if from_ is _ABSENT else from_
     if to is _ABSENT or to is None:
         kind = self._data.dtype.kind
@@ -300,6 +312,8 @@ def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, genera
         to = min(most + 1, 2**63 - 1)
     if from_ >= to:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={from_} >= to={to}")
+    if from_ or bounded:
+        _held_by("random_", self._data.dtype, from_, to - 1 if bounded else max(from_, 0))
     return _fill(self, "random_", lambda shape: as_array(numpy_generator(generator).integers(from_, to, shape)))
 
 

@@ -283,3 +283,88 @@ def test_results_that_no_memory_holds_are_refused_at_once(name):
         pool(ferro.ones(1, 2, 4), 1 << 62)
     with pytest.raises(MemoryError):
         pool(ferro.ones(1, 2, 4), 1 << 50)
+
+
+# -- windows of nothing, empty batches, indices that are written ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 2, 2), (2, 1, 5)], ids=str)
+def test_windows_of_nothing_but_padding_are_minus_infinity_without_gradient(torch: Any, shape: tuple) -> None:
+    def run(f: Any) -> tuple:
+        x = f.arange(float(np.prod(shape))).reshape(shape)
+        wide = f.nn.functional.max_pool2d(x[None], (1, 2), 1, (0, 1), (1, shape[-1] + 1))
+        return f.nn.functional.max_pool1d(x, 2, 1, 1, shape[-1] + 1).tolist(), wide.tolist()
+
+    assert run(ferro) == run(torch)
+    x = ferro.ones(shape, requires_grad=True)  # (PyTorch's backward writes outside of the gradient)
+    values, indices = F.max_pool1d(x, 2, 1, 1, shape[-1] + 1, return_indices=True)
+    values[values > 0].sum().backward()
+    assert x.grad.sum() == (values > 0).sum()
+    values, _ = F.max_pool1d(x, 2, 1, 1, shape[-1] + 1, return_indices=True)
+    (g,) = ferro.autograd.grad(values, x, ferro.ones_like(values))
+    assert g.sum() == (values > 0).sum()
+    assert ((indices >= 0) & (indices < shape[-1])).all()
+
+
+POOLED: dict[str, Any] = {
+    "avg2": lambda f, s: f.nn.functional.avg_pool2d(f.ones(*s, 4), 2),
+    "max2": lambda f, s: f.nn.functional.max_pool2d(f.ones(*s, 4), 2),
+    "adaptive_avg1": lambda f, s: f.nn.functional.adaptive_avg_pool1d(f.ones(s), 2),
+    "adaptive_avg2": lambda f, s: f.nn.functional.adaptive_avg_pool2d(f.ones(*s, 4), 2),
+    "adaptive_avg3": lambda f, s: f.nn.functional.adaptive_avg_pool3d(f.ones(*s, 4, 4), 2),
+    "adaptive_max1": lambda f, s: f.nn.functional.adaptive_max_pool1d(f.ones(s), 2),
+    "adaptive_max2": lambda f, s: f.nn.functional.adaptive_max_pool2d(f.ones(*s, 4), 2),
+}
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (0, 0, 4), (2, 3, 0)], ids=str)
+@pytest.mark.parametrize("name", POOLED)
+def test_empty_images_are_pooled_or_refused_as_torch_does(torch: Any, name: str, shape: tuple) -> None:
+    def outcome(f: Any) -> Any:
+        try:
+            return tuple(POOLED[name](f, shape).shape)
+        except RuntimeError as e:
+            return str(e)
+
+    ours, theirs = outcome(ferro), outcome(torch)
+    if isinstance(theirs, str) and "1" not in name:  # (PyTorch says pool2d of pool1d)
+        assert theirs.split("(): ")[-1].split(": [")[0] in ours
+    else:
+        assert isinstance(ours, str) is isinstance(theirs, str)
+        assert isinstance(ours, str) or ours == theirs
+
+
+PICKING: dict[str, Any] = {
+    "max_pool": lambda f, x: f.nn.functional.max_pool1d(x, 2, return_indices=True),
+    "adaptive": lambda f, x: f.nn.functional.adaptive_max_pool1d(x, 3, True),
+    "max": lambda f, x: f.max(x, 1),
+    "sort": lambda f, x: f.sort(x, 1),
+    "topk": lambda f, x: f.topk(x, 2, 1),
+    "kthvalue": lambda f, x: f.kthvalue(x, 2, 1),
+    "median": lambda f, x: f.median(x, 1),
+    "mode": lambda f, x: f.mode(x, 1),
+    "cummax": lambda f, x: f.cummax(x, 1),
+}
+
+
+@pytest.mark.parametrize("name", PICKING)
+def test_indices_that_are_written_before_backward_are_noticed(torch: Any, name: str) -> None:
+    for f in (ferro, torch):
+        x = f.arange(8.0).reshape(1, 8).requires_grad_()
+        values, indices = PICKING[name](f, x)
+        indices.add_(1)
+        with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+            values.sum().backward()
+    values, indices = PICKING[name](ferro, ferro.arange(8.0).reshape(1, 8).requires_grad_())
+    values.sum().backward()
+    indices.add_(1)
+
+
+def test_bags_of_nothing_have_a_gradient_of_zeros(torch: Any) -> None:
+    for mode in ("max", "sum", "mean"):
+        for f in (ferro, torch):
+            w = f.ones(5, 2).requires_grad_()
+            y = f.nn.functional.embedding_bag(f.tensor([], dtype=f.int64), w, f.tensor([0, 0]), mode=mode)
+            y.sum().backward()
+            assert y.tolist() == [[0, 0]] * 2
+            assert w.grad.tolist() == [[0, 0]] * 5
