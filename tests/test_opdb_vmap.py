@@ -19,7 +19,7 @@ from ferro.func import vmap
 from tests.ops.test_batched import first, leaves, second
 
 PROBE = Path(__file__).parent.parent.parent / "shared" / "opdb"
-SAMPLES = 3  # of each entry of the database
+SAMPLES = 15  # of each entry of the database
 # What these say is how an operation refuses a batch; anything else, and any other number, is a failure.
 REFUSALS = (r"data-dependent output shape|data-dependent control flow|\.item\(\)|randomness error mode|reads the numbers|"
             r"explicit positive num_classes|inplace arithmetic|has no batching rule|same for all slices")  # fmt: skip

@@ -95,7 +95,7 @@ def _swap_rows(f: Callable, level: Level, x: Any, pivots: Any, inverse: bool) ->
 def _pseudo_inverse(f: Callable, level: Level, x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     if not x.size:
         return NotImplemented
-    return batch(f(fronted(x, level), *[aligned(t, level, x.ndim - 2) for t in (atol, rtol)], hermitian), level)
+    return batch(f(fronted(x, level), *[aligned(t, level, x.ndim - 1) for t in (atol, rtol)], hermitian), level)
 
 
 @rule("cofactors")

@@ -558,3 +558,10 @@ def test_recomputed_functions() -> None:
     f = lambda x: ferro.utils.checkpoint.checkpoint(lambda x: (x * w).sin(), x, use_reentrant=False)  # noqa: E731
     vmap(f)(X).sum().backward()
     close(w.grad, (X * (X * w).cos()).sum(0))
+
+
+def test_a_tolerance_of_each_matrix() -> None:
+    a = ferro.tensor(np.random.default_rng(4).standard_normal((4, 2, 3, 3)))
+    atol = ferro.tensor([[0.0, 1.0], [2.0, 0.1], [0.5, 3.0], [1.0, 0.0]], dtype=ferro.float64)
+    f = lambda a, tol: ferro.linalg.pinv(a, atol=tol) + ferro.linalg.matrix_rank(a, atol=tol)[:, None, None]  # noqa: E731
+    close(vmap(f)(a, atol), looped(f, a, atol))
