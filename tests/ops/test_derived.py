@@ -299,6 +299,54 @@ def test_strides_do_not_matter(entry: Any) -> None:
                 compare(g, w, "float64", f"{sample} result {i} with {strided.__name__} inputs")
 
 
+@ALL
+def test_channels_last_and_overlapping_inputs_give_what_copies_give(entry: Any) -> None:
+    """Values and gradients, or the same error."""
+    if entry.path.endswith("_"):
+        pytest.skip("what is written in place may not overlap: tests/ops/test_overlapping.py")
+    for sample in _samples(entry, "float32"):
+        arrays = arrays_of(sample, rng_of(entry.path), "float32")
+        for layout in (_channels_last, _expanded):
+            laid = [layout(a) for a in arrays]
+            copies = [np.array(a, order="C") for a in laid]
+            if all(a.strides == b.strides for a, b in zip(laid, copies, strict=True)):
+                continue
+            want, got = _outcome(entry, sample, copies), _outcome(entry, sample, laid)
+            assert len(want) == len(got), f"{sample} with {layout.__name__} inputs: {got} instead of {want}"
+            for i, (g, w) in enumerate(zip(got, want, strict=True)):
+                if isinstance(g, np.ndarray) and isinstance(w, np.ndarray):
+                    compare(g, w, "float32", f"{sample} result {i} with {layout.__name__} inputs", scale=10)
+                else:
+                    assert g == w, f"{sample} result {i} with {layout.__name__} inputs"
+
+
+def _outcome(entry: Any, sample: Any, arrays: list) -> list:
+    """Results and gradients, or the kind of the error."""
+    ferro.manual_seed(0)
+    try:
+        call = Call(entry, sample, ferro, arrays, entry.differentiable)
+        outputs = call.run()
+    except (RuntimeError, ValueError, ferro.linalg.LinAlgError) as e:
+        return [type(e)]
+    found = [to_array(o) for o in outputs]
+    vectors = cotangents(outputs, rng_of("layouts"))
+    if call.inputs and any(v is not None for v in vectors):
+        found += [None if g is None else to_array(g) for g in pullback(call, outputs, vectors)]
+    return found
+
+
+def _channels_last(a: np.ndarray) -> np.ndarray:
+    """The same values with the second dimension lying last in memory."""
+    return np.moveaxis(np.array(np.moveaxis(a, 1, -1), order="C"), -1, 1) if a.ndim > 2 else np.array(a, order="F")
+
+
+def _expanded(a: np.ndarray) -> np.ndarray:
+    """Numbers that are the same along the first dimension, and one place in memory."""
+    if a.ndim == 0 or a.dtype.kind not in "fc" or a.size == 0:
+        return a
+    return np.lib.stride_tricks.as_strided(a[:1].copy(), a.shape, (0, *a[:1].strides[1:]))
+
+
 def _transposed(a: np.ndarray) -> np.ndarray:
     """The same values in Fortran order."""
     return np.asarray(a, order="F")
