@@ -77,6 +77,9 @@ from ferro.core.dtypes import (
     quint8,
     set_default_dtype,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from ferro.core.dtypes import bool_ as bool
 from ferro.core.layout import channels_last, channels_last_3d, contiguous_format, preserve_format, strided

@@ -109,7 +109,9 @@ def ordered(op: Op, x: Any, y: Any) -> Any:
     return binary(op, x, y)
 
 
-def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+def isclose(
+    input: Tensor, other: Tensor, rtol: float | Tensor = 1e-05, atol: float | Tensor = 1e-08, equal_nan: bool = False
+) -> Tensor:
     """Where |x - y| ≤ atol + rtol |y|, or x = y; with equal_nan also where both are nan."""
     for argument, t in (("input", input), ("other", other)):
         need_tensor("isclose", argument, t)
@@ -138,7 +140,9 @@ declare("isclose",
         complex=True, differentiable=False)  # fmt: skip
 
 
-def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+def allclose(
+    input: Tensor, other: Tensor, rtol: float | Tensor = 1e-05, atol: float | Tensor = 1e-08, equal_nan: bool = False
+) -> bool:
     """Whether `isclose` holds everywhere."""
     return bool(isclose(input, other, rtol, atol, equal_nan)._data.all())
 
