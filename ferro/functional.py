@@ -98,7 +98,7 @@ from ferro.ops.rounding import *
 from ferro.ops.scans import *
 from ferro.ops.scans import affine_scan, cumprod_others, cumsum_vjp, picked_sum, prod_others, shift
 from ferro.ops.scattering import *
-from ferro.ops.scattering import gather_spread
+from ferro.ops.scattering import gather_spread, prod_once
 from ferro.ops.shape import *
 from ferro.ops.shape import expand
 from ferro.ops.softmax import *

@@ -160,10 +160,14 @@ def describe(t: Any, name: str = "tensor") -> str:
         body = numbers(a, len(prefix))
     if not plain:
         extra.append(f"dtype={t.dtype}")
-    node = history(t)
+    try:
+        node = history(t)
+    except RuntimeError:  # of a view whose base was changed: it must not be used, but can be looked at
+        node = None
+        extra.append("grad_fn=<Invalid>")
     if node is not None and node is not LEAF:
         extra.append(f"grad_fn=<{(node.node if isinstance(node, Pick) else node).name()}>")
-    elif t.requires_grad:
+    elif extra[-1:] != ["grad_fn=<Invalid>"] and t.requires_grad:
         extra.append("requires_grad=True")
     tangent = tangents_of(t).get(current().level)
     if tangent is not None:

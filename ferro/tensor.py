@@ -277,6 +277,10 @@ class Tensor(
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
         self.requires_grad_(value)
 
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise RuntimeError("requires_grad must be a bool; it cannot be deleted")
+
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Starts (or, False, stops) recording operations on this leaf; returns the tensor."""
         refuse_inside("Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs)", "requires_grad_()")
@@ -415,6 +419,30 @@ class Tensor(
     @data.deleter
     def data(self) -> None:
         raise RuntimeError("Deleting tensor data is not allowed. Delete tensor instead!")
+
+    @property
+    def _grad_fn(self) -> Any:
+        """PyTorch's other name of grad_fn."""
+        return self.grad_fn
+
+    @_grad_fn.deleter
+    def _grad_fn(self) -> None:
+        raise RuntimeError("Deletion of _grad_fn not allowed. Detach tensor instead!")
+
+    @property
+    def _backward_hooks(self) -> dict | None:
+        """The hooks of a leaf by number; None if there are none (those of other tensors hang on their node)."""
+        return None if self._meta is None else self._meta.hooks
+
+    @_backward_hooks.setter
+    def _backward_hooks(self, hooks: dict | None) -> None:
+        if hooks is not None and not isinstance(hooks, dict):
+            raise TypeError(f"_backward_hooks must be a dict or None, not {type(hooks).__name__}")
+        meta_of(self).hooks = hooks
+
+    @_backward_hooks.deleter
+    def _backward_hooks(self) -> None:
+        raise RuntimeError("Deletion of _backwards_hooks not allowed!")
 
     def retain_grad(self) -> None:
         """Makes backward() keep the gradient of this non-leaf in ``.grad``."""

@@ -26,7 +26,7 @@ def push(cls: Any, ctx: Any, args: tuple, outs: list, dirty: tuple, nondiff: tup
     dirty and nondiff: the outputs that are inputs changed in place, and those without a derivative.
     """
     given = [tangents_of(a).get(level) if isinstance(a, TensorBase) else None for a in args]
-    tangents = list(given)
+    tangents: list[Any] = list(given)
     if ctx.materialize_grads:
         for i, a in enumerate(args):
             if tangents[i] is None and isinstance(a, TensorBase) and a._data.dtype in INEXACT:

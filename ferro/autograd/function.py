@@ -422,10 +422,11 @@ def _refuse_saved_inputs(cls: Any, ctx: Any, args: tuple, outs: list) -> None:
 
 def _returned(out: Any, args: tuple, dirty: tuple) -> Any:
     """An output that is an unchanged input becomes a view of it."""
-    if isinstance(out, TensorBase) and _contains(args, out) and not _contains(dirty, out):
-        with _mode.switched(grad=False, level=0):
-            return out.view_as(out)
-    return out
+    if not isinstance(out, TensorBase) or not _contains(args, out) or _contains(dirty, out):
+        return out
+    given: Any = out
+    with _mode.switched(grad=False, level=0):
+        return given.view_as(given)
 
 
 def _check_dirty(cls: Any, ctx: Any, args: tuple, outs: list) -> None:

@@ -62,7 +62,7 @@ def set_item(x: Batched, key: Any, value: Any) -> None:
 
 # -- an index of the same number of dimensions -------------------------------------------------------------------------
 
-declare(diagonal_put="x x - d d")
+declare(diagonal_put="x x - d d", prod_once="e e")
 # an index of another number of dimensions (of a 0-d array) is left to the loop
 RULES["gather"] = checked("x d x", lambda x, dim, index: x.ndim == index.ndim)
 RULES["gather_spread"] = checked("x s d x", lambda g, shape, dim, index: g.ndim == len(shape) == index.ndim)

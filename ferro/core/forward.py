@@ -118,7 +118,12 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
                 o._meta.view.base = xs[0]
     if op.view and xs[0]._meta.view is not None and xs[0]._meta.view.dual is not None:
         follow_dual(xs[0], outs)
-    found = derivative(op, primals, tangents, params, tuple([plain(o) for o in outs]))
+    try:
+        found = derivative(op, primals, tangents, params, tuple([plain(o) for o in outs]))
+    except NotImplementedError as e:
+        raise NotImplementedError(
+            f"Trying to use forward AD with {op.name} that does not support it because it has not been implemented yet ({e})."
+        ) from e
     for out, t in zip(outs, found, strict=True):
         if t is not None and out._data.dtype in INEXACT:
             set_tangent(out, level, t)

@@ -20,7 +20,7 @@ from ferro.cpu.select import select
 __all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
            "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread",
            "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "masked_spread",
-           "nonzero", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
+           "nonzero", "prod_once", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
            "select_spread", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
@@ -145,6 +145,11 @@ def scatter_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
 def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x plus src at the elements that `index` names along `dim`."""
     return scatter_add_(contiguous(x), dim, index, src)
+
+
+def prod_once(x: Any, several: Any) -> Any:
+    """x: of arrays no further derivative is asked."""
+    return x
 
 
 def gather_spread(g: Any, shape: tuple, dim: int, index: Any) -> Any:

@@ -258,8 +258,23 @@ def _prod_vjp(xp: Any, g: Any, x: Any, index: Any, src: Any, out: Any, dim: int,
     without = xp.scatter_reduce(x, dim, index, xp.masked_fill(src, lone, 1.0), "prod", include_self)
     others = xp.masked_fill(xp.gather(without, dim, index), ~lone, 0.0)
     others = others + xp.masked_fill(xp.gather(out, dim, index) / xp.masked_fill(src, zero, 1.0), lone, 0.0)
-    return gx, xp.gather(g, dim, index) * others
+    return gx, xp.prod_once(xp.gather(g, dim, index) * others, zero & ~lone)
 
+
+def prod_once(x: Tensor, several: Tensor) -> Tensor:
+    """x, the gradient of a product by its factors, which has no further derivative where `several` factors are 0."""
+    return apply(PROD_ONCE, (x, several))
+
+
+def _prod_twice(g: Any, several: Any) -> Any:
+    found = getattr(several, "_data", several)
+    if np.any(getattr(found, "physical", found)):
+        raise RuntimeError("scatter_reduce(), index_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same "
+                           "position in self")  # fmt: skip
+    return g
+
+
+PROD_ONCE = Op("prod_once", lambda xp, x, several: x * 1, x=lambda xp, g, several: _prod_twice(g, several), diff=("x",))
 
 SCATTER_REDUCE = Op("scatter_reduce", lambda xp, x, index, src, /, dim, reduce, include_self: xp.scatter_reduce(
     x, dim, index, src, reduce, include_self), vjp=_scatter_reduce_vjp, diff=("x", "src"), samples=[

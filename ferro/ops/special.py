@@ -230,7 +230,9 @@ def incomplete(name: str, a: Any, x: Any) -> tuple:
 
 def no_derivative(name: str, argument: str) -> Any:
     """The formula of a derivative that has no closed form."""
-    raise NotImplementedError(f"{name}: the derivative by '{argument}' is not implemented; detach() that argument")
+    raise NotImplementedError(
+        f"the derivative for '{name}: {argument}' is not implemented. Use detach() on that argument."
+    )
 
 
 def _density(xp: Any, a: Any, x: Any) -> Any:

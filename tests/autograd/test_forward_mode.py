@@ -572,3 +572,11 @@ def test_sentences_of_pytorch(T: Any) -> Any:
     x = dual(T, [1.0], [2.0])
     return (error(lambda: F.make_dual(T.ones(2), T.ones(3)), "Trying to set a forward gradient that has a different size than that of the original"),
             error(lambda: T.add(x, x, out=T.ones(1, dtype=T.float64)), "that does not support it because it is an out= function"))  # fmt: skip
+
+
+@at_level
+def test_what_has_no_derivative_says_so(T: Any) -> Any:
+    x = dual(T, [1.0], [2.0])
+    y = leaf(T, 1.0)
+    return (error(lambda: T.igamma(x, x), "Trying to use forward AD with igamma that does not support it because it has not been implemented yet"),
+            error(lambda: T.igamma(y, y).sum().backward(), "the derivative for 'igamma: input' is not implemented."))  # fmt: skip

@@ -513,3 +513,19 @@ def test_the_gradient_by_a_tensor_that_was_changed_in_place(T: Any) -> Any:
 def test_a_result_is_pickled_as_a_leaf(T: Any) -> Any:
     again = pickle.loads(pickle.dumps(leaf(T, 1.0, 2.0) * 2))
     return again.requires_grad, again.is_leaf, again.tolist()
+
+
+@both
+def test_attributes_that_cannot_be_deleted(T: Any) -> Any:
+    x = leaf(T, 1.0)
+    found = []
+    for name, words in (("requires_grad", "requires_grad must be a bool"), ("_grad_fn", "Deletion of _grad_fn not allowed. Detach tensor instead!"),
+                        ("_backward_hooks", "Deletion of _backwards_hooks not allowed!"), ("data", "Deleting tensor data")):  # fmt: skip
+        found.append(error(lambda name=name: delattr(x, name), words))
+    before = x._backward_hooks
+    x.register_hook(lambda g: g * 3)
+    count = len(x._backward_hooks)
+    (x * 1).backward()
+    x._backward_hooks = None
+    (x * 1).backward()
+    return found, before, count, x.grad, x._grad_fn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -280,3 +281,22 @@ def test_gradients_of_overlapping_views_add_up(name: str) -> None:
         return y, g, T.autograd.grad((g * g).sum(), x)[0]
 
     assert account(program(ferro)) == account(program(torch))
+
+
+def test_products_of_several_zeros_have_no_second_derivative() -> None:
+    for values, fails in (([0.0, 0.0], True), ([0.0, 2.0], False)):
+        for name in ("scatter_reduce", "index_reduce"):
+            found = []
+            for T in (torch, ferro):
+                x, index = T.tensor([1.0], requires_grad=True), T.tensor([0, 0])
+                src = T.tensor(values, requires_grad=True)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    out = getattr(T, name)(x, 0, index, src, "prod")
+                (g,) = T.autograd.grad(out, src, create_graph=True)
+                if fails:
+                    with pytest.raises(RuntimeError, match=r"Double backward is unsupported for .* when >1 zeros in"):
+                        T.autograd.grad(g.sum(), src)
+                else:
+                    found.append((g.tolist(), T.autograd.grad(g.sum(), src)[0].tolist()))
+            assert fails or found[0] == found[1]
