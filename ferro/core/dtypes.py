@@ -64,7 +64,7 @@ class Absent(dtype):
 
     def __init__(self, name: str, itemsize: int, category: int, why: str) -> None:
         self.name, self.itemsize, self.category, self.why = name, itemsize, category, why
-        self.is_floating_point, self.is_complex = False, category == 3
+        self.is_floating_point, self.is_complex = category == 2, category == 3
 
     @property
     def np(self) -> Any:  # type: ignore[override]
@@ -73,8 +73,8 @@ class Absent(dtype):
 
     @property
     def is_signed(self) -> bool:  # type: ignore[override]
-        """True of complex numbers; RuntimeError of quantised ones, as in PyTorch."""
-        if self.category != 3:
+        """True of floating and complex numbers; RuntimeError of quantised ones, as in PyTorch."""
+        if self.category < 2:
             raise RuntimeError(f"isSignedType not supported for quantized types, such as {self}")
         return True
 
@@ -90,7 +90,22 @@ qint8, quint8, qint32, quint4x2, quint2x4 = [
     Absent(name, size, 1, "ferro has no quantised tensors")
     for name, size in (("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1), ("quint2x4", 1))
 ]
-ABSENT = (complex32, qint8, quint8, qint32, quint4x2, quint2x4)
+float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz = [
+    Absent(name, 1, 2, "ferro computes with no numbers of 8 bits; use bfloat16 or float16")
+    for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+]
+ABSENT = (
+    complex32,
+    qint8,
+    quint8,
+    qint32,
+    quint4x2,
+    quint2x4,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+)
 
 ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, bfloat16, float32, float64, complex64,
        complex128)  # fmt: skip
