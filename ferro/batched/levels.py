@@ -23,6 +23,8 @@ class Level:
     __slots__ = ("begin", "entered", "number", "randomness", "size")
 
     def __init__(self, size: int, randomness: str, begin: int) -> None:
+        import ferro.batched.world  # noqa: F401 (the rules are read when they are first wanted)
+
         self.number, self.size, self.randomness, self.begin = next(_numbers), size, randomness, begin
         self.entered = ALIVE.append(None)
 

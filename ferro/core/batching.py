@@ -15,7 +15,7 @@ import numpy as np
 
 from ferro.batched.array import Batched, batch, expanded, levels_of, pulled
 from ferro.batched.levels import Level, running
-from ferro.batched.world import world
+from ferro.batched.rules import world
 from ferro.core import worlds
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
