@@ -86,8 +86,11 @@ class _Memory(NamedTuple):
     count: int
 
 
-class _Writer(pickle._Pickler):  # type: ignore[name-defined, misc] # (the one in Python: the other imports what it names)
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+_PythonPickler: Any = pickle._Pickler  # type: ignore[attr-defined] # (the one in C imports what it writes the name of)
+
+
+class _Writer(_PythonPickler):
+    dispatch = dict(_PythonPickler.dispatch)
 
     def __init__(self, file: Any, protocol: int) -> None:
         super().__init__(file, protocol)
@@ -181,7 +184,7 @@ def save(obj: Any, f: Any, pickle_module: Any = pickle, pickle_protocol: int = 2
         archive.writestr(f"{folder}/data.pkl", pickled.getvalue())
         archive.writestr(f"{folder}/byteorder", sys.byteorder)
         for memory, (_, held) in writer.records.values():
-            archive.writestr(f"{folder}/data/{memory.key}", memoryview(np.ascontiguousarray(held)))
+            archive.writestr(f"{folder}/data/{memory.key}", np.ascontiguousarray(held).data)
         archive.writestr(f"{folder}/version", "3\n")
 
 
@@ -351,9 +354,10 @@ class _Reader(pickle.Unpickler):
             raise pickle.UnpicklingError(f"load: unknown persistent object {kind!r}")
         if key not in self.storages:
             self.locate(location)
-            held = np.empty(count, dtype.np)
+            held: Any = np.empty(count, dtype.np)
+            record: Any
             with self.archive.open(f"{self.folder}/data/{key}") as record:
-                read = record.readinto(memoryview(held.view(np.uint8))) if held.nbytes else 0
+                read = record.readinto(held.view(np.uint8).data) if held.nbytes else 0
             if read != held.nbytes:
                 raise pickle.UnpicklingError(f"load: record data/{key} has {read} bytes instead of {held.nbytes}")
             self.storages[key] = _Loaded(held, dtype)

@@ -176,7 +176,8 @@ class UninitializedTensorMixin:
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
         if id(self) not in memo:
-            memo[id(self)] = type(self)(self.requires_grad, dtype=self.dtype)
+            cls: Any = type(self)
+            memo[id(self)] = cls(self.requires_grad, dtype=self.dtype)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -86,10 +86,7 @@ def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embe
 
 def _check_dims(query: Tensor, key: Tensor, value: Tensor, embed: int, heads: int) -> bool:
     """Whether the inputs have a batch dimension; refuses shapes that do not belong together."""
-    dims = [t._data.ndim for t in (query, key, value)]
-    if dims not in ([2, 2, 2], [3, 3, 3]):
-        raise AssertionError(f"{NAME}: query, key and value should be unbatched 2D or batched 3D tensors together, but "
-                             f"have {dims} dimensions")  # fmt: skip
+    batched = check_ranks(query, key, value)
     have = query._data.shape[-1]
     if have != embed:
         raise AssertionError(f"{NAME}: was expecting embedding dimension of {embed}, but got {have}")
@@ -98,7 +95,29 @@ def _check_dims(query: Tensor, key: Tensor, value: Tensor, embed: int, heads: in
     if key._data.shape[:-1] != value._data.shape[:-1]:
         raise AssertionError(f"{NAME}: key shape {list(key._data.shape)} does not match value shape "
                              f"{list(value._data.shape)}")  # fmt: skip
-    return dims[0] == 3
+    return batched
+
+
+def check_ranks(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
+                attn_mask: Tensor | None = None) -> bool:  # fmt: skip
+    """Whether the inputs have a batch dimension; refuses numbers of dimensions that do not belong together."""
+    n = query._data.ndim
+    if n not in (2, 3):
+        raise AssertionError(
+            f"{NAME}: query should be unbatched 2D or batched 3D tensor but received {n}-D query tensor"
+        )
+    start = f"{NAME}: For {'batched' if n == 3 else 'unbatched'} ({n}-D) `query`, expected"
+    if key._data.ndim != n or value._data.ndim != n:
+        raise AssertionError(f"{start} `key` and `value` to be {n}-D but found {key._data.ndim}-D and {value._data.ndim}-D "
+                             "tensors respectively")  # fmt: skip
+    if key_padding_mask is not None and key_padding_mask._data.ndim != n - 1:
+        raise AssertionError(f"{start} `key_padding_mask` to be `None` or {n - 1}-D but found {key_padding_mask._data.ndim}-D tensor "
+                             "instead")  # fmt: skip
+    if attn_mask is not None and attn_mask._data.ndim not in (2, 3):
+        raise AssertionError(
+            f"{start} `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask._data.ndim}-D tensor instead"
+        )
+    return n == 3
 
 
 def _given(label: str, t: Tensor | None) -> Tensor:

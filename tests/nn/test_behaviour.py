@@ -417,3 +417,24 @@ def test_dropout_of_features_warns_in_torch_s_words(name: str, ndim: int) -> Non
             getattr(t.nn.functional, name)(t.ones(*[1] * ndim))
         said.append(str(caught[0].message))
     assert said[0] == said[1]
+
+
+RANKS: dict[str, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None]] = {
+    "key": ((3, 2, 4), (3, 4), None),
+    "unbatched key": ((3, 4), (3, 2, 4), None),
+    "query": ((4,), (4,), None),
+    "padding": ((3, 2, 4), (3, 2, 4), (3,)),
+    "unbatched padding": ((3, 4), (3, 4), (1, 3)),
+}
+
+
+@pytest.mark.parametrize("name", RANKS)
+def test_attention_refuses_ranks_in_torch_s_words(name: str) -> None:
+    query, key, padding = RANKS[name]
+    said = []
+    for t in (ferro, torch):
+        mask = None if padding is None else t.zeros(*padding, dtype=t.bool)
+        with pytest.raises(AssertionError) as caught:
+            t.nn.MultiheadAttention(4, 2)(t.rand(*query), t.rand(*key), t.rand(*key), key_padding_mask=mask)
+        said.append(str(caught.value))
+    assert said[1] in said[0]

@@ -8,6 +8,7 @@ from typing import Any
 from ferro.core import dtypes
 from ferro.ops.creation import empty, zeros
 from ferro.ops.joining import cat
+from ferro.ops.multihead import check_ranks
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -98,7 +99,7 @@ class MultiheadAttention(Module):
         """The attended values, and the attention weights if they are needed (of all heads, or their mean)."""
         if is_causal and attn_mask is None:
             raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-        batched = _check_dims(query, key, value)
+        batched = check_ranks(query, key, value, key_padding_mask, attn_mask)
         if not batched:
             query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
@@ -212,20 +213,6 @@ class MultiheadAttention(Module):
             out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)
         out = out.transpose(1, 2).reshape(batch, length, self.embed_dim)
         return F.linear(out, self.out_proj.weight, self.out_proj.bias), weights
-
-
-def _check_dims(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether the inputs have a batch dimension."""
-    if query.dim() not in (2, 3):
-        raise AssertionError(
-            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
-        )
-    if key.dim() != query.dim() or value.dim() != query.dim():
-        raise AssertionError(
-            f"For {query.dim()}-D query, expected key and value to be {query.dim()}-D "
-            f"but found {key.dim()}-D and {value.dim()}-D tensors respectively"
-        )
-    return query.dim() == 3
 
 
 def _additive(mask: Tensor, name: str, dtype: Any) -> Tensor:

@@ -37,11 +37,13 @@ class LazyLinear(LazyModuleMixin, Linear):
     def initialize_parameters(self, input: Tensor) -> None:
         """Take in_features from the input."""
         if self.has_uninitialized_params():
+            weight: Any = self.weight
+            bias: Any = self.bias
             with no_grad():
                 self.in_features = input.shape[-1]
-                self.weight.materialize((self.out_features, self.in_features))
-                if self.bias is not None:
-                    self.bias.materialize((self.out_features,))
+                weight.materialize((self.out_features, self.in_features))
+                if bias is not None:
+                    bias.materialize((self.out_features,))
                 self.reset_parameters()
         if self.in_features == 0:  # the shapes came from a state_dict
             if input.shape[-1] != self.weight.shape[-1]:

@@ -52,9 +52,8 @@ class BasePruningMethod(ABC):
         method = _with_earlier(cls(*args, **kwargs), module, name)
         fresh = not isinstance(method, PruningContainer)
         original = getattr(module, name)
-        if importance_scores is None:
-            importance_scores = original
-        elif importance_scores.shape != original.shape:
+        scores = original if importance_scores is None else importance_scores
+        if importance_scores is not None and importance_scores.shape != original.shape:
             raise AssertionError(
                 f"importance_scores should have the same shape as parameter {name} of {module}, "
                 f"got {importance_scores.shape} vs {original.shape}"
@@ -66,7 +65,7 @@ class BasePruningMethod(ABC):
         else:
             mask = getattr(module, name + "_mask").detach().clone(memory_format=contiguous_format)
         try:
-            module.register_buffer(name + "_mask", method.compute_mask(importance_scores, default_mask=mask))
+            module.register_buffer(name + "_mask", method.compute_mask(scores, default_mask=mask))
             setattr(module, name, method.apply_mask(module))
             module.register_forward_pre_hook(method)
         except Exception:
@@ -78,15 +77,14 @@ class BasePruningMethod(ABC):
 
     def prune(self, t: Tensor, default_mask: Tensor | None = None, importance_scores: Tensor | None = None) -> Tensor:
         """A pruned copy of a tensor that is no module's."""
-        if importance_scores is None:
-            importance_scores = t
-        elif importance_scores.shape != t.shape:
+        scores = t if importance_scores is None else importance_scores
+        if scores.shape != t.shape:
             raise AssertionError(
-                f"importance_scores should have the same shape as tensor t, got {importance_scores.shape} vs {t.shape}"
+                f"importance_scores should have the same shape as tensor t, got {scores.shape} vs {t.shape}"
             )
         if default_mask is None:
             default_mask = ones_like(t)
-        return t * self.compute_mask(importance_scores, default_mask=default_mask)
+        return t * self.compute_mask(scores, default_mask=default_mask)
 
     def remove(self, module: Module) -> None:
         """Make the pruned tensor the parameter, its zeros like other elements."""
@@ -197,13 +195,15 @@ class _Amount(BasePruningMethod):
     def __init__(self, amount: Any) -> None:
         if not isinstance(amount, numbers.Real):
             raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-        whole = isinstance(amount, numbers.Integral)
-        if amount < 0 or (not whole and amount > 1):
+        whole, value = isinstance(amount, numbers.Integral), float(amount)
+        if value < 0 or (not whole and value > 1):
             raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
         self.amount = amount
 
+    amount: Any
+
     def _number_of(self, units: int) -> int:
-        number = self.amount if isinstance(self.amount, numbers.Integral) else round(self.amount * units)
+        number: Any = self.amount if isinstance(self.amount, numbers.Integral) else round(self.amount * units)
         if number > units:
             raise ValueError(f"amount={number} should be smaller than the number of parameters to prune={units}")
         return int(number)
