@@ -7,7 +7,7 @@ from typing import Any
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, new_step
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, move, new_step, number
 
 
 class Adadelta(PerParameterOptimizer):
@@ -43,8 +43,8 @@ class Adadelta(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["step"] = new_step()
             state["square_avg"] = zeros_like(param)
@@ -59,4 +59,35 @@ class Adadelta(PerParameterOptimizer):
         else:
             delta = moved.add(eps).sqrt_().div_(square.add(eps).sqrt_()).mul_(grad)
         moved.mul_(rho).addcmul_(delta, delta, value=1 - rho)
-        param.add_(delta, alpha=-float(group["lr"]))
+        move(param, delta, -number(group["lr"], group))
+
+
+def adadelta(
+    params: list[Tensor],
+    grads: list[Tensor],
+    square_avgs: list[Any],
+    acc_deltas: list[Any],
+    state_steps: list[Any],
+    capturable: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    rho: float,
+    eps: float,
+    weight_decay: float,
+    maximize: bool,
+) -> None:
+    """One step of Adadelta for each parameter, in place, with its state given as lists: what `step` does."""
+    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+    group = {
+        "lr": lr,
+        "rho": rho,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "maximize": maximize,
+        **switches,
+    }
+    states = {"step": state_steps, "square_avg": square_avgs, "acc_delta": acc_deltas}
+    Adadelta._each(params, grads, states, group)

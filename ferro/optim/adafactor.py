@@ -54,8 +54,8 @@ class Adafactor(PerParameterOptimizer):
     def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         raise RuntimeError("Adafactor does not support complex parameters")
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         matrix = grad.ndim > 1
         if not state:
             state["step"] = new_step()

@@ -7,7 +7,18 @@ from typing import Any
 from ferro.ops.creation import full_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, new_step, plus
+from .optimizer import (
+    Params,
+    PerParameterOptimizer,
+    accepted,
+    check,
+    check_lr,
+    decayed,
+    move_by_quotient,
+    new_step,
+    number,
+    plus,
+)
 
 
 class Adagrad(PerParameterOptimizer):
@@ -55,10 +66,43 @@ class Adagrad(PerParameterOptimizer):
             start = full_like(param, complex(value, value) if param.is_complex() else value)
             self.state[param] = {"step": new_step(), "sum": start.detach()}
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] += 1
         grad = decayed(param, grad, group["weight_decay"])
-        lr = float(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        lr = number(group["lr"], group) / (1 + (state["step"].item() - 1) * group["lr_decay"])
         total = state["sum"].addcmul_(grad, grad, value=1)
-        param.addcdiv_(grad, plus(total.sqrt(), group["eps"], group), value=-lr)
+        move_by_quotient(param, grad, plus(total.sqrt(), group["eps"], group), -lr)
+
+
+def adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    state_sums: list[Any],
+    state_steps: list[Any],
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    weight_decay: float,
+    lr_decay: float,
+    eps: float,
+    maximize: bool,
+) -> None:
+    """One step of Adagrad for each parameter, in place, with its state given as lists: what `step` does."""
+    switches = accepted(foreach=foreach, differentiable=differentiable, fused=fused)
+    group = {
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "lr_decay": lr_decay,
+        "eps": eps,
+        "maximize": maximize,
+        **switches,
+    }
+    states = {"step": state_steps, "sum": state_sums}
+    Adagrad._each(params, grads, states, group, grad_scale, found_inf)

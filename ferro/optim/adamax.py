@@ -8,7 +8,18 @@ from ferro.ops.comparison import maximum
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, check_lr, decayed, new_step
+from .optimizer import (
+    Params,
+    PerParameterOptimizer,
+    accepted,
+    check,
+    check_betas,
+    check_lr,
+    decayed,
+    move_by_quotient,
+    new_step,
+    number,
+)
 
 
 class Adamax(PerParameterOptimizer):
@@ -44,8 +55,8 @@ class Adamax(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["step"] = new_step()
             state["exp_avg"] = zeros_like(param)
@@ -57,4 +68,36 @@ class Adamax(PerParameterOptimizer):
         mean.lerp_(grad, 1 - beta1)
         largest.copy_(maximum(largest * beta2, grad.abs().add_(group["eps"])))
         correction = 1 - beta1 ** state["step"].item()
-        param.addcdiv_(mean, largest, value=-float(group["lr"]) / correction)
+        move_by_quotient(param, mean, largest, -number(group["lr"], group) / correction)
+
+
+def adamax(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Any],
+    exp_infs: list[Any],
+    state_steps: list[Any],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+) -> None:
+    """One step of Adamax for each parameter, in place, with its state given as lists: what `step` does."""
+    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+    group = {
+        "eps": eps,
+        "betas": (beta1, beta2),
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "maximize": maximize,
+        **switches,
+    }
+    states = {"step": state_steps, "exp_avg": exp_avgs, "exp_inf": exp_infs}
+    Adamax._each(params, grads, states, group)

@@ -64,8 +64,8 @@ class Muon(PerParameterOptimizer):
     def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         raise RuntimeError("Muon does not support complex parameters")
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["momentum_buffer"] = zeros_like(grad)
         lr, momentum = float(group["lr"]), group["momentum"]

@@ -8,7 +8,19 @@ from ferro.ops.creation import ones
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, check_lr, decayed, new_step, plus
+from .optimizer import (
+    Params,
+    PerParameterOptimizer,
+    accepted,
+    check,
+    check_betas,
+    check_lr,
+    decayed,
+    move_by_quotient,
+    new_step,
+    number,
+    plus,
+)
 
 
 class NAdam(PerParameterOptimizer):
@@ -52,8 +64,8 @@ class NAdam(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["step"] = new_step()
             state["mu_product"] = ones(())
@@ -61,7 +73,7 @@ class NAdam(PerParameterOptimizer):
             state["exp_avg_sq"] = zeros_like(param)
         state["step"] += 1
         step = state["step"].item()
-        lr, weight_decay, (beta1, beta2) = float(group["lr"]), group["weight_decay"], group["betas"]
+        lr, weight_decay, (beta1, beta2) = number(group["lr"], group), group["weight_decay"], group["betas"]
         if weight_decay != 0 and group["decoupled_weight_decay"]:
             param.mul_(1 - lr * weight_decay)
         else:
@@ -75,7 +87,42 @@ class NAdam(PerParameterOptimizer):
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         denominator = plus(square.div(1 - beta2**step).sqrt(), group["eps"], group)
         now, ahead = -lr * (1.0 - mu) / (1.0 - product), -lr * mu_next / (1.0 - product * mu_next)
-        if group["differentiable"]:
-            param.addcdiv_(grad * now, denominator).addcdiv_(mean * ahead, denominator)
-        else:
-            param.addcdiv_(grad, denominator, value=now).addcdiv_(mean, denominator, value=ahead)
+        move_by_quotient(param, grad, denominator, now)
+        move_by_quotient(param, mean, denominator, ahead)
+
+
+def nadam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Any],
+    exp_avg_sqs: list[Any],
+    mu_products: list[Any],
+    state_steps: list[Any],
+    decoupled_weight_decay: bool = False,
+    foreach: bool | None = None,
+    capturable: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    maximize: bool = False,
+    *,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+    momentum_decay: float,
+    eps: float,
+) -> None:
+    """One step of NAdam for each parameter, in place, with its state given as lists: what `step` does."""
+    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+    group = {
+        "betas": (beta1, beta2),
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "momentum_decay": momentum_decay,
+        "eps": eps,
+        "decoupled_weight_decay": decoupled_weight_decay,
+        "maximize": maximize,
+        **switches,
+    }
+    states = {"step": state_steps, "mu_product": mu_products, "exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs}
+    NAdam._each(params, grads, states, group)

@@ -6,7 +6,7 @@ import copy
 import functools
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -342,31 +342,56 @@ class PerParameterOptimizer(Optimizer):
                 for param in group["params"]:
                     grad = param.grad
                     if grad is not None:
+                        state = self.state.get(param, {})
                         if differentiable:  # what an earlier step saved of the state stays as it is
-                            self.state[param].update(
-                                {k: v.clone() for k, v in self.state[param].items() if isinstance(v, Tensor)}
-                            )
-                        update = self._update_pairs if param._data.dtype.kind == "c" else self._update
-                        update(param, -grad if maximize else grad, group)
+                            state.update({k: v.clone() for k, v in state.items() if isinstance(v, Tensor)})
+                        self._change(param, -grad if maximize else grad, state, group)
+                        if state:  # plain SGD has none
+                            self.state[param] = state
         return loss
 
-    def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        """A complex parameter moves as a real one of twice the size; its state is kept complex, as in PyTorch."""
+    @classmethod
+    def _change(cls, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """The update of one parameter; a complex one moves as a real one of twice the size, its state is complex."""
+        if param._data.dtype.kind != "c":
+            cls._update(param, grad, state, group)
+            return
         pairs = view_as_real(param)
-        if param in self.state:
-            self.state[pairs] = {
-                key: view_as_real(value) if value.is_complex() else value for key, value in self.state[param].items()
-            }
-        self._update(pairs, view_as_real(grad), group)
-        if pairs in self.state:
-            state = self.state.pop(pairs)
-            self.state[param] = {
-                key: view_as_complex(value) if value.shape == pairs.shape else value for key, value in state.items()
-            }
+        real = {k: view_as_real(v) if isinstance(v, Tensor) and v.is_complex() else v for k, v in state.items()}
+        cls._update(pairs, view_as_real(grad), real, group)
+        for key, value in real.items():
+            state[key] = view_as_complex(value) if isinstance(value, Tensor) and value.shape == pairs.shape else value
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        """Change one parameter in place, given its gradient (of what is to be minimised) and the options."""
-        raise NotImplementedError(f"{type(self).__name__} does not define _update()")
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Change one parameter in place, given its gradient (of what is to be minimised), its state and the options."""
+        raise NotImplementedError("an optimiser has to define _update()")
+
+    @classmethod
+    def _each(
+        cls,
+        params: Sequence[Tensor],
+        grads: Sequence[Tensor],
+        states: dict[str, Any],
+        group: dict[str, Any],
+        grad_scale: Any = None,
+        found_inf: Any = None,
+    ) -> None:
+        """One step of each parameter with the state that stands at its place in lists by name: the functional forms.
+
+        A list may be empty, or hold None, where there is nothing; what begins with this step is put in its place.
+        """
+        if grad_scale is not None or found_inf is not None:
+            raise AssertionError("Expected grad_scale and found_inf to be None: gradients are unscaled before the step")
+        if not all(isinstance(t, Tensor) for t in states.get("step", ())):
+            raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
+        lists = {name: values for name, values in states.items() if len(values)}
+        for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
+            state = {name: values[i] for name, values in lists.items() if values[i] is not None}
+            cls._change(param, -grad if group.get("maximize") else grad, state, group)
+            for name, values in lists.items():
+                if values[i] is None and name in state:
+                    values[i] = state[name]
 
 
 def check(holds: Any, label: str, value: Any) -> None:
@@ -404,9 +429,34 @@ def new_step() -> Tensor:
     return zeros(())
 
 
-def decayed(param: Tensor, grad: Tensor, weight_decay: float) -> Tensor:
+def decayed(param: Tensor, grad: Tensor, weight_decay: Any) -> Tensor:
     """The gradient of the loss with weight_decay / 2 |param|² added to it."""
+    if isinstance(weight_decay, Tensor) and weight_decay.requires_grad:
+        return grad.addcmul(param.clone(), weight_decay)  # the parameter is changed before backward
     return grad.add(param, alpha=weight_decay) if weight_decay != 0 else grad
+
+
+def number(option: Any, group: dict[str, Any]) -> Any:
+    """An option as a number; in a recorded step a tensor stays one, so that there is a derivative by it."""
+    if isinstance(option, Tensor) and group.get("differentiable"):
+        return option.reshape(())
+    return float(option)
+
+
+def move(target: Tensor, direction: Tensor, size: Any) -> None:
+    """target ← target + size direction, in place; the size a number or a tensor of one."""
+    if isinstance(size, Tensor):
+        target.addcmul_(direction, size)
+    else:
+        target.add_(direction, alpha=size)
+
+
+def move_by_quotient(target: Tensor, above: Tensor, below: Tensor, size: Any) -> None:
+    """target ← target + size above / below, in place; the size a number or a tensor of one."""
+    if isinstance(size, Tensor):
+        target.addcdiv_(above * size, below)
+    else:
+        target.addcdiv_(above, below, value=size)
 
 
 def plus(root: Tensor, eps: float, group: dict[str, Any]) -> Tensor:

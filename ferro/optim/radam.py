@@ -7,7 +7,18 @@ from typing import Any
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_betas, check_lr, decayed, new_step, plus
+from .optimizer import (
+    Params,
+    PerParameterOptimizer,
+    accepted,
+    check,
+    check_betas,
+    check_lr,
+    decayed,
+    new_step,
+    number,
+    plus,
+)
 
 
 class RAdam(PerParameterOptimizer):
@@ -48,15 +59,15 @@ class RAdam(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["step"] = new_step()
             state["exp_avg"] = zeros_like(param)
             state["exp_avg_sq"] = zeros_like(param)
         state["step"] += 1
         step = state["step"].item()
-        lr, weight_decay, (beta1, beta2) = float(group["lr"]), group["weight_decay"], group["betas"]
+        lr, weight_decay, (beta1, beta2) = number(group["lr"], group), group["weight_decay"], group["betas"]
         if weight_decay != 0 and group["decoupled_weight_decay"]:
             param.mul_(1 - lr * weight_decay)
         else:
@@ -72,3 +83,37 @@ class RAdam(PerParameterOptimizer):
             rectified = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
             move = move * (correction**0.5 * rectified) / plus(square.sqrt(), group["eps"], group)
         param.sub_(move)
+
+
+def radam(
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Any],
+    exp_avg_sqs: list[Any],
+    state_steps: list[Any],
+    decoupled_weight_decay: bool = False,
+    foreach: bool | None = None,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    maximize: bool = False,
+    *,
+    beta1: float,
+    beta2: float,
+    lr: float | Tensor,
+    weight_decay: float,
+    eps: float,
+) -> None:
+    """One step of RAdam for each parameter, in place, with its state given as lists: what `step` does."""
+    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+    group = {
+        "betas": (beta1, beta2),
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "eps": eps,
+        "decoupled_weight_decay": decoupled_weight_decay,
+        "maximize": maximize,
+        **switches,
+    }
+    states = {"step": state_steps, "exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs}
+    RAdam._each(params, grads, states, group)

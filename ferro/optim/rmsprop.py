@@ -7,7 +7,19 @@ from typing import Any
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, new_step, plus
+from .optimizer import (
+    Params,
+    PerParameterOptimizer,
+    accepted,
+    check,
+    check_lr,
+    decayed,
+    move,
+    move_by_quotient,
+    new_step,
+    number,
+    plus,
+)
 
 
 class RMSprop(PerParameterOptimizer):
@@ -47,8 +59,8 @@ class RMSprop(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["step"] = new_step()
             state["square_avg"] = zeros_like(param)
@@ -57,7 +69,7 @@ class RMSprop(PerParameterOptimizer):
             if group["centered"]:
                 state["grad_avg"] = zeros_like(param)
         state["step"] += 1
-        lr, alpha = float(group["lr"]), group["alpha"]
+        lr, alpha = number(group["lr"], group), group["alpha"]
         grad = decayed(param, grad, group["weight_decay"])
         square = state["square_avg"].mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
@@ -66,6 +78,47 @@ class RMSprop(PerParameterOptimizer):
         root = plus(square.sqrt(), group["eps"], group)
         if group["momentum"] > 0:
             buffer = state["momentum_buffer"].mul_(group["momentum"]).addcdiv_(grad, root)
-            param.add_(buffer, alpha=-lr)
+            move(param, buffer, -lr)
         else:
-            param.addcdiv_(grad, root, value=-lr)
+            move_by_quotient(param, grad, root, -lr)
+
+
+def rmsprop(
+    params: list[Tensor],
+    grads: list[Tensor],
+    square_avgs: list[Any],
+    grad_avgs: list[Any],
+    momentum_buffer_list: list[Any],
+    state_steps: list[Any],
+    foreach: bool | None = None,
+    maximize: bool = False,
+    differentiable: bool = False,
+    capturable: bool = False,
+    has_complex: bool = False,
+    *,
+    lr: float | Tensor,
+    alpha: float,
+    eps: float,
+    weight_decay: float,
+    momentum: float,
+    centered: bool,
+) -> None:
+    """One step of RMSprop for each parameter, in place, with its state given as lists: what `step` does."""
+    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+    group = {
+        "lr": lr,
+        "alpha": alpha,
+        "eps": eps,
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "centered": centered,
+        "maximize": maximize,
+        **switches,
+    }
+    states = {
+        "step": state_steps,
+        "square_avg": square_avgs,
+        "grad_avg": grad_avgs,
+        "momentum_buffer": momentum_buffer_list,
+    }
+    RMSprop._each(params, grads, states, group)

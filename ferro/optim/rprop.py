@@ -44,8 +44,8 @@ class Rprop(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[param]
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["step"] = new_step()
             state["prev"] = zeros_like(param)
@@ -60,3 +60,32 @@ class Rprop(PerParameterOptimizer):
         grad = where(turned < 0, 0, grad)
         param.addcmul_(grad.sign(), size, value=-1)
         previous.copy_(grad)
+
+
+def rprop(
+    params: list[Tensor],
+    grads: list[Tensor],
+    prevs: list[Any],
+    step_sizes: list[Any],
+    state_steps: list[Any],
+    foreach: bool | None = None,
+    capturable: bool = False,
+    maximize: bool = False,
+    differentiable: bool = False,
+    has_complex: bool = False,
+    *,
+    step_size_min: float,
+    step_size_max: float,
+    etaminus: float,
+    etaplus: float,
+) -> None:
+    """One step of Rprop for each parameter, in place, with its state given as lists: what `step` does."""
+    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
+    group = {
+        "etas": (etaminus, etaplus),
+        "step_sizes": (step_size_min, step_size_max),
+        "maximize": maximize,
+        **switches,
+    }
+    states = {"step": state_steps, "prev": prevs, "step_size": step_sizes}
+    Rprop._each(params, grads, states, group)

@@ -10,7 +10,7 @@ from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .fused import arrays_to_change
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed
+from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, move, number
 
 _NUMBERS = itemgetter("lr", "momentum", "dampening", "weight_decay")
 
@@ -54,11 +54,11 @@ class SGD(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
+    @staticmethod
+    def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         lr, momentum, dampening, weight_decay = _NUMBERS(group)
         buffer, first = None, False
         if momentum != 0:
-            state = self.state[param]
             buffer = state.get("momentum_buffer")
             if first := buffer is None:
                 buffer = state["momentum_buffer"] = zeros_like(param)
@@ -67,7 +67,6 @@ class SGD(PerParameterOptimizer):
             p, b = arrays
             sgd_step(p, b, grad._data, float(lr), momentum, dampening, weight_decay, group["nesterov"], first)
             return
-        lr = float(lr)
         grad = decayed(param, grad, weight_decay)
         if buffer is not None:
             if first:
@@ -75,4 +74,36 @@ class SGD(PerParameterOptimizer):
             else:
                 buffer.mul_(momentum).add_(grad, alpha=1 - dampening)
             grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
-        param.add_(grad, alpha=-lr)
+        move(param, grad, -number(lr, group))
+
+
+def sgd(
+    params: list[Tensor],
+    d_p_list: list[Tensor],
+    momentum_buffer_list: list[Any],
+    has_sparse_grad: bool = False,
+    foreach: bool | None = None,
+    fused: bool | None = None,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float | Tensor,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+) -> None:
+    """One step of SGD for each parameter, in place, with its state given as lists: what `step` does."""
+    switches = accepted(foreach=foreach, fused=fused)
+    group = {
+        "weight_decay": weight_decay,
+        "momentum": momentum,
+        "lr": lr,
+        "dampening": dampening,
+        "nesterov": nesterov,
+        "maximize": maximize,
+        **switches,
+    }
+    states = {"momentum_buffer": momentum_buffer_list}
+    SGD._each(params, d_p_list, states, group, grad_scale, found_inf)

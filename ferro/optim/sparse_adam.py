@@ -37,10 +37,10 @@ class SparseAdam(PerParameterOptimizer):
         if complex_:
             raise ValueError(f"Complex params at indices {complex_}: SparseAdam does not support complex parameters")
 
-    def _update(self, param: Tensor, grad: Any, group: dict[str, Any]) -> None:
+    @staticmethod
+    def _update(param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not _is_sparse(grad):
             raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
-        state = self.state[param]
         if not state:
             state["step"] = 0
             state["exp_avg"] = zeros_like(param)

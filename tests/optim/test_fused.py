@@ -76,8 +76,8 @@ def test_a_step_between_forward_and_backward_is_noticed(
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 def test_memory_that_must_not_be_written_is_refused(name: str, rng: np.random.Generator) -> None:
     array = rng.standard_normal(LARGE)
-    array.flags.writeable = False
     param = ferro.from_numpy(array).requires_grad_()
+    param._data.flags.writeable = False  # (from_numpy would warn of an array that is read-only before)
     param.grad = ferro.ones(LARGE, dtype=ferro.float64)
     before = array.copy()
     with pytest.raises(RuntimeError, match="read-only"):
