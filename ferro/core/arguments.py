@@ -6,6 +6,8 @@ import operator
 import warnings
 from typing import Any
 
+import numpy as np
+
 from ferro.core.base import TensorBase
 from ferro.core.notices import warn_once
 
@@ -164,6 +166,9 @@ def into(name: str, out: Any, result: Any) -> Any:
                 stacklevel=3,
             )
         out.resize_(result._data.shape)
+        data = result._data
+        if not data.flags.c_contiguous and (held := np.empty_like(data, order="K")).strides == data.strides:
+            out.as_strided_(data.shape, [s // data.itemsize for s in held.strides])  # without gaps: in that order, too
     if is_expanded(out._data):
         raise RuntimeError(f"{name}(out=): unsupported operation: more than one element of the written-to tensor refers to a single "
                            "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip

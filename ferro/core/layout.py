@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+
 
 class Named:
     """A constant with a name, such as ``ferro.strided`` or ``ferro.channels_last``."""
@@ -45,3 +47,17 @@ def steps(name: str, shape: tuple, memory_format: Any = None) -> tuple[int, ...]
     for k, d in enumerate(order):
         found[d] = prod([max(shape[e], 1) for e in order[k + 1 :]])
     return tuple(found)
+
+
+def arranged(name: str, data: Any, like: Any, memory_format: Any = None) -> Any:
+    """The content of `data` in the order in memory of a format; without one, or to preserve it, in that of the array `like`."""
+    preserved = memory_format is None or memory_format is preserve_format
+    if memory_format is contiguous_format or type(like) is not np.ndarray or (preserved and like.flags.c_contiguous):
+        return data
+    if preserved:
+        out = np.empty_like(like, data.dtype, order="K", subok=False)
+    else:
+        order = memory_order(name, data.ndim, memory_format) or range(data.ndim)
+        out = np.empty([data.shape[d] for d in order], data.dtype).transpose(np.argsort(order))
+    out[...] = data
+    return out

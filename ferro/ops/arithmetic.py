@@ -371,7 +371,7 @@ LERP = Op("lerp", lambda xp, x, y, w: xp.lerp(x, y, w), kind=ELEMENTWISE,
           w=lambda xp, g, x, y: g * (y - x).conj(),
           samples=[*[Sample(Arg(*a), Arg(*b), Arg(*c, low=0, high=1)) for a, b, c in FUSED],
                    *[Sample(Arg(3, 4), Arg(4), w) for w in (0.25, 0.75, 0, 1)]], complex=True)  # fmt: skip
-LERP_SCALAR = Op("lerp_scalar", lambda xp, x, y, /, w: xp.lerp(x, y, xp.typed(w, x)), kind=LINEAR,
+LERP_SCALAR = Op("lerp_scalar", lambda xp, x, y, /, w: xp.lerp(x, y, xp.typed(w, x)), kind=ELEMENTWISE,
                  x=lambda xp, g, w: g * (1 - w).conjugate(),
                  y=lambda xp, g, w: g * w.conjugate())  # fmt: skip
 

@@ -14,7 +14,7 @@ from ferro.core import dtypes
 from ferro.core.arguments import into, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.determinism import unset, unset_array
-from ferro.core.layout import contiguous_format, memory_order
+from ferro.core.layout import arranged, contiguous_format, memory_order
 from ferro.core.looped import by_slices
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
 from ferro.core.notices import warn_once
@@ -308,36 +308,19 @@ def full(
     return result_or_out("full", np.full(sizes("full", (size,)), value, d), out, requires_grad, device)
 
 
-def full_like(
-    input: Tensor,
-    fill_value: Any,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **ignored: Any,
-) -> Tensor:
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+              memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
     """A tensor like `input` filled with a number."""
     d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
-    return finish(
-        "full_like",
-        new_array(input._data, input._data.shape, lambda s: np.full(s, fill_value, d)),
-        requires_grad,
-        device,
-    )
+    data = new_array(input._data, input._data.shape, lambda s: np.full(s, fill_value, d))
+    return finish("full_like", arranged("full_like", data, input._data, memory_format), requires_grad, device)
 
 
-def empty_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
-) -> Tensor:
+def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
+               **ignored: Any) -> Tensor:  # fmt: skip
     """A tensor like `input` without set values (zeros here)."""
-    return full_like(
-        input,
-        unset(input._data.dtype if dtype is None else dtypes.to_numpy(dtype)),
-        dtype=dtype,
-        device=device,
-        requires_grad=requires_grad,
-    )
+    value = unset(input._data.dtype if dtype is None else dtypes.to_numpy(dtype))
+    return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,

@@ -10,6 +10,7 @@ from ferro.batched.array import new_array
 from ferro.core.arguments import sizes, with_size
 from ferro.core.base import LEAF, mark_inference, wrap
 from ferro.core.dtypes import INEXACT, to_numpy
+from ferro.core.layout import arranged
 from ferro.core.mode import is_inference_mode_enabled
 
 if TYPE_CHECKING:
@@ -34,27 +35,21 @@ def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_
 def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:  # fmt: skip
     """Zeros of the shape (and, unless given, the dtype) of a tensor."""
-    return _constant(
-        "zeros_like",
-        np.zeros,
-        input._data,
-        input._data.shape,
-        input._data.dtype if dtype is None else to_numpy(dtype),
-        requires_grad,
-    )
+    d = input._data.dtype if dtype is None else to_numpy(dtype)
+    t = _constant("zeros_like", np.zeros, input._data, input._data.shape, d, requires_grad)
+    if memory_format is not None or not input._data.flags.c_contiguous:
+        t._data = arranged("zeros_like", t._data, input._data, memory_format)
+    return t
 
 
 def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None) -> Tensor:  # fmt: skip
     """Ones of the shape (and, unless given, the dtype) of a tensor."""
-    return _constant(
-        "ones_like",
-        np.ones,
-        input._data,
-        input._data.shape,
-        input._data.dtype if dtype is None else to_numpy(dtype),
-        requires_grad,
-    )
+    d = input._data.dtype if dtype is None else to_numpy(dtype)
+    t = _constant("ones_like", np.ones, input._data, input._data.shape, d, requires_grad)
+    if memory_format is not None or not input._data.flags.c_contiguous:
+        t._data = arranged("ones_like", t._data, input._data, memory_format)
+    return t
 
 
 def new_zeros(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,

@@ -15,6 +15,7 @@ from ferro.core import dtypes
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import change
+from ferro.core.layout import arranged
 from ferro.core.looped import by_slices
 from ferro.core.random import numpy_generator
 from ferro.ops.creation import chosen_dtype, finish, result_or_out
@@ -118,26 +119,30 @@ def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = Non
     return result_or_out("randperm", data, out, requires_grad, device)
 
 
-def rand_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
-) -> Tensor:
+def rand_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
+              **ignored: Any) -> Tensor:  # fmt: skip
     """Uniform random numbers from [0, 1) in the shape and dtype of `input`."""
-    return rand(input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+    t = rand(input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+    t._data = arranged("rand_like", t._data, input._data, memory_format)
+    return t
 
 
-def randn_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
-) -> Tensor:
+def randn_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
+               **ignored: Any) -> Tensor:  # fmt: skip
     """Standard normal random numbers in the shape and dtype of `input`."""
-    return randn(input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+    t = randn(input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+    t._data = arranged("randn_like", t._data, input._data, memory_format)
+    return t
 
 
 def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-                 **ignored: Any) -> Tensor:  # fmt: skip
+                 memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
     """Random integers from [low, high) in the shape and dtype of `input`."""
     if high is None:
         low, high = 0, low
-    return randint(low, high, input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+    t = randint(low, high, input._data.shape, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+    t._data = arranged("randint_like", t._data, input._data, memory_format)
+    return t
 
 
 def _probabilities(name: str, p: Any) -> Any:

@@ -95,6 +95,8 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
 
 def _cast_method(d: dtypes.dtype) -> Callable[..., Tensor]:
     def method(self: Any, memory_format: Any = None) -> Any:
+        if memory_format is not None:
+            return to(self, d, memory_format=memory_format)
         return self if self._data.dtype is d.np else apply(CAST, (self,), (d.np,))
 
     method.__doc__ = f"The tensor as {d}."

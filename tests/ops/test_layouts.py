@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -154,3 +155,54 @@ def test_clones_have_the_memory_format_that_is_asked_for(torch):
                 assert copy.is_contiguous(memory_format=f)
                 assert copy.data_ptr() != source.data_ptr()
                 assert m.equal(copy, source)
+
+
+LIKE: dict[str, Any] = {
+    "empty_like": lambda f, x, **k: f.empty_like(x, **k),
+    "zeros_like": lambda f, x, **k: f.zeros_like(x, **k),
+    "ones_like": lambda f, x, **k: f.ones_like(x, **k),
+    "full_like": lambda f, x, **k: f.full_like(x, 2, **k),
+    "rand_like": lambda f, x, **k: f.rand_like(x, **k),
+    "randn_like": lambda f, x, **k: f.randn_like(x, **k),
+    "randint_like": lambda f, x, **k: f.randint_like(x, 5, **k),
+}
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_tensors_like_others_lie_in_memory_as_torchs_do(torch: Any, name: str) -> None:
+    def strides(f: Any) -> list:
+        base = f.arange(2.0 * 3 * 4 * 4).reshape(2, 3, 4, 4)
+        inputs = [base, base.contiguous(memory_format=f.channels_last), base.permute(3, 1, 0, 2), base[..., ::2]]
+        formats = [{}, *[{"memory_format": m} for m in (f.preserve_format, f.contiguous_format, f.channels_last)]]
+        return [LIKE[name](f, x, **k).stride() for x in inputs for k in formats]
+
+    assert strides(ferro) == strides(torch)
+
+
+BESIDE: dict[str, Any] = {
+    "add": lambda f, x, y: x + y,
+    "mul": lambda f, x, y: x * y,
+    "eq": lambda f, x, y: f.eq(x, y),
+    "hypot": lambda f, x, y: x.hypot(y),
+    "addcmul": lambda f, x, y: f.addcmul(x, y, y),
+    "lerp": lambda f, x, y: x.lerp(y, 0.5),
+    "out": lambda f, x, y: f.add(x, y, out=f.empty(0)),
+    "exp_out": lambda f, x, y: f.exp(x, out=f.empty(0)),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_results_lie_in_memory_as_the_first_operand_does(torch: Any, name: str) -> None:
+    def strides(f: Any) -> list:
+        x = f.arange(1.0, 97).reshape(2, 3, 4, 4)
+        last = x.contiguous(memory_format=f.channels_last)
+        pairs = [
+            (last, x),
+            (x, last),
+            (last, last),
+            (x.permute(3, 1, 0, 2), f.ones(4, 3, 2, 4)),
+            (last, f.ones(3, 1, 1)),
+        ]
+        return [BESIDE[name](f, a, b).stride() for a, b in pairs if b.ndim == 4 or name != "out"]
+
+    assert strides(ferro) == strides(torch)

@@ -117,5 +117,5 @@ def test_a_warning_is_given_once_unless_all_are_asked_for() -> None:
     ferro.set_warn_always(False)
     assert not ferro.is_warn_always_enabled()
     assert warned() == 0
-    with pytest.raises(TypeError, match="expects a bool, but got int"):
+    with pytest.raises(RuntimeError, match="expects a bool, but got int"):
         ferro.set_warn_always(1)  # type: ignore[arg-type]
