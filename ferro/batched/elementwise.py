@@ -9,7 +9,7 @@ from ferro.batched.rules import RULES, declare, each
 
 UNARY = """abs acos acosh airy_ai airy_ai_prime angle asin asinh atan atanh bessel_j0 bessel_j1 bessel_y0 bessel_y1 ceil conj cos
     cosh digamma entr erf erfc erfcx erfinv exp exp2 expm1 floor frac frexp hardsigmoid hardswish i0 i0e i1 i1e imag isfinite isnan
-    lgamma log log10 log1p log2 log_ndtr logical_not logsigmoid mish modified_bessel_k0 modified_bessel_k1 ndtr ndtri real
+    lgamma log log10 log1p log1p_complex log2 log_ndtr logical_not logsigmoid mish modified_bessel_k0 modified_bessel_k1 ndtr ndtri real
     reciprocal relu rsqrt scaled_modified_bessel_k0 scaled_modified_bessel_k1 sgn sigmoid sign silu sin sinc sinh
     spherical_bessel_j0 sqrt tan tanh trunc copy contiguous"""
 declare(**each("e", UNARY))
