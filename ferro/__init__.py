@@ -20,6 +20,7 @@ from ferro import (
     quasirandom,
     random,
     signal,
+    sparse,
     special,
     storage,
     utils,
@@ -86,7 +87,18 @@ from ferro.core.dtypes import (
     uint64,
 )
 from ferro.core.dtypes import bool_ as bool
-from ferro.core.layout import channels_last, channels_last_3d, contiguous_format, preserve_format, strided
+from ferro.core.layout import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    preserve_format,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
+    strided,
+)
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.notices import is_warn_always_enabled, set_warn_always
 from ferro.core.random import (
@@ -217,6 +229,11 @@ from ferro.ops.trigonometric import *
 from ferro.ops.windows import *
 from ferro.printing import get_printoptions, set_printoptions
 from ferro.serialization import load, save
+from ferro.sparse import addmm as saddmm
+from ferro.sparse import hspmm, smm, sparse_coo_tensor, sparse_csr_tensor, sspaddmm
+from ferro.sparse import hspmm as hsmm
+from ferro.sparse import mm as dsmm
+from ferro.sparse import mm as spmm
 
 # PyTorch's other names of the dtypes
 half, float, double = float16, float32, float64

@@ -95,9 +95,10 @@ _lock = threading.Lock()
 class Overridable:
     """A function that first asks those of its arguments that override it; equal to the function itself."""
 
-    def __init__(self, function: Callable) -> None:
+    def __init__(self, function: Callable, name: str = "") -> None:
         functools.update_wrapper(self, function)
         self.function = function
+        self.__name__ = name or function.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not _quiet.depth:
@@ -206,7 +207,7 @@ def enable() -> None:
         for key in dir(Tensor):
             value = inspect.getattr_static(Tensor, key)
             if isinstance(value, FunctionType) and not key.startswith("_") and key not in UNASKED:
-                setattr(Tensor, key, Overridable(value))
+                setattr(Tensor, key, Overridable(value, key))
 
 
 def takes_tensors(function: FunctionType) -> bool:

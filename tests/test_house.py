@@ -38,6 +38,7 @@ LAYERS = (
         "storage",
         "random",
         "quasirandom",
+        "sparse",
     ),
     ("ops",),
     ("core",),

@@ -15,6 +15,7 @@ from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick
 from ferro.core.provenance import at, caller, departures
 from ferro.core.run import key_of
 from ferro.core.size import Size
+from ferro.core.sparse_rows import Rows
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -130,7 +131,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         elif isinstance(g, TensorBase):
             result.append(g)
         else:
-            g = wrap(adding.own(g))
+            g = worlds.sparse_of(g) if type(g) is Rows else wrap(adding.own(g))
             g._meta = mark
             result.append(g)
     return tuple(result)

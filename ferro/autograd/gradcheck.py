@@ -41,6 +41,7 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
         True
     """
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    func, inputs = _of_values(func, inputs)
     if not (check_backward_ad or check_forward_ad):
         raise AssertionError("gradcheck: Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_grad and not check_backward_ad:
@@ -68,6 +69,7 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
     grad_outputs: the cotangents (random by default); both inputs and cotangents are varied.
     """
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    func, inputs = _of_values(func, inputs)
     outputs = _differentiable(func(*inputs))
     rng = np.random.default_rng(0)
     if grad_outputs is None:
@@ -90,6 +92,25 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
     return gradcheck(first_order, (*inputs, *cotangents), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
                      check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
                      check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, fast_mode=fast_mode)  # fmt: skip
+
+
+def _of_values(func: Callable, inputs: tuple) -> tuple[Callable, tuple]:
+    """A function of sparse tensors as one of their kept values, which alone are varied; of sparse outputs, the dense tensors."""
+
+    def is_sparse(x: Any) -> bool:
+        return isinstance(x, TensorBase) and (x.is_sparse or x.is_sparse_csr)  # type: ignore[attr-defined]
+
+    def dense(outputs: Any) -> Any:
+        if isinstance(outputs, (tuple, list)):
+            return type(outputs)([dense(o) for o in outputs])
+        return outputs.to_dense() if is_sparse(outputs) else outputs
+
+    def of_values(*values: Any) -> Any:
+        return dense(func(*[x.with_values(v) if is_sparse(x) else v for x, v in zip(inputs, values, strict=True)]))
+
+    return of_values, tuple(
+        [x._values().detach().requires_grad_(x.requires_grad) if is_sparse(x) else x for x in inputs]
+    )
 
 
 def _differentiable(outputs: Any) -> list:

@@ -18,6 +18,7 @@ from ferro.core import worlds
 from ferro.core.base import bump, meta_of, wrap
 from ferro.core.node import Pick
 from ferro.core.owners import is_sole
+from ferro.core.sparse_rows import Rows
 from ferro.cpu import fusion, locks
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import copied
@@ -53,6 +54,8 @@ def _sum(xp: Any, x: Any, y: Any) -> Any:
 
 def own(array: Any) -> Any:
     """The array, or a copy if anything but a caller's local variable refers to its memory."""
+    if type(array) is Rows:
+        return array
     return array if is_sole(array) else copied(array)
 
 
@@ -63,6 +66,8 @@ def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
     if buffer is None:
         buffer = grads[node] = [None] * len(node.outputs)
     if gx is not None:
+        if type(gx) is Rows:
+            gx = gx.dense()
         a = gx._data if record else gx
         if a.shape != pick.shape or a.dtype is not pick.dtype:
             gx = conform(gx, pick.shape, pick.dtype, record)
@@ -111,6 +116,9 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
     or added into is looked at once more without a call before that; see Note [Made once] in node.py.
     """
     meta = meta_of(leaf)
+    if type(gx) is Rows or (meta.grad is not None and meta.grad.is_sparse):
+        _accumulate_sparse(leaf, meta, gx if record or type(gx) is Rows else wrap(gx))
+        return
     while True:
         grad = meta.grad
         if record and grad is not None:
@@ -134,6 +142,18 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
         elif meta.grad is grad:
             meta.grad = fresh
             return
+
+
+def _accumulate_sparse(leaf: Any, meta: Any, gx: Any) -> None:
+    """Adds the rows of a table to the gradient of a leaf, or any gradient to one that is sparse."""
+    held, number = LEAF_LOCKS.held, id(leaf) >> 6 & 63
+    with LEAF_LOCKS[number]:
+        try:
+            held.add(number)
+            fresh = worlds.sparse_of(gx) if type(gx) is Rows else gx
+            meta.grad = fresh if meta.grad is None else meta.grad + fresh
+        finally:
+            held.discard(number)
 
 
 def _replace(leaf: Any, meta: Any, grad: Any, fresh: Any, seen: int) -> bool:

@@ -25,6 +25,7 @@ from ferro.core.hooks import finish, prepare, run_tensor_hooks
 from ferro.core.leaves import leaf_ready
 from ferro.core.node import NAMED, Freed, FreedError, MultiNode, Node, Pick
 from ferro.core.run import STATE, Run, wanted
+from ferro.core.sparse_rows import Rows
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.threads import get_num_threads
 
@@ -250,6 +251,8 @@ def execute(run: Run, ready: list) -> None:
                     if a.shape != at.shape or a.dtype is not at.dtype or type(a) is not ndarray:
                         if ALIVE:
                             gx = worlds.leave_levels(run, t, gx)
+                        if kind is Node and type(gx) is Rows:  # only a leaf keeps them
+                            gx = gx.dense()
                         gx = conform(gx, at.shape, at.dtype, record)
                     a = None  # see Note [Ownership]
                 if needed is not None and t not in needed:

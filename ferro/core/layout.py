@@ -1,4 +1,4 @@
-"""Layouts and memory formats, as PyTorch names them.  ferro's tensors are strided; formats are accepted as wishes."""
+"""Layouts and memory formats, as PyTorch names them.  Dense tensors are strided."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ class Named:
 
 
 strided = Named("strided")
+sparse_coo = Named("sparse_coo")
+sparse_csr = Named("sparse_csr")
+sparse_csc, sparse_bsr, sparse_bsc = Named("sparse_csc"), Named("sparse_bsr"), Named("sparse_bsc")  # of no tensor here
 contiguous_format = Named("contiguous_format")
 preserve_format = Named("preserve_format")
 channels_last = Named("channels_last")

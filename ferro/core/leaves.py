@@ -10,6 +10,7 @@ from ferro.core.hooks import as_tensor, call_hook, hook_result, run_prehooks
 from ferro.core.node import AccumulateGrad
 from ferro.core.owners import is_sole
 from ferro.core.run import STATE, Run
+from ferro.core.sparse_rows import Rows
 from ferro.cpu import locks
 
 
@@ -19,7 +20,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     if gx is None and (meta is None or not (meta.hooks or meta.post or meta.end)):
         return
     owned = False
-    if not run.record and gx is not None:
+    if not run.record and gx is not None and type(gx) is not Rows:
         owned = is_sole(gx)
     if meta is not None and meta.hooks:
         with run.lock, run.user():

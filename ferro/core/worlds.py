@@ -26,6 +26,7 @@ WORLDS: dict[type, Any] = {}  # of arrays other than NumPy's, by their class
 with_levels: Any = None  # an array with the levels of what is to be written into it
 leave_levels: Any = None  # a gradient, batched at the levels of a vmap, outside of the function that ran there
 one_step: Any = None  # from the array of a base to that of a view, as steps; None if there is none
+sparse_of: Any = None  # the sparse tensor of Rows
 COPY_SLICES: Any = None  # the history of a base after a write through a view
 
 

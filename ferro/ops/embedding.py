@@ -17,6 +17,7 @@ from ferro.core.inplace import announce
 from ferro.core.looped import by_slices
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.sparse_rows import Rows
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -41,8 +42,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     of the table.
 
     Rows with the index `padding_idx` give no gradient.  `max_norm` first shortens (in place) the looked-up rows of
-    `weight` that are longer; `scale_grad_by_freq` divides gradients by the number of times an index occurs.  `sparse`
-    is accepted; gradients are dense.
+    `weight` that are longer; `scale_grad_by_freq` divides gradients by the number of times an index occurs.  With `sparse`
+    the gradient of `weight` is a sparse tensor with the rows of these indices (for SparseAdam, SGD and Adagrad).
     """
     if input._data.dtype.kind not in "biu" and weight._data.dtype not in INEXACT:  # torch.embedding(weight, indices)
         input, weight = weight, input
@@ -53,7 +54,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max
     padding = None if padding_idx is None else _padding("embedding", padding_idx, shape[0])
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
-    return apply(EMBEDDING, (weight, wrap(indices)), (padding, bool(scale_grad_by_freq)))
+    op = SPARSE_EMBEDDING if sparse else EMBEDDING
+    return apply(op, (weight, wrap(indices)), (padding, bool(scale_grad_by_freq)))
 
 
 def _padding(name: str, padding_idx: int | None, rows: int) -> int | None:
@@ -72,6 +74,14 @@ EMBEDDING = Op(
     table=lambda xp, g, indices, table_shape, padding, by_frequency:
         xp.add_rows(g, indices, table_shape[0], padding, by_frequency),
 )  # fmt: skip
+# The gradient stays the rows that it consists of.  A recorded backward gets it dense.
+SPARSE_EMBEDDING = Op(
+    "sparse_embedding", lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices), kind=MULTILINEAR,
+    table=lambda xp, g, indices, table_shape, padding, by_frequency:
+        Rows.of(g, indices, table_shape[0], padding, by_frequency) if xp is cpu
+        else xp.add_rows(g, indices, table_shape[0], padding, by_frequency),
+)  # fmt: skip
+SPARSE_EMBEDDING.backward_name = EMBEDDING.backward_name
 declare("nn.functional.embedding",
         [Sample(Arg(2, 3, **_ids), Arg(5, 4)), Sample(Arg(**_ids), Arg(5, 2)), Sample(Arg(0, **_ids), Arg(5, 2)),
          Sample(Arg(values=[1, 0, 1, 4], dtype="int64"), Arg(5, 3))])  # fmt: skip

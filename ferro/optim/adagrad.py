@@ -66,6 +66,18 @@ class Adagrad(PerParameterOptimizer):
             start = full_like(param, complex(value, value) if param.is_complex() else value)
             self.state[param] = {"step": new_step(), "sum": start.detach()}
 
+    @classmethod
+    def _update_sparse(cls, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        grad = grad.coalesce()
+        state["step"] += 1
+        lr = float(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        place, values = tuple(grad._indices()), grad._values()
+        total = state["sum"][place] + values * values
+        state["sum"][place] = total
+        param.index_put_(place, values / (total.sqrt() + group["eps"]) * -lr, accumulate=True)
+
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] += 1

@@ -353,6 +353,9 @@ class PerParameterOptimizer(Optimizer):
     @classmethod
     def _change(cls, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         """The update of one parameter; a complex one moves as a real one of twice the size, its state is complex."""
+        if grad.is_sparse:
+            cls._update_sparse(param, grad, state, group)
+            return
         if param._data.dtype.kind != "c":
             cls._update(param, grad, state, group)
             return
@@ -366,6 +369,12 @@ class PerParameterOptimizer(Optimizer):
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Change one parameter in place, given its gradient (of what is to be minimised), its state and the options."""
         raise NotImplementedError("an optimiser has to define _update()")
+
+    @classmethod
+    def _update_sparse(cls, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Change the rows of a parameter that a sparse gradient names."""
+        hint = ", please consider SparseAdam instead" if "betas" in group else ""
+        raise RuntimeError(f"{cls.__name__} does not support sparse gradients{hint}")
 
     @classmethod
     def _each(

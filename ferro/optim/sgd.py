@@ -54,6 +54,14 @@ class SGD(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
+    @classmethod
+    def _update_sparse(cls, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if group["momentum"] != 0 or group["weight_decay"] != 0:
+            raise RuntimeError(
+                "SGD does not support momentum or weight decay with sparse gradients: they would change every row"
+            )
+        param.index_put_(tuple(grad._indices()), grad._values() * -float(group["lr"]), accumulate=True)
+
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         lr, momentum, dampening, weight_decay = _NUMBERS(group)

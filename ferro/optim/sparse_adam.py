@@ -39,8 +39,10 @@ class SparseAdam(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not _is_sparse(grad):
-            raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+        raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+
+    @classmethod
+    def _update_sparse(cls, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
             state["step"] = 0
             state["exp_avg"] = zeros_like(param)

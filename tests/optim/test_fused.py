@@ -73,6 +73,7 @@ def test_a_step_between_forward_and_backward_is_noticed(
         loss.backward()
 
 
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 @pytest.mark.parametrize("name", ["SGD", "Adam"])
 def test_memory_that_must_not_be_written_is_refused(name: str, rng: np.random.Generator) -> None:
     array = rng.standard_normal(LARGE)

@@ -1,0 +1,138 @@
+"""Sparse tensors: those of which only some elements are kept, with their indices (COO), or by rows (CSR).
+
+The kept values are a dense tensor that records; operations on sparse tensors are dense operations on indices and values,
+so that gradients of any order, and tangents, flow to the values and to dense operands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.core import worlds
+from ferro.tensor import Tensor
+
+__all__ = ["addmm", "as_sparse", "hspmm", "log_softmax", "mm", "smm", "softmax", "sparse_coo_tensor", "sparse_csr_tensor",
+           "spdiags", "sspaddmm", "sum"]  # fmt: skip
+
+
+def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
+                      requires_grad: bool = False, check_invariants: bool | None = None, is_coalesced: bool | None = None,
+                      pin_memory: bool = False) -> Any:  # fmt: skip
+    """A tensor that is zero but for values[k] at indices[:, k]; values with the same index are added up.
+
+    indices: integers, of shape (sparse dimensions, n); values: n elements, or n dense tensors, which are the last dimensions of
+    the result; size: its shape, else just large enough.  ``sparse_coo_tensor(size)`` has no values.
+
+    Raises RuntimeError for sizes that do not fit and for indices out of the size.
+
+    >>> import ferro
+    >>> x = ferro.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
+    >>> x.to_dense()
+    tensor([[0., 0., 3.],
+            [4., 0., 5.]])
+    """
+    from ferro.sparse.making import coo
+
+    return coo(indices, values, size, dtype, device, requires_grad, is_coalesced)
+
+
+def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
+                      requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:  # fmt: skip
+    """A matrix by rows: values[crow_indices[r] : crow_indices[r + 1]] lie in row r, in the columns of the same part of col_indices.
+
+    >>> import ferro
+    >>> ferro.sparse_csr_tensor([0, 1, 3], [2, 0, 2], [3.0, 4.0, 5.0], (2, 3)).to_dense()
+    tensor([[0., 0., 3.],
+            [4., 0., 5.]])
+    """
+    from ferro.sparse.making import csr
+
+    return csr(crow_indices, col_indices, values, size, dtype, device, requires_grad)
+
+
+def as_sparse(dense: Tensor, sparse_dim: int | None = None, layout: Any = None) -> Any:
+    """What of a dense tensor is not zero (``Tensor.to_sparse``); its first `sparse_dim` dimensions become sparse."""
+    from ferro.sparse.making import from_dense
+
+    return from_dense(dense, sparse_dim, layout)
+
+
+def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
+    """The product of a sparse matrix with a dense one (dense) or a sparse one (sparse)."""
+    from ferro.sparse.rules import matmul
+
+    if reduce is not None:
+        raise NotImplementedError(f"sparse.mm: reduce={reduce!r} is not supported; only sums are")
+    return matmul(mat1, mat2)
+
+
+def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta mat + alpha mat1 @ mat2, mat1 sparse, the others dense."""
+    from ferro.sparse.rules import addmm as rule
+
+    return rule(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
+    """The sum over all dimensions (dense), or over some: sparse as long as a sparse dimension is left."""
+    from ferro.sparse.rules import sparse_sum
+
+    return sparse_sum(input, dim, dtype)
+
+
+def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Softmax along a dimension over the kept values alone: what is not kept counts as minus infinity."""
+    from ferro.sparse.rules import sparse_softmax
+
+    return sparse_softmax(input, dim, dtype, log=False)
+
+
+def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
+    """The logarithm of `softmax`."""
+    from ferro.sparse.rules import sparse_softmax
+
+    return sparse_softmax(input, dim, dtype, log=True)
+
+
+def hspmm(mat1: Any, mat2: Any, *, out: Any = None) -> Any:
+    """A sparse matrix times a dense one as a hybrid tensor: those rows of the product that have values."""
+    from ferro.sparse.rules import hspmm as rule
+
+    return rule(mat1, mat2, out=out)
+
+
+def smm(input: Any, mat: Any) -> Any:
+    """A sparse matrix times a dense one, as a sparse matrix."""
+    from ferro.sparse.rules import smm as rule
+
+    return rule(input, mat)
+
+
+def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Any:
+    """beta input + alpha mat1 @ mat2 as a sparse matrix; mat2 is dense."""
+    from ferro.sparse.rules import sspaddmm as rule
+
+    return rule(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
+
+
+def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any:
+    """A sparse matrix with the rows of `diagonals` on the diagonals `offsets`.
+
+    >>> import ferro
+    >>> ferro.sparse.spdiags(ferro.tensor([[1.0, 2.0, 3.0]]), ferro.tensor([1]), (3, 3)).to_dense()
+    tensor([[0., 2., 0.],
+            [0., 0., 3.],
+            [0., 0., 0.]])
+    """
+    from ferro.sparse.making import diagonals as make
+
+    return make(diagonals, offsets, shape, layout)
+
+
+def _of_rows(rows: Any) -> Any:
+    from ferro.sparse.making import of_rows
+
+    return of_rows(rows)
+
+
+worlds.sparse_of = _of_rows

@@ -1,0 +1,165 @@
+"""Making sparse tensors: of indices and values, by rows, of dense tensors, of diagonals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.core import device as _device
+from ferro.core.base import TensorBase, wrap
+from ferro.core.layout import sparse_coo, sparse_csr, strided
+from ferro.ops.creation import as_tensor, empty, zeros
+from ferro.sparse.tensor import SparseTensor
+
+
+def _indices(name: str, what: str, given: Any) -> Any:
+    a = given._data if isinstance(given, TensorBase) else np.asarray(given)
+    if a.dtype.kind not in "iu" and a.size:
+        raise TypeError(f"{name}: {what} must be an int64 tensor, got {as_tensor(a).dtype}")
+    return a.astype(np.int64, copy=False)
+
+
+def coo(
+    indices: Any, values: Any, size: Any, dtype: Any, device: Any, requires_grad: bool, is_coalesced: bool | None
+) -> Any:
+    """sparse_coo_tensor."""
+    name = "sparse_coo_tensor"
+    _device.check(device)
+    if values is None:
+        size = tuple(indices if size is None else size)
+        return SparseTensor(
+            np.zeros((len(size), 0), np.int64), empty(0, dtype=dtype, requires_grad=requires_grad), size, True
+        )
+    place = _indices(name, "indices", indices)
+    kept = as_tensor(values)
+    if dtype is not None:
+        kept = kept.to(dtype)
+    if place.ndim == 1 and not place.size:
+        place = place.reshape(0, 0) if not kept.ndim or not kept.shape[0] else place
+    if place.ndim != 2:
+        raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(place.shape)}")
+    if not kept.ndim:
+        kept = kept.reshape(1)
+    if size is None:
+        if place.size and place.min() < 0:
+            raise RuntimeError(f"found negative index {place.min()} for dim {int(np.argwhere(place.min(1) < 0)[0, 0])}")
+        if not place.shape[1]:
+            size = (*[0] * place.shape[0], *kept.shape[1:])
+        else:
+            size = (*[int(m) + 1 for m in place.max(1)], *kept.shape[1:])
+    size = tuple(int(s) for s in size)
+    dense = kept.ndim - 1
+    if len(size) != place.shape[0] + dense:
+        raise RuntimeError(
+            f"number of dimensions must be sparse_dim ({place.shape[0]}) + dense_dim ({dense}), but got {len(size)}"
+        )
+    if kept.shape[0] != place.shape[1]:
+        raise RuntimeError(
+            f"indices and values must have same nnz, but got nnz from indices: {place.shape[1]}, nnz from values: {kept.shape[0]}"
+        )
+    wanted = (place.shape[1], *size[place.shape[0] :])
+    if tuple(kept.shape) != wanted:
+        raise RuntimeError(f"values has incorrect size, expected {list(wanted)}, got {list(kept.shape)}")
+    for d, row in enumerate(place):
+        if row.size and row.min() < 0:
+            raise RuntimeError(f"found negative index {row.min()} for dim {d}")
+        if row.size and row.max() >= size[d]:
+            raise RuntimeError(
+                f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found index {row.max()}"
+            )
+    if requires_grad:
+        kept = kept.detach().requires_grad_()
+    elif not isinstance(values, TensorBase):
+        kept = kept.detach()
+    return SparseTensor(place, kept, size, bool(is_coalesced) or place.shape[1] < 2)
+
+
+def csr(crow: Any, columns: Any, values: Any, size: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
+    """sparse_csr_tensor."""
+    name = "sparse_csr_tensor"
+    _device.check(device)
+    starts, columns = _indices(name, "crow_indices", crow), _indices(name, "col_indices", columns)
+    kept = as_tensor(values)
+    if dtype is not None:
+        kept = kept.to(dtype)
+    if starts.ndim != 1 or columns.ndim != 1:
+        raise RuntimeError(
+            f"{name}: crow_indices and col_indices must have one dimension (no batches), got {starts.ndim} and {columns.ndim}"
+        )
+    if not starts.size or starts[0] != 0 or starts[-1] != columns.size or (np.diff(starts) < 0).any():
+        raise RuntimeError(
+            f"{name}: crow_indices must begin with 0, not decrease and end with the number of values {columns.size}"
+        )
+    if kept.shape[0] != columns.size:
+        raise RuntimeError(
+            f"{name}: col_indices and values must have the same number of elements, got {columns.size} and {kept.shape[0]}"
+        )
+    size = (starts.size - 1, int(columns.max(initial=-1)) + 1) if size is None else tuple(size)
+    if len(size) != 2 or size[0] != starts.size - 1:
+        raise RuntimeError(
+            f"{name}: crow_indices must have one element more than there are rows, got {starts.size} for the size {list(size)}"
+        )
+    if columns.size and (columns.min() < 0 or columns.max() >= size[1]):
+        raise RuntimeError(f"{name}: `0 <= col_indices < ncols` is not satisfied for {size[1]} columns")
+    rows = np.repeat(np.arange(size[0], dtype=np.int64), np.diff(starts))
+    if requires_grad:
+        kept = kept.detach().requires_grad_()
+    return SparseTensor(np.stack([rows, columns]), kept, size, True, sparse_csr)
+
+
+def from_dense(dense: Any, sparse_dim: Any, layout: Any) -> Any:
+    """Tensor.to_sparse."""
+    n = dense.ndim if sparse_dim is None else sparse_dim
+    if not (isinstance(n, int) and (0 < n <= dense.ndim or n == dense.ndim == 0)):
+        raise RuntimeError(f"to_sparse: sparse_dim must be in [1, {dense.ndim}], got {sparse_dim}")
+    if layout not in (None, sparse_coo, sparse_csr, strided):
+        raise RuntimeError(f"to_sparse: the layout {layout} is not supported; there are {sparse_coo} and {sparse_csr}")
+    if layout is strided:
+        return dense
+    data = dense._data != 0
+    any_ = data.any(axis=tuple(range(n, data.ndim))) if n < data.ndim else data
+    place = np.stack(np.nonzero(any_)).astype(np.int64) if n else np.zeros((0, int(any_)), np.int64)
+    if n:
+        kept = dense[tuple([wrap(p) for p in place])]
+    else:
+        kept = dense.reshape(1)[: place.shape[1]]
+    found = SparseTensor(place, kept, tuple(dense.shape), True)
+    return found._as(layout) if layout is not None else found
+
+
+def diagonals(given: Any, offsets: Any, shape: Any, layout: Any) -> Any:
+    """sparse.spdiags."""
+    rows = given.reshape(1, -1) if given.ndim == 1 else given
+    starts = _indices("spdiags", "offsets", offsets).reshape(-1)
+    if len(shape) != 2:
+        raise RuntimeError(f"spdiags: Output shape must be 2d, got {list(shape)}")
+    if starts.size != rows.shape[0]:
+        raise RuntimeError(
+            f"spdiags: Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({starts.size})"
+        )
+    if len(set(starts.tolist())) != starts.size:
+        raise RuntimeError("spdiags: Offset tensor contains duplicate values")
+    if layout not in (None, sparse_coo, sparse_csr):
+        raise RuntimeError(
+            f"spdiags: Only output layouts (Sparse, SparseCsr and SparseCsc) are supported, got {layout}"
+        )
+    which, columns = np.meshgrid(np.arange(starts.size), np.arange(min(rows.shape[1], shape[1])), indexing="ij")
+    which, columns = which.reshape(-1), columns.reshape(-1)
+    lines = columns - starts[which]
+    inside = (lines >= 0) & (lines < shape[0])
+    which, columns, lines = which[inside], columns[inside], lines[inside]
+    kept = rows[wrap(which.astype(np.int64)), wrap(columns.astype(np.int64))]
+    found = SparseTensor(np.stack([lines, columns]).astype(np.int64), kept, tuple(shape))
+    return found._as(layout) if layout is sparse_csr else found
+
+
+def none(shape: tuple, sparse_dim: int, dtype: Any) -> SparseTensor:
+    """A sparse tensor without values."""
+    kept = zeros((0, *shape[sparse_dim:]), dtype=dtype)
+    return SparseTensor(np.zeros((sparse_dim, 0), np.int64), kept, shape, True)
+
+
+def of_rows(rows: Any) -> SparseTensor:
+    """The gradient of a table of which some rows were looked up."""
+    return SparseTensor(rows.places[None], wrap(rows.values), rows.shape)

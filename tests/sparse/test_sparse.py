@@ -1,0 +1,165 @@
+"""Sparse tensors against torch: what they are, every rule, gradients to values and to dense operands, what is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+
+torch: Any = pytest.importorskip("torch")
+
+INDICES = [[0, 2, 1, 0, 2], [1, 0, 2, 1, 3]]  # (0, 1) twice
+VALUES = [3.0, -1.5, 0.5, 2.0, 4.0]
+
+
+def operands(lib: Any) -> dict[str, Any]:
+    """Sparse and dense tensors of one library."""
+    t = lib.tensor
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {
+            "T": lib,
+            "x": lib.sparse_coo_tensor(t(INDICES), t(VALUES), (3, 4)),
+            "y": lib.sparse_coo_tensor(t([[0, 1, 2], [1, 1, 3]]), t([2.0, -3.0, 0.25]), (3, 4)),
+            "w": lib.sparse_coo_tensor(t([[0, 3, 1], [2, 0, 1]]), t([1.0, 2.0, -1.0]), (4, 3)),
+            "h": lib.sparse_coo_tensor(t([[1, 0, 1]]), t([[1.0, 2.0], [3.0, -4.0], [5.0, 6.0]]), (3, 2)),
+            "b": lib.sparse_coo_tensor(t([[0, 1, 1], [0, 2, 1], [1, 0, 1]]), t([1.0, 2.0, 3.0]), (2, 3, 2)),
+            "c": lib.sparse_csr_tensor(t([0, 1, 1, 3]), t([2, 0, 1]), t([1.0, 2.0, 3.0]), (3, 4)),
+            "e": lib.sparse_coo_tensor((3, 4)),
+            "d": t(np.arange(12.0).reshape(3, 4).astype(np.float32) - 5),
+            "m": t(np.linspace(-1, 1, 8).reshape(4, 2).astype(np.float32)),
+            "v": t([1.0, -2.0, 0.5, 3.0]),
+            "k": t(np.linspace(0, 1, 12).reshape(2, 2, 3).astype(np.float32)),
+        }
+
+
+EXPRESSIONS = [
+    "x", "x.coalesce()", "h", "c", "e", "x.t()", "x.T", "h.to_dense()", "x.to_sparse_csr()", "c.to_sparse()", "d.to_sparse()", "d.to_sparse(1)",
+    "d.to_sparse_csr()", "x.shape", "x.dtype", "x.layout", "x.is_sparse", "d.is_sparse", "x.sparse_dim()", "h.dense_dim()", "x._nnz()",
+    "x.is_coalesced()", "x.coalesce().indices()", "x.coalesce().values()", "x._indices()", "x._values()", "c.crow_indices()", "c.col_indices()",
+    "c.values()", "x + y", "x - y", "x.add(y, alpha=2)", "d + x", "T.add(d, x, alpha=3)", "d - x", "x * y", "x * 2", "2 * x", "x * d", "d * x",
+    "x / 2",
+    "-x", "x.neg()", "x.abs()", "x.sin()", "x.sqrt()", "x.sign()", "x ** 2", "T.relu(x)", "x.isnan()", "x.double()", "x.to(T.float64)", "x @ m",
+    "T.mm(x, m)", "T.sparse.mm(x, m)", "x.matmul(m)", "x @ w", "T.sparse.mm(x, w)", "x @ v", "x.mv(v)", "T.sparse.addmm(x @ m, x, m)", "b.bmm(k)",
+    "T.addmm(x @ m, x, m, beta=0.5, alpha=2)", "T.hspmm(x, m)", "T.smm(x, m)", "T.sspaddmm(x @ w, x, w.to_dense())", "c @ m", "x.sum()",
+    "T.sparse.sum(x)", "T.sparse.sum(x, 0)", "T.sparse.sum(h, 1)", "T.sparse.sum(h, [0])", "T.sparse.sum(b, (0, 2))", "T.sparse.softmax(x, 1)",
+    "T.sparse.softmax(x, 0)", "T.sparse.log_softmax(x, 1)", "T.sparse.softmax(h, 1)", "x.norm()", "T.norm(x, 1)", "d.sparse_mask(x.coalesce())",
+    "T.cat([x, y])", "T.cat([x, y], 1)", "T.cat([h, h], 1)", "x.index_select(0, T.tensor([2, 0, 2]))", "h.index_select(1, T.tensor([1]))", "x[2]",
+    "x[0, 1]", "x.select(1, 3)", "x.transpose(0, 1)", "b.permute(2, 0, 1)", "x.unsqueeze(0)", "h.unsqueeze(2)", "h.unsqueeze(1)",
+    "T.zeros_like(x)", "x.clone()", "x.detach()", "x.numel()", "x.dim()", "x.size(1)", "len(x)", "T.is_same_size(x, d)",
+    "T.sparse.spdiags(T.tensor([[1., 2, 3], [4, 5, 6]]), T.tensor([0, -1]), (3, 3))", "T.any(x)", "x.is_floating_point()",
+    "x.clone().add_(y)", "x.clone().mul_(2)", "x.clone().zero_()", "x.clone().t_()", "d.clone().add_(x)", "x.clone().copy_(y)",
+]  # fmt: skip
+
+
+def shown(found: Any) -> Any:
+    """What is compared of a result: kind, shape, dtype, numbers."""
+    if getattr(found, "is_sparse", False) or "csr" in str(getattr(found, "layout", "")):
+        return (
+            "sparse",
+            tuple(found.shape),
+            found.sparse_dim() if found.is_sparse else 2,
+            str(found.dtype).split(".")[1],
+            found.to_dense().tolist(),
+        )
+    if hasattr(found, "tolist"):
+        return ("dense", tuple(found.shape), str(found.dtype).split(".")[1], found.tolist())
+    return str(found).replace("torch.", "").replace("ferro.", "") if not isinstance(found, (int, bool)) else found
+
+
+def close(a: Any, b: Any) -> bool:
+    return (
+        a[:-1] == b[:-1] and np.allclose(a[-1], b[-1], rtol=1e-5, equal_nan=True)
+        if isinstance(a, tuple) and isinstance(b, tuple)
+        else a == b
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_as_in_torch(expression: str) -> None:
+    ours, theirs = (shown(eval(expression, operands(lib))) for lib in (ferro, torch))
+    assert close(ours, theirs), (ours, theirs)
+
+
+GRADIENTS = [
+    "x @ D", "T.sparse.mm(x, D)", "(x + x).to_dense()", "x.coalesce().values() * 2", "(x * D.t()).to_dense()", "T.sparse.sum(x, 0).to_dense()",
+    "x.sum() ** 2", "T.sparse.softmax(x, 1).to_dense()", "(x @ x.t()).to_dense()", "D.t().sparse_mask(x.coalesce()).to_dense()",
+    "x.t().to_dense() ** 2",
+    "T.cat([x, x]).to_dense()", "x.index_select(0, T.tensor([2, 0])).to_dense()", "D.t().to_sparse().to_dense() ** 2", "D.t() + x",
+    "x.sin().to_dense()",
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("expression", GRADIENTS)
+def test_gradients_to_values_and_to_dense_operands(expression: str, rng: np.random.Generator) -> None:
+    values, dense = (ferro.tensor(a, requires_grad=True) for a in (rng.standard_normal(5), rng.standard_normal((4, 3))))
+
+    def run(v: Any, D: Any) -> Any:
+        return eval(expression, {"T": ferro, "x": ferro.sparse_coo_tensor(INDICES, v, (3, 4)), "D": D})
+
+    assert ferro.autograd.gradcheck(run, (values, dense), check_forward_ad=True)
+    assert ferro.autograd.gradgradcheck(run, (values, dense))
+
+
+def test_a_leaf_has_a_sparse_gradient() -> None:
+    grads = []
+    for lib in (ferro, torch):
+        x = lib.sparse_coo_tensor(lib.tensor([[0, 1], [2, 0]]), lib.tensor([3.0, 4.0]), (2, 3), requires_grad=True)
+        (x.to_dense() ** 2).sum().backward()
+        assert x.is_leaf
+        assert x.grad.is_sparse
+        grads.append(x.grad.to_dense().tolist())
+    assert grads[0] == grads[1]
+
+
+@pytest.mark.parametrize("name", ["exp", "cos", "cumsum", "sort", "max", "reshape", "svd", "relu6"])
+def test_dense_operations_refuse(name: str) -> None:
+    x = operands(ferro)["x"]
+    module = ferro.nn.functional if name == "relu6" else ferro
+    with pytest.raises(
+        NotImplementedError, match=f"Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend"
+    ):
+        getattr(module, name)(*((x, 0) if name == "cumsum" else (x, (12,)) if name == "reshape" else (x,)))
+
+
+@pytest.mark.parametrize(
+    "call", ["T.nn.functional.linear(d, x)", "T.nn.Linear(4, 2)(x)", "T.stack([x, d])", "T.einsum('ij,jk->ik', x, m)"]
+)
+def test_dense_code_never_sees_a_sparse_tensor_as_dense(call: str) -> None:
+    with pytest.raises(NotImplementedError, match="with arguments from the 'SparseCPU' backend"):
+        eval(call, operands(ferro))
+
+
+def test_copies_and_pickles() -> None:
+    x = operands(ferro)["x"].requires_grad_()
+    for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert y.to_dense().tolist() == x.to_dense().tolist()
+        assert y.requires_grad
+        assert not y.is_coalesced()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda T: T.sparse_coo_tensor(T.tensor([[0, 2]]), T.tensor([1.0, 2.0]), (2,)), "for dim 0, size is 2 but found index 2"),
+        (lambda T: T.sparse_coo_tensor(T.tensor([[0, -1]]), T.tensor([1.0, 2.0]), (2,)), "found negative index -1 for dim 0"),
+        (lambda T: T.sparse_coo_tensor(T.tensor([[0, 1]]), T.tensor([1.0]), (2,)), "indices and values must have same nnz"),
+        (lambda T: T.sparse_coo_tensor(T.tensor([[0, 1]]), T.tensor([1.0, 2.0]), (2, 3)), "number of dimensions must be sparse_dim"),
+        (lambda T: operands(T)["x"].indices(), "Cannot get indices on an uncoalesced tensor, please call .coalesce\\(\\) first"),
+        (lambda T: operands(T)["x"] / operands(T)["y"], "Sparse division requires"),
+        (lambda T: operands(T)["x"] + operands(T)["w"], "but self has size|must match"),
+        (lambda T: operands(T)["x"].norm(dim=0), "norm_sparse currently only supports full reductions"),
+    ],
+    ids=["index", "negative", "nnz", "dimensions", "uncoalesced", "division", "sum", "norm"],
+)  # fmt: skip
+def test_what_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        make(ferro)
