@@ -200,6 +200,7 @@ class SWALR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """The next rates, from the present ones."""
+        self._warn_unless_in_step()
         step = max(1, self._step_count - 1) if self.anneal_epochs == 0 else self._step_count - 1
         before, now = (self.anneal_func(max(0, min(1, n / max(1, self.anneal_epochs)))) for n in (step - 1, step))
         rates = []

@@ -229,3 +229,14 @@ def test_one_cycle_ends() -> None:
     run(optimizer, scheduler, 3)
     with pytest.raises(ValueError, match="Tried to step 4 times"):
         scheduler.step()
+
+
+ALONE = [name for name in SCHEDULERS if name not in ("SequentialLR", "ChainedScheduler")]
+
+
+@pytest.mark.parametrize("lib", [ferro, torch], ids=["ferro", "torch"])
+@pytest.mark.parametrize("name", ALONE)
+def test_the_next_rates_are_not_the_last_ones_and_that_is_said(lib: Any, name: str) -> None:
+    scheduler = SCHEDULERS[name](lib.optim.lr_scheduler, make_optimizer(lib))
+    with pytest.warns(UserWarning, match=r"please use `get_last_lr\(\)`"):
+        scheduler.get_lr()

@@ -28,6 +28,7 @@ class LRScheduler:
 
     last_epoch: int
     base_lrs: list[Any]
+    _get_lr_called_within_step: bool = False
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = checked_optimizer(optimizer)
@@ -67,6 +68,21 @@ class LRScheduler:
         """The rates of epoch `last_epoch`, one per group."""
         raise NotImplementedError(f"{type(self).__name__} does not define get_lr()")
 
+    def _next_rates(self) -> Sequence[Any]:
+        """What `get_lr` says, asked by a step."""
+        self._get_lr_called_within_step = True
+        try:
+            return self.get_lr()
+        finally:
+            self._get_lr_called_within_step = False
+
+    def _warn_unless_in_step(self) -> None:
+        """`get_lr` computes the next rates from the current ones: between two steps it is not what one wants to know."""
+        if not self._get_lr_called_within_step:
+            warnings.warn(
+                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", stacklevel=3
+            )
+
     def step(self, epoch: float | None = None) -> None:
         """Go to the next epoch (or, out of favour, to a given one) and set its rates."""
         if self._step_count == 1:
@@ -95,11 +111,11 @@ class LRScheduler:
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
-            rates = self.get_lr()
+            rates = self._next_rates()
         else:
             self.last_epoch = epoch  # type: ignore[assignment]  # a fraction is allowed for some, as in PyTorch
             closed = getattr(self, "_get_closed_form_lr", None)
-            rates = self.get_lr() if closed is None else closed()
+            rates = self._next_rates() if closed is None else closed()
         self._set(rates)
 
     def _set(self, rates: Sequence[Any]) -> None:

@@ -34,6 +34,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """The cosine at T_cur epochs after the last restart."""
+        self._warn_unless_in_step()
         factor = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * factor for base in self.base_lrs]
 
@@ -53,7 +54,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             self._place(epoch)
         self.last_epoch = math.floor(epoch)
-        self._set(self.get_lr())
+        self._set(self._next_rates())
 
     def _place(self, epoch: float) -> None:
         """Find the period that an epoch lies in."""
@@ -147,6 +148,7 @@ class CyclicLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """The rate at batch `last_epoch`; sets the momentum too, which is low where the rate is high."""
+        self._warn_unless_in_step()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
         height = x / self.step_ratio if x <= self.step_ratio else (x - 1) / (self.step_ratio - 1)
@@ -230,6 +232,7 @@ class OneCycleLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """The rate at batch `last_epoch`; sets the momentum too, which is low where the rate is high."""
+        self._warn_unless_in_step()
         step = self.last_epoch
         if step > self.total_steps:
             raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")

@@ -29,6 +29,7 @@ class LambdaLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """base times f(epoch)."""
+        self._warn_unless_in_step()
         return [base * f(self.last_epoch) for f, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
 
 
@@ -52,6 +53,7 @@ class MultiplicativeLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """lr times f(epoch)."""
+        self._warn_unless_in_step()
         if self.last_epoch <= 0:
             return self._rates()
         return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, self._rates(), strict=True)]
@@ -89,6 +91,7 @@ class StepLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """lr, times gamma if the epoch is a multiple of step_size."""
+        self._warn_unless_in_step()
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
             return self._rates()
         return [lr * self.gamma for lr in self._rates()]
@@ -109,6 +112,7 @@ class MultiStepLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """lr, times gamma for every milestone at this epoch."""
+        self._warn_unless_in_step()
         if self.last_epoch not in self.milestones:
             return self._rates()
         return [lr * self.gamma ** self.milestones[self.last_epoch] for lr in self._rates()]
@@ -132,6 +136,7 @@ class ConstantLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """lr, times factor at the start and over factor at the end."""
+        self._warn_unless_in_step()
         if self.last_epoch == 0:
             return [lr * self.factor for lr in self._rates()]
         if self.last_epoch != self.total_iters:
@@ -168,6 +173,7 @@ class LinearLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """lr times the quotient of this epoch's factor and the last one's."""
+        self._warn_unless_in_step()
         if self.last_epoch == 0:
             return [lr * self.start_factor for lr in self._rates()]
         if self.last_epoch > self.total_iters:
@@ -190,6 +196,7 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """lr times gamma."""
+        self._warn_unless_in_step()
         if self.last_epoch == 0:
             return self._rates()
         return [lr * self.gamma for lr in self._rates()]
@@ -208,6 +215,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """lr times the quotient of this epoch's factor and the last one's."""
+        self._warn_unless_in_step()
         if self.last_epoch == 0 or self.last_epoch > self.total_iters:
             return self._rates()
         left, before = (1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1))
@@ -228,6 +236,7 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[Any]:
         """lr - eta_min times the quotient of this epoch's factor and the last one's."""
+        self._warn_unless_in_step()
         if self.last_epoch == 0:
             return self._rates()
         if self._step_count == 1:  # resumed: there is no rate of the epoch before
