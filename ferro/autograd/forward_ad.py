@@ -25,7 +25,7 @@ _next_level = count(1).__next__
 class dual_level:
     """A level of forward mode: tangents made inside end with it.
 
-    Levels may be nested; ``as`` gives the number of the level, 0 for the outermost.
+    ``as`` gives the number of the level, 0.  RuntimeError inside of another one; func.jvp and its like nest.
 
     Example::
 
@@ -37,7 +37,12 @@ class dual_level:
         tensor(6.)
     """
 
+    nests = False
+
     def __enter__(self) -> int:
+        if not self.nests and _innermost() >= 0:
+            raise RuntimeError("Nested forward mode AD is not supported at the moment: a dual level is entered. For derivatives of derivatives use "
+                               "func.jvp or func.jacfwd, which may stand inside of one another and of a dual level.")  # fmt: skip
         # tangents know their level by a number that is never used again, so that none outlives its level
         self.level = _next_level()
         _mode.push(self, {"level": self.level})
@@ -48,8 +53,14 @@ class dual_level:
         end_level(self.level if changes is None else changes["level"])
 
 
+class transform_level(dual_level):
+    """The level of a transform of functions, which may stand inside of others; the user's levels do not count it."""
+
+    nests = True
+
+
 def _innermost() -> int:
-    """The number of the innermost level, -1 outside of all."""
+    """The number of the level that the user has entered, -1 outside."""
     return len(_mode.entered(dual_level)) - 1
 
 

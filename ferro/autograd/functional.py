@@ -214,7 +214,7 @@ def _by_columns(func: Callable, inputs: Any, create_graph: bool) -> Any:
     def along(i: int) -> Callable:
         def column(tangent: Any) -> list:
             nonlocal single_out
-            with forward_ad.dual_level():
+            with forward_ad.transform_level():
                 given = [forward_ad.make_dual(x, tangent) if j == i else x for j, x in enumerate(xs)]
                 outputs, single_out = _tuple("jacobian", "outputs of the user-provided function", func(*given))
                 pairs = [forward_ad.unpack_dual(o) for o in outputs]

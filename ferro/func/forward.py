@@ -26,7 +26,7 @@ def push(name: str, func: Callable, args: tuple, flat: list, numbers: tuple, str
     `flat` are the leaves of the arguments `numbers`, nested as `structure`, and `tangents` theirs (None: none).  Returns
     the outputs and their tangents (None where there is none), both flattened, the structure of the outputs, and aux.
     """
-    with forward_ad.dual_level() as level:
+    with forward_ad.transform_level():
         duals = unflatten(
             structure, [x if t is None else forward_ad.make_dual(x, t) for x, t in zip(flat, tangents, strict=True)]
         )
@@ -37,8 +37,8 @@ def push(name: str, func: Callable, args: tuple, flat: list, numbers: tuple, str
             result = func(*full)
         result, aux = pair(name, result) if has_aux else (result, None)
         outputs, outputs_structure = outputs_of(name, result)
-        pairs = [forward_ad.unpack_dual(o, level=level) for o in outputs]
-        aux = map_tensors(lambda t: forward_ad.unpack_dual(t, level=level).primal, aux)
+        pairs = [forward_ad.unpack_dual(o) for o in outputs]
+        aux = map_tensors(lambda t: forward_ad.unpack_dual(t).primal, aux)
     return [p.primal for p in pairs], [p.tangent for p in pairs], outputs_structure, aux
 
 

@@ -59,16 +59,27 @@ def test_levels(T: Any) -> Any:
             found.primal is plain, found.tangent, type(found).__name__)  # fmt: skip
 
 
-def test_levels_may_be_nested() -> None:
-    # PyTorch: "Nested forward mode AD is not supported at the moment".
+@both
+def test_levels_cannot_be_nested(T: Any) -> Any:
+    F = T.autograd.forward_ad
+    with F.dual_level() as level:
+        found = (
+            level,
+            error(F.enter_dual_level, "Nested forward mode AD is not supported at the moment"),
+            error(F.dual_level().__enter__)[:12],
+        )
+    return found, F._current_level
+
+
+def test_transforms_nest_inside_of_a_level() -> None:
     one = ferro.tensor(1.0, dtype=ferro.float64)
-    with forward_ad.dual_level() as outer:
+    with forward_ad.dual_level():
         x = forward_ad.make_dual(ferro.tensor(2.0, dtype=ferro.float64), one)
-        with forward_ad.dual_level():
-            y = forward_ad.make_dual(x, one)
-            first = forward_ad.unpack_dual(y**3).tangent
-            assert first.item() == 12.0
-        assert forward_ad.unpack_dual(first, level=outer).tangent.item() == 12.0
+        _, first = ferro.func.jvp(lambda x: x**3, (x,), (one,))
+        assert first.item() == 12.0
+        assert forward_ad.unpack_dual(first).tangent.item() == 12.0
+        second = ferro.func.jvp(lambda x: ferro.func.jvp(lambda x: x**3, (x,), (one,))[1], (x,), (one,))[1]
+        assert forward_ad.unpack_dual(second).tangent.item() == 6.0
 
 
 @at_level
@@ -524,7 +535,7 @@ def test_nothing_waits_for_the_cycle_collector(case: str) -> None:
             y = functions[case](x)
             node = weakref.ref(y.grad_fn)
             if case == "nested":
-                with forward_ad.dual_level():
+                with forward_ad.transform_level():
                     z = functions[case](forward_ad.make_dual(x, direction))
                     inner = weakref.ref(z.grad_fn)
                     ferro.autograd.grad(z.sum(), a, create_graph=True)

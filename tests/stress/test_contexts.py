@@ -272,5 +272,7 @@ def test_anomaly_mode_of_two_threads_that_leave_in_the_order_in_which_they_came(
 
 def test_a_program_may_end_inside_of_a_context() -> None:
     program = "import ferro; ferro.set_grad_enabled(False); c = ferro.inference_mode(); c.__enter__(); ferro.autograd.detect_anomaly().__enter__()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
