@@ -12,6 +12,7 @@ from ferro.core import adding, engine, worlds
 from ferro.core.base import LEAF, Lost, TensorBase, history, position, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick
+from ferro.core.notices import warn_once
 from ferro.core.provenance import at, caller, departures
 from ferro.core.run import key_of
 from ferro.core.size import Size
@@ -20,13 +21,19 @@ from ferro.core.sparse_rows import Rows
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
+_CYCLE = (
+    "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can cause "
+    "a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use this function, make "
+    "sure to reset the .grad fields of your parameters to None after use to break the cycle and avoid the leak."
+)
+
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
              grad_variables: Any = None, inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
     """Adds to the ``.grad`` of every leaf the gradient of the sum of ``tensors`` weighted by ``grad_tensors``.
 
     tensors: tensors or gradient edges (:func:`ferro.autograd.graph.get_gradient_edge`); inputs: add to the ``.grad`` of
-    these tensors alone, leaves or not.
+    these tensors alone, leaves or not; a gradient edge among them that is not of a leaf ends the way back and takes nothing.
     num_threads: 1 forces the serial executor, n > 1 allows up to n threads for independent branches, None leaves it to
     :func:`ferro.set_num_threads`; the gradients are bit for bit the same.
 
@@ -53,22 +60,21 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         wanted = _inputs(inputs, "backward")
     keep = create_graph if retain_graph is None else retain_graph
     seeds = _seeds(roots, seeds, create_graph, "backward")
+    if create_graph:
+        warn_once(_CYCLE, stacklevel=3)
     if inputs is None:
         engine.backward(roots, seeds, keep=keep, record=create_graph, threads=num_threads)
         return
     for i, t in enumerate(wanted):
         if history(t) is None:
             raise RuntimeError(f"backward: One of the differentiated Tensors does not require grad (inputs[{i}])")
-        if type(t) is _Stand:
-            raise RuntimeError(f"backward: inputs[{i}] is a GradientEdge that is not of a leaf: there is no .grad to accumulate into. Pass the "
-                               "tensor, or use ferro.autograd.grad().")  # fmt: skip
     keys = [key_of(position(t)) for t in wanted]
     found = engine.backward(
         roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads, into_grad=True
     )
     for t, key in dict(zip(wanted, keys, strict=True)).items():
-        if key is t or (t._meta is not None and t._meta.retains):
-            continue  # a leaf, or a tensor that retains its gradient: added on the way
+        if key is t or type(t) is _Stand or (t._meta is not None and t._meta.retains):
+            continue  # a leaf, or a tensor that retains its gradient: added on the way; an edge has no .grad
         if found.get(key) is not None:
             adding.accumulate(t, found[key], isinstance(found[key], TensorBase), False, caller())
 

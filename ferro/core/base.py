@@ -406,6 +406,8 @@ class Packed:
                 "saved_tensors_hooks: Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                 f"{type(t).__name__}"
             )
+        if self.node is None and t._node is None and not self.tangents:
+            return t  # without history it may be the very tensor that was saved
         t = wrap(t._data, self.node)
         if self.tangents:
             meta_of(t).tangents = self.tangents

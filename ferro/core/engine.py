@@ -23,6 +23,7 @@ from ferro.core.base import TensorBase, Unpacked, check_guards, position
 from ferro.core.blame import explain, freed_message
 from ferro.core.hooks import finish, prepare, run_tensor_hooks
 from ferro.core.leaves import leaf_ready
+from ferro.core.nested import in_thread, must_move
 from ferro.core.node import NAMED, Freed, FreedError, MultiNode, Node, Pick
 from ferro.core.run import STATE, Run, wanted
 from ferro.core.sparse_rows import Rows
@@ -41,6 +42,9 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
 
     into_grad: gradients of leaves that `capture` asks for are added to their ``.grad`` instead.
     """
+    outer = STATE.run
+    if outer is not None and must_move():
+        return in_thread(backward, roots, seeds, keep=keep, record=record, capture=capture, threads=threads, into_grad=into_grad)  # fmt: skip
     recording = record
     if _mode.ACTIVE and _mode.current().level:
         record = True  # on Tensors, through which the tangents of forward mode flow
@@ -67,7 +71,9 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
     before = (
         _mode.enter(run.mode) if record and run.mode is not mode else None
     )  # see Note [Modes of backward] in run.py
-    outer, STATE.run = STATE.run, run
+    STATE.run = run
+    if outer is not None:
+        STATE.depth += 1
     try:
         with np.errstate(all="ignore"):  # like PyTorch, inf and nan pass without a warning
             for node in lone:
@@ -86,6 +92,8 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
                     callback()
     finally:
         STATE.run = outer
+        if outer is not None:
+            STATE.depth -= 1
         if before is not None:
             _mode.leave(before)
     return run.captured
@@ -352,19 +360,29 @@ def _with_saved(run: Run, node: Any, g: Any) -> list:
 
 def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
     """The same; `source` is the node, or what stands for it as the holder of its saved values."""
-    needed, plan = run.needed, node.plan
+    needed = run.needed
     run.running = None if run.anomaly is None else node
     wants = None
     if needed is not None:
         wants = wanted(run, node)
         if not any(wants):
             return [None] * len(wants)
+    gs = formulas_of(run, node, g, source, wants)
+    if gs is None:
+        return absent(run, node)
+    if node.meta is not None or run.anomaly is not None:
+        gs = finish(run, node, gs, g)
+    return gs
+
+
+def formulas_of(run: Run, node: Any, g: Any, source: Any, wants: list | None) -> list | None:
+    """What the formulas of a node give, those in `wants` alone if it is given; None if the gradient is absent."""
+    plan, given = node.plan, g
     xp = worlds.functional
-    given = g
     if plan.op.multi:
         g = g[plan.op.lone] if plan.op.lone is not None else tuple(g)
         if g is None or (plan.op.lone is None and all(p is None for p in g)):
-            return absent(run, node)
+            return None
     if node.meta is not None and node.meta.guards:
         check_guards(node)
     if not run.record:
@@ -375,14 +393,10 @@ def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
         formulas = plan.large or plan.for_large()
     if plan.joint:
         found = plan.user(run, given, node) if plan.user else formulas[0](xp, g, source)
-        gs = [found[i] for i in (plan.spread or plan.indices)]
-    elif wants is None:
-        gs = [formula(xp, g, source) for formula in formulas]
-    else:
-        gs = [formula(xp, g, source) if want else None for formula, want in zip(formulas, wants, strict=True)]
-    if node.meta is not None or run.anomaly is not None:
-        gs = finish(run, node, gs, given)
-    return gs
+        return [found[i] for i in (plan.spread or plan.indices)]
+    if wants is None:
+        return [formula(xp, g, source) for formula in formulas]
+    return [formula(xp, g, source) if want else None for formula, want in zip(formulas, wants, strict=True)]
 
 
 def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:

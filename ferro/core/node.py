@@ -129,6 +129,12 @@ class Node:
         """Calls ``hook(grad_outputs)`` before the node runs; it may return new grad_outputs."""
         return Handle(table(node_meta(self), "prehooks"), hook)
 
+    def __call__(self, *grads: Any) -> Any:
+        """The gradients of the node's inputs, given those of its outputs: backward through this node alone."""
+        from ferro.core.calling import call
+
+        return call(self, grads)
+
     requires_grad = True
 
     @property

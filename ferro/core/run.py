@@ -73,6 +73,7 @@ class _User:
 
 class _State(threading.local):
     run: Run | None = None
+    depth = 0  # how many backwards of this thread are inside another one
     turns = 0  # how many leaves' turns the thread is in, see `deliver`
 
 

@@ -400,3 +400,108 @@ def test_multithreading_can_be_asked_for() -> None:
     with ferro.autograd.set_multithreading_enabled(False):
         assert not ferro.autograd.is_multithreading_enabled()
     assert ferro.autograd.is_multithreading_enabled()
+
+
+@both
+def test_a_node_can_be_called(T: Any) -> Any:
+    x = leaf(T, 2.0, 3.0)
+    one, detached = T.ones(2, dtype=T.float64), x.detach()
+    power, joined, part = x**2, x * x.exp(), x.unbind()[0]
+    end = power.grad_fn.next_functions[0][0]
+    with T.no_grad():
+        plain = power.grad_fn(one)
+    return [
+        power.grad_fn(one).detach(),
+        power.grad_fn(one).requires_grad,
+        plain,
+        plain.requires_grad,
+        [g.detach() for g in joined.grad_fn(one)],
+        power.grad_fn(None),
+        part.grad_fn(T.ones((), dtype=T.float64), None),
+        end(one),
+        x.grad,
+        error(lambda: power.grad_fn(detached, detached), "expected 1 arguments, got 2"),
+        error(lambda: power.grad_fn(), "expected 1 arguments, got 0"),
+        error(lambda: power.grad_fn(3), "argument 0 is not a Variable"),
+    ]
+
+
+def test_a_node_called_with_the_wrong_number_of_gradients() -> None:
+    y = ferro.ones(1, requires_grad=True) ** 2
+    with pytest.raises(TypeError, match="PowBackward0: expected 1 arguments, got 2 instead"):
+        y.grad_fn(y.detach(), y.detach())
+    y.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.grad_fn(ferro.ones(1))
+
+
+def test_hundreds_of_backwards_inside_each_other() -> None:
+    class Deep(ferro.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            with ferro.enable_grad():
+                ctx.x = x.detach().requires_grad_() - 1
+            return ctx.x.detach()
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            if ctx.x >= 0:
+                with ferro.enable_grad():
+                    Deep.apply(ctx.x).sum().backward()
+            return g * 2
+
+    x = ferro.tensor(300.0, requires_grad=True)
+    Deep.apply(x).backward()
+    assert x.grad == 2
+
+
+def test_an_error_in_a_backward_inside_of_many_others() -> None:
+    class Deep(ferro.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, depth: int) -> Any:
+            ctx.depth = depth
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            if not ctx.depth:
+                raise ValueError("at the bottom")
+            with ferro.enable_grad():
+                Deep.apply(ferro.ones(1, requires_grad=True), ctx.depth - 1).backward()
+            return g, None
+
+    with pytest.raises(ValueError, match="at the bottom"):
+        Deep.apply(ferro.ones(1, requires_grad=True), 100).backward()
+
+
+def test_backward_to_an_edge_calls_its_hooks() -> None:
+    x = ferro.ones(2, requires_grad=True)
+    y = x * 2
+    seen: list = []
+    y.register_hook(seen.append)
+    ferro.autograd.backward((y * 3).sum(), inputs=[ferro.autograd.graph.get_gradient_edge(y)])
+    assert [g.tolist() for g in seen] == [[3.0, 3.0]]
+    assert x.grad is None
+
+
+def test_a_recorded_backward_warns_of_the_cycle() -> None:
+    x = ferro.ones(2, requires_grad=True)
+    before = ferro.is_warn_always_enabled()
+    ferro.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="Using backward.* with create_graph=True will create a reference cycle"):
+            (x * x).sum().backward(create_graph=True)
+        ferro.autograd.grad((x * x).sum(), x, create_graph=True)  # no warning: nothing is kept
+    finally:
+        ferro.set_warn_always(before)
+        x.grad = None
+
+
+@both
+def test_attributes_that_cannot_be_deleted(T: Any) -> Any:
+    x = leaf(T, 1.0)
+
+    def without(name: str) -> Any:
+        return error(lambda: delattr(x, name), "")
+
+    return without("requires_grad"), without("_grad_fn"), without("data"), x._grad_fn
