@@ -28,7 +28,7 @@ from ferro.core.base import (  # fmt: skip
 from ferro.core.casting import cast_inputs
 from ferro.core.mode import ACTIVE, MODE, Mode, current, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
-from ferro.core.op import ELEMENTWISE, Op, Plan
+from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, caller, outermost
 from ferro.core.views import mark_view, viewed
 from ferro.core.worlds import world
@@ -182,8 +182,6 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         out = _unwarned(op, (a, b), ())
     if type(out) is not ndarray:
         out = asarray(out)
-    elif a.ndim > 2 and not a.flags.c_contiguous:
-        out = ordered_as(a, out)
     t = wrap(out)
     if not op.diff:
         if nx is not None or ny is not None:
@@ -361,9 +359,6 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
     data = outs[0]
     if type(data) is not ndarray and isinstance(data, np.generic):
         data = asarray(data)
-        outs = (data, *outs[1:])
-    elif len(arrays) > 1 and op.kind == ELEMENTWISE and arrays[0].ndim > 2 and not arrays[0].flags.c_contiguous:
-        data = ordered_as(arrays[0], data)
         outs = (data, *outs[1:])
     t = wrap(data)
     if op.view:
@@ -696,16 +691,6 @@ def promote(*xs: Any) -> list:
         else:
             found.append(apply(worlds.CAST, (x,), (dtype,)))
     return found
-
-
-def ordered_as(a: Any, out: Any) -> Any:
-    """The result of an elementwise operation in the order in memory of its first operand, where NumPy prefers that of another."""
-    if out.flags.c_contiguous and a.shape == out.shape and 0 not in a.strides and type(out) is ndarray:
-        held = np.empty_like(a, out.dtype, order="K", subok=False)
-        if held.strides != out.strides:
-            held[...] = out
-            return held
-    return out
 
 
 def _shape_error(op: Op, arrays: tuple, e: ValueError) -> Exception:

@@ -12,7 +12,7 @@ from ferro.core import samples as _samples
 from ferro.core import straight
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
-from ferro.cpu import blocks, fusion
+from ferro.cpu import blocks, fusion, layouts
 from ferro.cpu.kernels.front import behind, front
 
 OPS: dict[str, Op] = {}
@@ -44,7 +44,7 @@ class Op:
     follows: "elementwise" (the formula applied to the tangent), "linear" (in all inputs together), "multilinear" (in
     each input alone), "general" (the formula transposed), or an explicit `jvp(xp, tangents, <names>)`; `weight`,
     nanoseconds per element of the output, for the scheduler; `floats`, integers are computed as the default dtype; `real`, the result of
-    complex numbers is real.
+    complex numbers is real; `layout`, where the result lies in memory (see cpu/layouts.py), unless it is for the function to say.
     """
 
     # Slots: what the short way of the tape (cpu/kernels/jit_tape.py) asks for.
@@ -55,7 +55,7 @@ class Op:
                  outputs: Sequence[str] | str | None = None, nondiff: Sequence[str] = (), aux: Sequence[str] = (),
                  variadic: bool = False, view: bool = False, kind: str = GENERAL, jvp: Callable | None = None,
                  weight: float = 1.0, floats: bool = False, real: bool = False, samples: Sequence[_samples.Sample] | None = None,
-                 complex: bool = False, path: str | None = None, **formulas: Callable) -> None:  # fmt: skip
+                 complex: bool = False, path: str | None = None, layout: str = "", **formulas: Callable) -> None:  # fmt: skip
         self.name = name
         self.joint = vjp
         self.formulas = formulas
@@ -65,6 +65,9 @@ class Op:
         self.variadic, self.view, self.kind, self.jvp = variadic, view, kind, jvp
         self.weight, self.floats, self.real = weight, floats, real
         self.inputs, self.params = _parameters(name, forward)
+        self.layout = layout or (
+            layouts.ITERATED if kind == ELEMENTWISE and len(self.inputs) > 1 and outputs is None else ""
+        )
         self.forward = forward
         self.diff_names = tuple(diff) if vjp is not None else tuple(formulas)
         self.diff = tuple(self.inputs.index(n) for n in self.diff_names if n in self.inputs)
@@ -110,6 +113,9 @@ class Op:
         # what the short forms call; of a view, `viewed` in views.py
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
         self.large = None if self.view else _for_large(function, direct)
+        if self.layout:
+            self.direct = layouts.laid(direct or (lambda *args: function(cpu, *args)), self.layout)
+            self.large = layouts.laid(self.large, self.layout)
 
     def _check(self) -> None:
         """Every formula names only what exists."""

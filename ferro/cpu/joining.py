@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu import layouts
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import LARGE, assign, contiguous, triangle
 
@@ -21,7 +22,10 @@ def cat(xs: Any, dim: int) -> Any:
     """The arrays one behind the other along a dimension."""
     first = xs[0]
     if first.size * len(xs) < LARGE or not _agree(xs, dim):
-        return np.concatenate(xs, dim)
+        out = np.concatenate(xs, dim)
+        return out if out.flags.c_contiguous else layouts.joined(out, xs)
+    if not first.flags.c_contiguous:
+        return layouts.joined(np.concatenate(xs, dim), xs)
     dim %= first.ndim
     out = np.empty((*first.shape[:dim], sum([x.shape[dim] for x in xs]), *first.shape[dim + 1 :]), first.dtype)
     before = (ALL,) * dim
@@ -52,7 +56,8 @@ def stack(xs: Any, dim: int) -> Any:
     first = xs[0]
     before = (ALL,) * dim
     if first.size * len(xs) < LARGE or not first.ndim:
-        return np.concatenate([x[(*before, None)] for x in xs], dim) if dim else np.array(xs)
+        out = np.concatenate([x[(*before, None)] for x in xs], dim) if dim else np.array(xs)
+        return out if out.flags.c_contiguous else np.ascontiguousarray(out)
     out = np.empty((*first.shape[:dim], len(xs), *first.shape[dim:]), first.dtype)
     assign(*[(out[(*before, i, ...)], x) for i, x in enumerate(xs)])
     return out

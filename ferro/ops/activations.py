@@ -22,6 +22,7 @@ from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import unary as points
 from ferro.cpu.blocks import elementwise
 from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.layouts import ITERATED
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -377,7 +378,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
 
 LOGSIGMOID = Op("logsigmoid", lambda xp, x: xp.logsigmoid(x), kind=ELEMENTWISE, x=lambda xp, g, out: -g * xp.expm1(out),
-                weight=4.0, samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.logsigmoid")  # fmt: skip
+                weight=4.0, samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.logsigmoid", layout=ITERATED)  # fmt: skip
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:

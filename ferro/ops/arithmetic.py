@@ -15,6 +15,7 @@ from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
+from ferro.cpu.layouts import ITERATED
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -110,7 +111,7 @@ ADD = Op("add", lambda xp, x, y: x + y, kind=LINEAR,
          x=lambda xp, g: g,
          y=lambda xp, g: g,
          samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2), Sample(Arg(2, 3), 3, alpha=0.5)],
-         complex=True)  # fmt: skip
+         complex=True, layout=ITERATED)  # fmt: skip
 
 
 def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -127,7 +128,7 @@ def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = 
 SUB = Op("sub", lambda xp, x, y: x - y, kind=LINEAR,
          x=lambda xp, g: g,
          y=lambda xp, g: -g,
-         samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2)], complex=True)  # fmt: skip
+         samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2)], complex=True, layout=ITERATED)  # fmt: skip
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
@@ -187,7 +188,7 @@ def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
 MUL = Op("mul", lambda xp, x, y: x * y, kind=MULTILINEAR,
          x=lambda xp, g, y: g * y.conj(),
          y=lambda xp, g, x: g * x.conj(),
-         samples=pairs(), complex=True)  # fmt: skip
+         samples=pairs(), complex=True, layout=ITERATED)  # fmt: skip
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
@@ -373,7 +374,7 @@ LERP = Op("lerp", lambda xp, x, y, w: xp.lerp(x, y, w), kind=ELEMENTWISE,
                    *[Sample(Arg(3, 4), Arg(4), w) for w in (0.25, 0.75, 0, 1)]], complex=True)  # fmt: skip
 LERP_SCALAR = Op("lerp_scalar", lambda xp, x, y, /, w: xp.lerp(x, y, xp.typed(w, x)), kind=ELEMENTWISE,
                  x=lambda xp, g, w: g * (1 - w).conjugate(),
-                 y=lambda xp, g, w: g * w.conjugate())  # fmt: skip
+                 y=lambda xp, g, w: g * w.conjugate(), layout=ITERATED)  # fmt: skip
 
 subtract, multiply, divide, true_divide, negative = sub, mul, div, div, neg
 

@@ -16,6 +16,7 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
+from ferro.cpu.layouts import ITERATED
 from ferro.ops.arithmetic import operator, some_tensor
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def eq(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("eq", out, result)
 
 
-EQ = Op("eq", lambda xp, x, y: x == y)
+EQ = Op("eq", lambda xp, x, y: x == y, layout=ITERATED)
 declare("eq", TIES, complex=True, differentiable=False)
 
 
@@ -53,7 +54,7 @@ def ne(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("ne", out, result)
 
 
-NE = Op("ne", lambda xp, x, y: x != y)
+NE = Op("ne", lambda xp, x, y: x != y, layout=ITERATED)
 declare("ne", TIES, complex=True, differentiable=False)
 
 
@@ -63,7 +64,7 @@ def lt(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("lt", out, result)
 
 
-LT = Op("lt", lambda xp, x, y: x < y)
+LT = Op("lt", lambda xp, x, y: x < y, layout=ITERATED)
 declare("lt", TIES, differentiable=False)
 
 
@@ -73,7 +74,7 @@ def le(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("le", out, result)
 
 
-LE = Op("le", lambda xp, x, y: x <= y)
+LE = Op("le", lambda xp, x, y: x <= y, layout=ITERATED)
 declare("le", TIES, differentiable=False)
 
 
@@ -83,7 +84,7 @@ def gt(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("gt", out, result)
 
 
-GT = Op("gt", lambda xp, x, y: x > y)
+GT = Op("gt", lambda xp, x, y: x > y, layout=ITERATED)
 declare("gt", TIES, differentiable=False)
 
 
@@ -93,7 +94,7 @@ def ge(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("ge", out, result)
 
 
-GE = Op("ge", lambda xp, x, y: x >= y)
+GE = Op("ge", lambda xp, x, y: x >= y, layout=ITERATED)
 declare("ge", TIES, differentiable=False)
 
 not_equal, less, less_equal, greater, greater_equal = ne, lt, le, gt, ge
@@ -245,9 +246,9 @@ def both_tensors(name: str, x: Any, y: Any) -> tuple:
     return need_tensor(name, "input", x), need_tensor(name, "other", y)
 
 
-LOGICAL_AND = Op("logical_and", lambda xp, x, y: xp.logical_and(x, y))
-LOGICAL_OR = Op("logical_or", lambda xp, x, y: xp.logical_or(x, y))
-LOGICAL_XOR = Op("logical_xor", lambda xp, x, y: xp.logical_xor(x, y))
+LOGICAL_AND = Op("logical_and", lambda xp, x, y: xp.logical_and(x, y), layout=ITERATED)
+LOGICAL_OR = Op("logical_or", lambda xp, x, y: xp.logical_or(x, y), layout=ITERATED)
+LOGICAL_XOR = Op("logical_xor", lambda xp, x, y: xp.logical_xor(x, y), layout=ITERATED)
 for _name in ("logical_and", "logical_or", "logical_xor"):
     declare(_name, TRUTHS, complex=True, differentiable=False)
 declare("logical_not", SPECIAL, complex=True, differentiable=False)
@@ -305,11 +306,11 @@ def on_bits(op: Op, x: Any, y: Any) -> Any:
     return apply(op, (x, y))
 
 
-BITWISE_AND = Op("bitwise_and", lambda xp, x, y: x & y)
-BITWISE_OR = Op("bitwise_or", lambda xp, x, y: x | y)
-BITWISE_XOR = Op("bitwise_xor", lambda xp, x, y: x ^ y)
-LEFT_SHIFT = Op("bitwise_left_shift", lambda xp, x, y: x << y)
-RIGHT_SHIFT = Op("bitwise_right_shift", lambda xp, x, y: x >> y)
+BITWISE_AND = Op("bitwise_and", lambda xp, x, y: x & y, layout=ITERATED)
+BITWISE_OR = Op("bitwise_or", lambda xp, x, y: x | y, layout=ITERATED)
+BITWISE_XOR = Op("bitwise_xor", lambda xp, x, y: x ^ y, layout=ITERATED)
+LEFT_SHIFT = Op("bitwise_left_shift", lambda xp, x, y: x << y, layout=ITERATED)
+RIGHT_SHIFT = Op("bitwise_right_shift", lambda xp, x, y: x >> y, layout=ITERATED)
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     declare(_name, BITS, differentiable=False)
 for _name in ("bitwise_left_shift", "bitwise_right_shift"):

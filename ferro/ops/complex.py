@@ -13,6 +13,7 @@ from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, points_complex
 from ferro.core.samples import unary as points
+from ferro.cpu.layouts import ITERATED
 from ferro.cpu.shape import geometry
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
 MAKE_COMPLEX = Op("complex", lambda xp, x, y: xp.complex(x, y), kind=LINEAR,
                   x=lambda xp, g: xp.real(g),
                   y=lambda xp, g: xp.imag(g),
-                  samples=[Sample(Arg(*a), Arg(*b)) for a, b in PAIRS_OF_SHAPES])  # fmt: skip
+                  samples=[Sample(Arg(*a), Arg(*b)) for a, b in PAIRS_OF_SHAPES], layout=ITERATED)  # fmt: skip
 
 
 @in_full_precision

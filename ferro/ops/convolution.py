@@ -14,6 +14,7 @@ from ferro.core.casting import brought_together
 from ferro.core.dtypes import FROM_NUMPY, type_name
 from ferro.core.op import LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.cpu.layouts import IMAGES
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -68,10 +69,10 @@ def _conv_w(xp: Any, g: Any, x: Any, w_shape: tuple, stride: tuple, pad: tuple, 
 
 CONV = Op("conv", lambda xp, x, w, /, size, stride, pad, dilation, groups: xp.conv(
           x, w, None, size, stride, pad, dilation, groups),
-          x=_conv_x, w=_conv_w, kind=MULTILINEAR, weight=50.0)  # fmt: skip
+          x=_conv_x, w=_conv_w, kind=MULTILINEAR, weight=50.0, layout=IMAGES)  # fmt: skip
 CONV_BIAS = Op("convolution", lambda xp, x, w, b, /, size, stride, pad, dilation, groups: xp.conv(
                x, w, b, size, stride, pad, dilation, groups),
-               x=_conv_x, w=_conv_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0)  # fmt: skip
+               x=_conv_x, w=_conv_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0, layout=IMAGES)  # fmt: skip
 
 
 def _input_y(xp: Any, g: Any, w: Any, y_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
@@ -84,10 +85,10 @@ def _input_w(xp: Any, g: Any, y: Any, w_shape: tuple, stride: tuple, pad: tuple,
 
 CONV_INPUT = Op("conv_input", lambda xp, y, w, /, size, stride, pad, dilation, groups: xp.conv_input(
                 y, w, None, size, stride, pad, dilation, groups),
-                y=_input_y, w=_input_w, kind=MULTILINEAR, weight=50.0)  # fmt: skip
+                y=_input_y, w=_input_w, kind=MULTILINEAR, weight=50.0, layout=IMAGES)  # fmt: skip
 CONV_INPUT_BIAS = Op("conv_transpose", lambda xp, y, w, b, /, size, stride, pad, dilation, groups: xp.conv_input(
                      y, w, b, size, stride, pad, dilation, groups),
-                     y=_input_y, w=_input_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0)  # fmt: skip
+                     y=_input_y, w=_input_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0, layout=IMAGES)  # fmt: skip
 
 
 def _weight_x(xp: Any, g: Any, x_shape: tuple, y: Any, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:

@@ -13,6 +13,7 @@ from ferro.core.dtypes import type_name
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.core.worlds import world
+from ferro.cpu.layouts import DENSE
 from ferro.ops.reductions import FLOAT32, need_real, renamed, spread
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def value_scatter(g: Tensor, shape: tuple, dim: int, index: Tensor, keepdim: boo
 
 VALUE_GATHER = Op(
     "value_gather", lambda xp, x, index, /, dim, keepdim: xp.value_gather(x, dim, index, keepdim), kind=LINEAR,
-    x=lambda xp, g, x_shape, index, dim, keepdim: xp.value_scatter(g, x_shape, dim, index, keepdim))  # fmt: skip
+    x=lambda xp, g, x_shape, index, dim, keepdim: xp.value_scatter(g, x_shape, dim, index, keepdim), layout=DENSE)  # fmt: skip
 
 VALUE_SCATTER = Op(
     "value_scatter", lambda xp, x, index, /, shape, dim, keepdim: xp.value_scatter(x, shape, dim, index, keepdim),

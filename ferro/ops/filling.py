@@ -10,6 +10,7 @@ from ferro.core.dtypes import check_number
 from ferro.core.inplace import overwrite, unrecorded
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
+from ferro.cpu.layouts import FIRST
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -75,7 +76,8 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 FILL = Op("fill", lambda xp, x, value: xp.contiguous(xp.expand(value, x.shape)), kind=LINEAR,
           x=lambda xp, g: xp.zeros_like(g),
-          value=lambda xp, g: g, samples=[Sample(Arg(2, 3), 1.5), Sample(Arg(2, 3), Arg()), Sample(Arg(), 2)], complex=True)  # fmt: skip
+          value=lambda xp, g: g, samples=[Sample(Arg(2, 3), 1.5), Sample(Arg(2, 3), Arg()), Sample(Arg(), 2)], complex=True,
+          layout=FIRST)  # fmt: skip
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:

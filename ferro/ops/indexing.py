@@ -17,6 +17,7 @@ from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.cpu.layouts import DENSE, FIRST
 from ferro.ops.filling import filler
 from ferro.ops.shape import RESHAPE
 
@@ -197,7 +198,8 @@ INDEX_ADD = Op("index_add", lambda xp, x, index, source, /, dim: xp.index_add(x,
                x=lambda xp, g: g,
                source=lambda xp, g, source_shape, index, dim: _rows(xp, g, source_shape, index, dim), complex=True,
                samples=[Sample(Arg(3, 2), 0, ints([2, 0, 2]), Arg(3, 2)),
-                        Sample(Arg(2, 3), 1, ints([1, 1]), Arg(2, 2), alpha=2), Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))])  # fmt: skip
+                        Sample(Arg(2, 3), 1, ints([1, 1]), Arg(2, 2), alpha=2), Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))],
+               layout=DENSE)  # fmt: skip
 
 
 def _rows(xp: Any, g: Any, source_shape: tuple, index: Any, dim: int) -> Any:
@@ -218,7 +220,7 @@ INDEX_COPY = Op("index_copy", lambda xp, x, index, source, /, dim: xp.index_copy
                 x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
                 source=lambda xp, g, source_shape, index, dim: _rows(xp, g, source_shape, index, dim), complex=True,
                 samples=[Sample(Arg(3, 2), 0, ints([2, 0]), Arg(2, 2)),
-                         Sample(Arg(2, 3), -1, ints([1]), Arg(2, 1))])  # fmt: skip
+                         Sample(Arg(2, 3), -1, ints([1]), Arg(2, 1))], layout=DENSE)  # fmt: skip
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -242,7 +244,7 @@ INDEX_FILL = Op("index_fill", lambda xp, x, index, value, /, dim: xp.index_fill(
                 x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
                 value=lambda xp, g, index, dim: g - xp.index_fill(g, dim, index, 0.0), complex=True,
                 samples=[Sample(Arg(3, 2), 0, ints([2, 0]), 1.5), Sample(Arg(2, 3), 1, ints([2]), Arg()),
-                         Sample(Arg(), 0, ints([0]), 2.0)])  # fmt: skip
+                         Sample(Arg(), 0, ints([0]), 2.0)], layout=FIRST)  # fmt: skip
 
 
 # -- flat positions ----------------------------------------------------------------------------------------------------
@@ -284,7 +286,7 @@ def _put_arguments(name: str, x: Any, index: Any, source: Any) -> tuple:
 PUT = Op("put", lambda xp, x, index, source, /, accumulate: xp.put(x, index, source, accumulate), kind=LINEAR,
          x=lambda xp, g, index, accumulate: g if accumulate else xp.put(g, index, xp.new_zeros(g, index.shape), False),
          source=lambda xp, g, index, source_shape: xp.reshape(xp.take(g, index), source_shape), complex=True,
-         samples=[Sample(Arg(2, 3), ints([4, 0, -1]), Arg(3)), Sample(Arg(3), ints([[1], [1]]), Arg(2), True)])  # fmt: skip
+         samples=[Sample(Arg(2, 3), ints([4, 0, -1]), Arg(3)), Sample(Arg(3), ints([[1], [1]]), Arg(2), True)], layout=FIRST)  # fmt: skip
 
 
 # -- positions of what is not zero -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from ferro.core.base import TensorBase
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.cpu.layouts import CHANNELS
 from ferro.ops.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from ferro.ops.shape import laid_out_like
 
@@ -35,7 +36,7 @@ def resample_spread(g: Tensor, axes: tuple) -> Tensor:
 
 
 RESAMPLE = Op("interpolate", lambda xp, x, /, axes: xp.resample(x, axes), kind=LINEAR, weight=6.0,
-              x=lambda xp, g, axes: xp.resample_spread(g, axes))  # fmt: skip
+              x=lambda xp, g, axes: xp.resample_spread(g, axes), layout=CHANNELS)  # fmt: skip
 RESAMPLE_SPREAD = Op("interpolate_backward", lambda xp, x, /, axes: xp.resample_spread(x, axes), kind=LINEAR,
                      x=lambda xp, g, axes: xp.resample(g, axes), weight=6.0)  # fmt: skip
 

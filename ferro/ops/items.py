@@ -21,6 +21,7 @@ from ferro.core.inplace import overwrite, record_write, refuse_overlap, unrecord
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
+from ferro.cpu.layouts import FIRST
 from ferro.ops.filling import COPY, fits, number
 from ferro.ops.indexing import INT64, bools, in_bounds, ints, on_expanded
 from ferro.ops.masks import FILLED_EXPANDED, MASKED_FILL, MASKED_SELECT
@@ -381,7 +382,7 @@ def _result_shape(shape: tuple, index_shape: tuple, dims: tuple) -> tuple:
 INDEX_PUT = Op("index_put", lambda xp, x, index, value, /, dims, accumulate: xp.index_put_at(x, index, value, dims, accumulate), kind=LINEAR,
                x=lambda xp, g, index, value_shape, dims, accumulate: g if accumulate else xp.index_put_at(
                    g, index, xp.new_zeros(g, ()), dims, False),
-               value=lambda xp, g, index, dims: xp.index_get(g, index, dims))  # fmt: skip
+               value=lambda xp, g, index, dims: xp.index_get(g, index, dims), layout=FIRST)  # fmt: skip
 
 
 def index_get(x: Tensor, index: Tensor, dims: tuple) -> Tensor:

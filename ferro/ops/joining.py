@@ -15,6 +15,8 @@ from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
+from ferro.cpu import layouts
+from ferro.cpu.layouts import DENSE, FIRST
 from ferro.ops.indexing import apart, ints
 from ferro.ops.shape import EXPAND, RESHAPE, atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -54,6 +56,8 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | No
             return _cat_without_empty(xs, dim if axis is None else axis, out)
         d = one_dim("cat", len(shape), dim if axis is None else axis)
         result = joined(CAT, xs, d)
+        if len(shape) > 3 and not xs[0]._data.flags.c_contiguous:  # (small ones come from machine code, in C order)
+            result._data = layouts.joined(result._data, [x._data for x in xs])
     except AttributeError:
         _tensors("cat", xs)
         raise
@@ -134,7 +138,8 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
 
 STACK = Op("stack", lambda xp, xs, /, dim: xp.stack(xs, dim), variadic=True, kind=LINEAR, diff=("xs",), complex=True,
            vjp=lambda xp, g, dim, needs: tuple([xp.select(g, dim, i) if need else None for i, need in enumerate(needs)]),
-           samples=[Sample([Arg(2, 3), Arg(2, 3)]), Sample([Arg(2, 3)] * 3, 1), Sample([Arg(2), Arg(2)], -1), Sample([Arg(), Arg()])])  # fmt: skip
+           samples=[Sample([Arg(2, 3), Arg(2, 3)]), Sample([Arg(2, 3)] * 3, 1), Sample([Arg(2), Arg(2)], -1), Sample([Arg(), Arg()])],
+           layout=DENSE)  # fmt: skip
 
 
 def hstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
@@ -367,7 +372,8 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
 
 
 FLIP = Op("flip", lambda xp, x, /, dims: xp.flip(x, dims), kind=LINEAR, x=lambda xp, g, dims: xp.flip(g, dims), complex=True,
-          samples=[Sample(Arg(2, 3), (0,)), Sample(Arg(2, 3), [0, -1]), Sample(Arg(2), ()), Sample(Arg(), ()), Sample(Arg(0, 2), (0,))])  # fmt: skip
+          samples=[Sample(Arg(2, 3), (0,)), Sample(Arg(2, 3), [0, -1]), Sample(Arg(2), ()), Sample(Arg(), ()), Sample(Arg(0, 2), (0,))],
+          layout=FIRST)  # fmt: skip
 
 
 def fliplr(input: Tensor) -> Tensor:
@@ -408,7 +414,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 ROLL = Op("roll", lambda xp, x, /, shifts, dims: xp.roll(x, shifts, dims), kind=LINEAR,
           x=lambda xp, g, shifts, dims: xp.roll(g, tuple([-s for s in shifts]), dims),
           samples=[Sample(Arg(2, 3), 1), Sample(Arg(2, 3), 1, 1), Sample(Arg(4), -6, 0), Sample(Arg(3, 4), (1, -2), (0, 1)), Sample(Arg(0, 2), 1, 0)],
-          complex=True)  # fmt: skip
+          complex=True, layout=DENSE)  # fmt: skip
 
 
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:

@@ -13,6 +13,7 @@ from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
+from ferro.cpu.layouts import DENSE
 from ferro.ops.filling import filler
 from ferro.ops.indexing import bools, on_expanded, written
 from ferro.ops.shape import EXPAND, broadcast_shapes
@@ -60,7 +61,7 @@ MASKED_FILL = Op("masked_fill", lambda xp, x, mask, value: xp.masked_fill(x, mas
                  x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
                  value=lambda xp, g, mask: xp.masked_fill(g, ~mask, 0.0), complex=True,
                  samples=[Sample(Arg(2, 3), bools(MASK), 1.5), Sample(Arg(2, 3), bools([True, False, True]), Arg()),
-                          Sample(Arg(3), bools(MASK), -1), Sample(Arg(), bools(True), Arg())])  # fmt: skip
+                          Sample(Arg(3), bools(MASK), -1), Sample(Arg(), bools(True), Arg())], layout=DENSE)  # fmt: skip
 
 
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -129,7 +130,7 @@ MASKED_SCATTER = Op("masked_scatter", lambda xp, x, mask, source: xp.masked_scat
                     x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
                     source=lambda xp, g, mask, source_shape: _unscattered(xp, g, mask, source_shape), complex=True,
                     samples=[Sample(Arg(2, 3), bools(MASK), Arg(3)), Sample(Arg(2, 3), bools([True, False, True]), Arg(2, 3)),
-                             Sample(Arg(3), bools([False, False, False]), Arg(1))])  # fmt: skip
+                             Sample(Arg(3), bools([False, False, False]), Arg(1))], layout=DENSE)  # fmt: skip
 
 
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from ferro.core.inplace import announce
 from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.cpu.layouts import CHANNELS
 from ferro.ops.activations import floating
 from ferro.ops.shape import laid_out_like
 
@@ -242,8 +243,7 @@ BATCH_NORM = Op(
              Sample(Arg(4, 3), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3)),
              Sample(Arg(2, 3, 4), None, None, Arg(3), Arg(3), True, 0.2, 1e-2),
              Sample(Arg(2, 3, 2, 2), None, None, Arg(3), None, True),
-             Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))],
-)  # fmt: skip
+             Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))], layout=CHANNELS)  # fmt: skip
 
 
 def batch_norm_vjp(
@@ -309,8 +309,7 @@ GROUP_NORM = Op(
     vjp=lambda xp, g, x, weight, mean, rstd, groups, eps, needs:
         xp.group_norm_vjp(g, x, weight, mean, rstd, groups, eps, needs),
     samples=[Sample(Arg(2, 4, 3), 2), Sample(Arg(2, 4, 2, 2), 4, Arg(4), Arg(4)),
-             Sample(Arg(3, 4), 1, Arg(4), None, 1e-3)],
-)  # fmt: skip
+             Sample(Arg(3, 4), 1, Arg(4), None, 1e-3)], layout=CHANNELS)  # fmt: skip
 
 
 def group_norm_vjp(

@@ -14,6 +14,7 @@ from ferro.core.inplace import restride
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import parted, viewed
+from ferro.cpu.layouts import FIRST
 from ferro.cpu.shape import geometry, reach, storage_bytes
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ SLICE_PLACE = Op("slice_place", lambda xp, x, /, shape, key: xp.slice_place(x, s
 
 SLICE_PUT = Op("slice_put", lambda xp, x, src, /, key: xp.slice_put(x, src, key), kind=LINEAR,
                x=lambda xp, g, src_shape, key: xp.slice_put(g, xp.new_zeros(g, src_shape), key),
-               src=lambda xp, g, key: xp.slice_get(g, key))  # fmt: skip
+               src=lambda xp, g, key: xp.slice_get(g, key), layout=FIRST)  # fmt: skip
 
 
 def slice_get(x: Tensor, key: tuple) -> Tensor:
@@ -173,7 +174,7 @@ DIAGONAL = Op("diagonal", lambda xp, x, /, offset, dim1, dim2: xp.diagonal(x, of
 
 DIAGONAL_PUT = Op("diagonal_put", lambda xp, x, src, /, offset, dim1, dim2: xp.diagonal_put(x, src, offset, dim1, dim2), kind=LINEAR,
                   x=lambda xp, g, src_shape, offset, dim1, dim2: xp.diagonal_put(g, xp.new_zeros(g, src_shape), offset, dim1, dim2),
-                  src=lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2))  # fmt: skip
+                  src=lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2), layout=FIRST)  # fmt: skip
 
 
 def diagonal_put(x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:

@@ -18,6 +18,7 @@ from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
+from ferro.cpu.layouts import CHANNELS, IMAGES
 from ferro.ops.convolution import ints
 from ferro.ops.random import rand
 
@@ -113,7 +114,7 @@ MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: 
                   x, kernel, size, stride, pad, dilation),
               outputs=("out", "indices"), nondiff=("indices",), weight=4.0,
               x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(
-                  g, indices, spatial(x_shape, kernel)))  # fmt: skip
+                  g, indices, spatial(x_shape, kernel)), layout=CHANNELS)  # fmt: skip
 singular(
     "nn.functional.max_pool2d", "ties", Sample(Arg(values=[[[1.0, 1.0], [1.0, 0.0]]]), 2), "the first of the largest"
 )
@@ -242,7 +243,7 @@ def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, d
 AVG_POOL = Op("avg_pool", lambda xp, x, /, kernel, size, stride, pad, divisors: xp.avg_pool(
                   x, kernel, size, stride, pad, divisors),
               kind=LINEAR, x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_spread(
-                  g, spatial(x_shape, kernel), kernel, stride, pad, divisors))  # fmt: skip
+                  g, spatial(x_shape, kernel), kernel, stride, pad, divisors), layout=IMAGES)  # fmt: skip
 AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divisors: xp.avg_spread(
                     x, shape, kernel, stride, pad, divisors),
                 kind=LINEAR, x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_pool(
@@ -334,7 +335,7 @@ def adaptive_avg_spread(g: Any, shape: tuple) -> Tensor:
 
 
 ADAPTIVE_AVG = Op("adaptive_avg_pool", lambda xp, x, /, size: xp.adaptive_avg(x, size), kind=LINEAR,
-                  x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(g, spatial(x_shape, size)))  # fmt: skip
+                  x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(g, spatial(x_shape, size)), layout=IMAGES)  # fmt: skip
 ADAPTIVE_AVG_SPREAD = Op("adaptive_avg_spread", lambda xp, x, /, shape: xp.adaptive_avg_spread(x, shape), kind=LINEAR,
                          x=lambda xp, g, x_shape, shape: xp.adaptive_avg(g, spatial(x_shape, shape)))  # fmt: skip
 
@@ -380,7 +381,7 @@ declare("nn.functional.adaptive_avg_pool3d", [Sample(Arg(1, 2, 5, 4, 3), (3, Non
 ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x, size),
                   outputs=("out", "indices"), nondiff=("indices",),
                   x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(
-                      g, indices, spatial(x_shape, size)))  # fmt: skip
+                      g, indices, spatial(x_shape, size)), layout=IMAGES)  # fmt: skip
 
 
 def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:

@@ -16,6 +16,7 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
+from ferro.cpu.layouts import ITERATED
 from ferro.ops.arithmetic import no_zero_division, rounded_quotient, some_tensor
 
 if TYPE_CHECKING:
@@ -259,7 +260,7 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
     return into("heaviside", out, apply(HEAVISIDE, (x, at_zero)))
 
 
-HEAVISIDE = Op("heaviside", lambda xp, x, y: xp.heaviside(x, y))
+HEAVISIDE = Op("heaviside", lambda xp, x, y: xp.heaviside(x, y), layout=ITERATED)
 declare(
     "heaviside", [*pairs(scalars=()), Sample(Arg(values=[-1.0, 0.0, 1.0]), Arg(values=[0.5]))], differentiable=False
 )

@@ -11,6 +11,7 @@ from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.inplace import in_place
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
+from ferro.cpu.layouts import DENSE
 from ferro.ops.extrema import INDEXED, pair_into
 from ferro.ops.reductions import need_real, renamed, sum, summable
 
@@ -114,7 +115,7 @@ def _dim(name: str, input: Any, dim: Any, names: dict) -> int:
 
 
 CUMSUM = Op("cumsum", lambda xp, x, /, dim: xp.cumsum(x, dim), kind=LINEAR, x=lambda xp, g, dim: xp.cumsum_vjp(g, dim),
-            samples=_SCANNED, complex=True)  # fmt: skip
+            samples=_SCANNED, complex=True, layout=DENSE)  # fmt: skip
 
 
 def cumsum_vjp(g: Tensor, dim: int) -> Tensor:
@@ -137,7 +138,7 @@ def cumprod_others(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
 
 CUMPROD = Op("cumprod", lambda xp, x, /, dim: xp.cumprod(x, dim),
              x=lambda xp, g, x, out, dim: xp.cumprod_others(g, x, out, dim),
-             samples=[*_SCANNED, *_ZEROS], complex=True)  # fmt: skip
+             samples=[*_SCANNED, *_ZEROS], complex=True, layout=DENSE)  # fmt: skip
 singular("cumprod", "two zeros", Sample(Arg(values=[2.0, 0.0, 0.0]), 0), "a polynomial, without division")
 
 
@@ -163,7 +164,7 @@ def _logcumsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
 
 
 LOGCUMSUMEXP = Op("logcumsumexp", lambda xp, x, /, dim: xp.logcumsumexp(x, dim), x=_logcumsumexp_x,
-                  samples=[*_SCANNED, Sample(Arg(4, low=500, high=900), 0, complex=False)], complex=True)  # fmt: skip
+                  samples=[*_SCANNED, Sample(Arg(4, low=500, high=900), 0, complex=False)], complex=True, layout=DENSE)  # fmt: skip
 
 
 # -- extrema -----------------------------------------------------------------------------------------------------------
@@ -191,10 +192,10 @@ _RUNNING = [Sample(Arg(), 0), Sample(Arg(5, make=permuted()), 0), Sample(Arg(3, 
             Sample(Arg(values=[1.0, 1.0, 0.0, 1.0]), 0, smooth=False), Sample(Arg(0, 2), 0)]  # fmt: skip
 
 CUMMAX = Op("cummax", lambda xp, x, /, dim: xp.cummax(x, dim), **INDEXED,
-            x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices), samples=_RUNNING)  # fmt: skip
+            x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices), samples=_RUNNING, layout=DENSE)  # fmt: skip
 
 CUMMIN = Op("cummin", lambda xp, x, /, dim: xp.cummin(x, dim), **INDEXED,
-            x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices), samples=_RUNNING)  # fmt: skip
+            x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices), samples=_RUNNING, layout=DENSE)  # fmt: skip
 
 
 # -- differences and areas ---------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place, record_write, refuse_overlap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.cpu.layouts import DENSE
 from ferro.ops.filling import number
 from ferro.ops.indexing import INT32, INT64, in_bounds, ints, source_arguments, written
 from ferro.ops.parts import SLICE
@@ -84,7 +85,7 @@ GATHER = Op("gather", lambda xp, x, index, /, dim: xp.gather(x, dim, index), kin
             x=lambda xp, g, x_shape, index, dim: xp.gather_spread(g, x_shape, dim, index), complex=True,
             samples=[Sample(Arg(3, 4), 0, TWO), Sample(Arg(2, 4), 1, TWO), Sample(Arg(4), -1, ints([3, 3, 0, 1, 2])),
                      Sample(Arg(), 0, ints([0, 0])), Sample(Arg(), 0, ints(0)),
-                     Sample(Arg(2, 3), 0, Arg(0, 3, dtype="int64"))])  # fmt: skip
+                     Sample(Arg(2, 3), 0, Arg(0, 3, dtype="int64"))], layout=DENSE)  # fmt: skip
 
 
 def gather_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
@@ -177,7 +178,7 @@ SCATTER = Op("scatter", lambda xp, x, index, src, /, dim: xp.scatter(x, dim, ind
              src=lambda xp, g, index, dim: xp.gather(g, dim, index), complex=True,
              samples=[Sample(Arg(2, 4), 1, ints([[0, 2], [3, 1]]), Arg(2, 2)),
                       Sample(Arg(2, 4), 1, TWO, 1.5), Sample(Arg(), 0, ints(0), Arg()),
-                      Sample(Arg(4), 0, ints([1, 3]), Arg(2))])  # fmt: skip
+                      Sample(Arg(4), 0, ints([1, 3]), Arg(2))], layout=DENSE)  # fmt: skip
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -191,7 +192,7 @@ SCATTER_ADD = Op("scatter_add", lambda xp, x, index, src, /, dim: xp.scatter_add
                  x=lambda xp, g: g,
                  src=lambda xp, g, index, dim: xp.gather(g, dim, index), complex=True,
                  samples=[Sample(Arg(3, 3), 0, TWO, Arg(2, 3)), Sample(Arg(2, 4), 1, TWO, Arg(2, 3)), Sample(Arg(), 0, ints(0), Arg()),
-                          Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))])  # fmt: skip
+                          Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))], layout=DENSE)  # fmt: skip
 
 
 # -- scatter_reduce ----------------------------------------------------------------------------------------------------
@@ -283,7 +284,7 @@ SCATTER_REDUCE = Op("scatter_reduce", lambda xp, x, index, src, /, dim, reduce, 
         Sample(Arg(3), 0, ints([0, 0, 1]), Arg(values=[2.0, 0.0, 0.0]), "prod"),
         Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "amax"), Sample(Arg(2, 4), 1, TWO, Arg(2, 3), "amin", include_self=False),
         Sample(Arg(values=[1.0, 2.0]), 0, ints([1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "amax", smooth=False),
-        Sample(Arg(values=[1.0, 2.0, 3.0]), 0, ints([1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "mean")])  # fmt: skip
+        Sample(Arg(values=[1.0, 2.0, 3.0]), 0, ints([1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "mean")], layout=DENSE)  # fmt: skip
 
 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,

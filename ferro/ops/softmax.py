@@ -15,6 +15,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.op import Op
 from ferro.core.random import numpy_generator
 from ferro.core.samples import Arg, Sample, declare, singular
+from ferro.cpu.layouts import DENSE
 from ferro.ops.activations import floating
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def softmax(
 
 
 SOFTMAX = Op("softmax", lambda xp, x, /, dim: xp.softmax(x, dim), x=lambda xp, g, out, dim: xp.softmax_vjp(g, out, dim),
-             weight=3.0, samples=_SAMPLES)  # fmt: skip
+             weight=3.0, samples=_SAMPLES, layout=DENSE)  # fmt: skip
 declare("nn.functional.softmax", _SAMPLES)
 singular(
     "softmax",
@@ -94,7 +95,7 @@ def log_softmax(
 
 
 LOG_SOFTMAX = Op("log_softmax", lambda xp, x, /, dim: xp.log_softmax(x, dim),
-                 x=lambda xp, g, out, dim: xp.log_softmax_vjp(g, out, dim), weight=3.0, samples=_SAMPLES)  # fmt: skip
+                 x=lambda xp, g, out, dim: xp.log_softmax_vjp(g, out, dim), weight=3.0, samples=_SAMPLES, layout=DENSE)  # fmt: skip
 declare("nn.functional.log_softmax", _SAMPLES)
 
 

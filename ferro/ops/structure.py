@@ -13,6 +13,7 @@ from ferro.core.base import TensorBase
 from ferro.core.inplace import replay, write_view
 from ferro.core.layout import preserve_format
 from ferro.core.op import LINEAR, Op
+from ferro.cpu.layouts import FIRST
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -25,7 +26,7 @@ CAST.short = (
     False  # a cast to integers records nothing: only the general form of apply looks at the dtype of the result
 )
 
-CLONE = worlds.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g)
+CLONE = worlds.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g, layout=FIRST)
 
 VIEW_ZERO = Op("view_zero", lambda xp, x, /, steps: write_view(x, 0, steps), kind=LINEAR,
                x=lambda xp, g, steps: zero_through(xp, g, steps))  # fmt: skip

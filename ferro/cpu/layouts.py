@@ -1,0 +1,187 @@
+"""Where results lie in memory: the order of their dimensions follows from the inputs, as in PyTorch.
+
+Kernels and NumPy's functions make what is C-contiguous out of C-contiguous arrays, and that is left alone.  Where an input lies
+otherwise, the result is moved to where PyTorch has it, if it is not there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.kernels.front import behind, front
+
+ndarray = np.ndarray
+
+ITERATED = "iterated"  # the first operand that tells two dimensions apart decides which is the slower one
+FIRST = "first"  # as the first input
+CHANNELS = "channels"  # channels last if an input has them there, else C order
+IMAGES = "images"  # the same for images in two dimensions; in C order for volumes
+DENSE = "dense"  # in C order
+
+
+def channels_last_order(ndim: int) -> tuple[int, ...]:
+    """The dimensions of images from the slowest to the fastest, channels last."""
+    return (0, *range(2, ndim), 1)
+
+
+def strides_in(order: Any, shape: tuple, itemsize: int) -> tuple[int, ...]:
+    """The strides, in bytes, of an array without gaps whose dimensions lie in this order, the slowest first."""
+    found, step = [0] * len(shape), itemsize
+    for d in reversed(tuple(order)):
+        found[d] = step
+        step *= max(shape[d], 1)
+    return tuple(found)
+
+
+def empty(shape: tuple, dtype: Any, strides: tuple) -> Any:
+    """A new array without gaps."""
+    return ndarray(shape, dtype, np.empty(int(np.prod(shape)), dtype), 0, strides)
+
+
+def moved(x: Any, strides: tuple) -> Any:
+    """x if its elements lie so, else a copy; strides of dimensions of one element are put right without one."""
+    if x.strides == strides or not x.size:
+        return x
+    if all(a == b or n == 1 for a, b, n in zip(x.strides, strides, x.shape, strict=True)):
+        return np.lib.stride_tricks.as_strided(x, x.shape, strides, writeable=x.flags.writeable)
+    out = empty(x.shape, x.dtype, strides)
+    out[...] = x
+    return out
+
+
+@lru_cache(maxsize=4096)
+def _order(shape: tuple, operands: tuple) -> tuple[int, ...]:
+    """The dimensions from the slowest to the fastest, by the strides of operands that are broadcast to a shape.
+
+    Insertion from the last dimension on; a dimension that an operand does not have, or repeats, tells nothing.
+    """
+
+    def slower(d: int, e: int) -> int:
+        for strides in operands:
+            a, b = strides[d], strides[e]
+            if a and b and (a != b or shape[d] > shape[e]):
+                return 1 if a >= b else -1
+        return 0
+
+    found = list(reversed(range(len(shape))))  # the fastest first
+    for i in range(1, len(found)):
+        at = i
+        for j in range(i - 1, -1, -1):
+            which = slower(found[j], found[at])
+            if which > 0:
+                found[j], found[at] = found[at], found[j]
+                at = j
+            elif which < 0:
+                break
+    return tuple(reversed(found))
+
+
+def is_dense(shape: tuple, strides: tuple, itemsize: int) -> bool:
+    """Whether elements lie in memory without gaps and without overlap, in any order of the dimensions."""
+    step = itemsize
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= n
+    return True
+
+
+def preserved(x: Any, itemsize: int) -> tuple[int, ...]:
+    """The strides of a new array that lies in memory as x does: PyTorch's ``preserve_format``."""
+    if x.size and is_dense(x.shape, x.strides, x.itemsize):
+        return tuple([s // x.itemsize * itemsize for s in x.strides])
+    return strides_in(_order(x.shape, (tuple(map(abs, x.strides)),)), x.shape, itemsize)
+
+
+def has_channels_last(x: Any) -> bool:
+    """Whether images have their channels last, by PyTorch's rule for strides, which need not be free of gaps."""
+    if x.ndim not in (4, 5) or x.strides[1] == 0:
+        return False
+    least = 0
+    for d in reversed(channels_last_order(x.ndim)):
+        n, s = x.shape[d], x.strides[d]
+        if n == 0 or s < least or (d == 0 and least == x.strides[1]):
+            return False
+        least = s * n if n > 1 else s
+    return True
+
+
+def iterated(out: Any, arrays: list) -> Any:
+    """The result of an elementwise operation, laid in memory as its operands decide."""
+    shape, width, n = out.shape, out.itemsize, out.ndim
+    if all(a.shape == shape for a in arrays):
+        first = arrays[0]
+        if all(a.strides == first.strides and a.itemsize == first.itemsize for a in arrays) and is_dense(
+            shape, first.strides, first.itemsize
+        ):
+            return moved(out, tuple([s // first.itemsize * width for s in first.strides]))
+        if n in (4, 5) and all(a.transpose(channels_last_order(n)).flags.c_contiguous for a in arrays):
+            return moved(out, strides_in(channels_last_order(n), shape, width))
+    operands = []
+    for a in arrays:
+        lead = n - a.ndim
+        operands.append((0,) * lead + tuple(
+            [0 if k == 1 != m else abs(s) for k, m, s in zip(a.shape, shape[lead:], a.strides, strict=True)]))  # fmt: skip
+    return moved(out, strides_in(_order(shape, tuple(operands)), shape, width))
+
+
+def _like_first(out: Any, arrays: list) -> Any:
+    return moved(out, preserved(arrays[0], out.itemsize)) if arrays[0].shape == out.shape else out
+
+
+def _channels(out: Any, arrays: list) -> Any:
+    if any(has_channels_last(a) for a in arrays[:2] if a.ndim == out.ndim):
+        return moved(out, strides_in(channels_last_order(out.ndim), out.shape, out.itemsize))
+    return out if out.flags.c_contiguous else np.ascontiguousarray(out)
+
+
+def joined(out: Any, arrays: Any) -> Any:
+    """The arrays one behind the other: channels last if all have them there, else in C order."""
+    if type(out) is not ndarray:
+        return out
+    if all(has_channels_last(a) for a in arrays):
+        return moved(out, strides_in(channels_last_order(out.ndim), out.shape, out.itemsize))
+    return np.ascontiguousarray(out)
+
+
+def _images(out: Any, arrays: list) -> Any:
+    return _channels(out, arrays) if out.ndim == 4 else np.ascontiguousarray(out)
+
+
+def _dense(out: Any, arrays: list) -> Any:
+    return np.ascontiguousarray(out)
+
+
+_RULES: dict[str, Callable] = {
+    ITERATED: iterated,
+    FIRST: _like_first,
+    CHANNELS: _channels,
+    IMAGES: _images,
+    DENSE: _dense,
+}
+
+
+def laid(function: Callable, rule: str) -> Callable:
+    """The function of arrays (and other values), its result (of several: all of its dimensions) laid in memory by a rule.
+
+    Machine code that stands before the function stays before it: it takes C-contiguous arrays only.
+    """
+    put = _RULES[rule]
+    inner = behind(function)
+
+    @wraps(inner)
+    def kept(*args: Any) -> Any:
+        out = inner(*args)
+        for a in args:
+            if type(a) is ndarray and not a.flags.c_contiguous:
+                arrays = [b for b in args if type(b) is ndarray]
+                if type(out) is tuple:
+                    return tuple([put(o, arrays) if type(o) is ndarray and o.ndim == a.ndim else o for o in out])
+                return put(out, arrays) if type(out) is ndarray and out.ndim > 1 else out
+        return out
+
+    return kept if inner is function else front(kept, function.__name__)

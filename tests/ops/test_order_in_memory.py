@@ -1,0 +1,135 @@
+"""The order of dimensions in memory of what operations give: the strides are PyTorch's, whatever the inputs' are."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+
+
+def _images(library: Any, *shape: int, last: bool = True) -> Any:
+    a = np.random.default_rng(0).standard_normal(shape)
+    t = library.from_numpy(a)
+    return t.contiguous(memory_format=library.channels_last) if last else t
+
+
+def _both(torch: Any, function: Any) -> None:
+    """The function of a library gives tensors of the same strides in both."""
+    found = []
+    for library in (torch, ferro):
+        out = function(library)
+        found.append([tuple(t.stride()) for t in (out if isinstance(out, tuple) else (out,))])
+    assert found[1] == found[0]
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "eq", "maximum", "pow", "atan2", "logical_and"])
+def test_the_first_operand_that_tells_dimensions_apart_decides(torch: Any, name: str) -> None:
+    for p in permutations(range(3)):
+        for q in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+
+            def function(library: Any, p: Any = p, q: Any = q) -> Any:
+                x = library.ones(2, 3, 4).permute(p)
+                y = library.ones([x.shape[q.index(d)] for d in range(3)]).permute(q)
+                row = library.ones(x.shape[-1])
+                f = getattr(library, name)
+                y = y if y.shape == x.shape else x.contiguous()
+                return f(x, y), f(y, x), f(x, row), f(row, x)
+
+            _both(torch, function)
+
+
+def test_elementwise_results_of_large_arrays_and_of_mixed_layouts(torch: Any) -> None:
+    for last, other in ((True, True), (True, False), (False, True)):
+
+        def function(library: Any, last: bool = last, other: bool = other) -> Any:
+            x, y = _images(library, 4, 8, 32, 33, last=last), _images(library, 4, 8, 32, 33, last=other)
+            bias = library.ones(1, 8, 1, 1, dtype=library.float64)
+            w = library.where(x > 0, x, y)
+            return (
+                x + y,
+                x * y,
+                x - 1,
+                x * bias,
+                bias + x,
+                x.exp(),
+                x.relu(),
+                w,
+                library.addcmul(x, x, y),
+                library.lerp(x, y, 0.3),
+                x > y,
+            )
+
+        _both(torch, function)
+
+
+def test_copies_casts_and_likes_keep_the_layout_or_take_the_format(torch: Any) -> None:
+    def function(library: Any) -> Any:
+        x = _images(library, 2, 3, 4, 5)
+        expanded, gapped = library.ones(2, 1, 4).expand(2, 3, 4), x[:, :, ::2]
+        formats = (library.preserve_format, library.contiguous_format, library.channels_last)
+        found = [
+            x[0].unsqueeze(0).clone(),
+            expanded.clone(),
+            gapped.clone(),
+            library.zeros_like(gapped),
+            x.float(),
+            x.to(library.float32),
+        ]
+        for make in (library.empty_like, library.zeros_like, library.ones_like, library.rand_like, library.randn_like):
+            found += [make(x), *[make(t, memory_format=f) for f in formats for t in (x, x.contiguous())]]
+        for f in formats:
+            found += [x.clone(memory_format=f), x.float(memory_format=f), x.to(library.float32, memory_format=f)]
+            found += [library.full_like(x, 2, memory_format=f), x.contiguous().to(memory_format=f)]
+        return tuple(found)
+
+    _both(torch, function)
+
+
+@pytest.mark.parametrize("which", ["cat", "stack", "flip", "index_fill", "cumsum", "softmax", "scatter_add"])
+def test_operations_that_lay_their_results_by_themselves(torch: Any, which: str) -> None:
+    def function(library: Any) -> Any:
+        x, y = _images(library, 2, 3, 4, 5), _images(library, 2, 3, 4, 5, last=False)
+        index = library.tensor([0, 1])
+        return {
+            "cat": lambda: (library.cat((x, x), 1), library.cat((x, y), 1), library.cat((x[0], x[0]), 1)),
+            "stack": lambda: library.stack((x[0], x[0])),
+            "flip": lambda: library.flip(x, (1,)),
+            "index_fill": lambda: x.index_fill(1, index, 1.0),
+            "cumsum": lambda: library.cumsum(x, 1),
+            "softmax": lambda: library.softmax(x[0], 1),
+            "scatter_add": lambda: x.scatter_add(1, library.zeros(2, 3, 4, 5, dtype=library.int64), x),
+        }[which]()
+
+    _both(torch, function)
+
+
+@pytest.mark.parametrize("which", ["conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm",
+                                   "group_norm", "interpolate"])  # fmt: skip
+def test_layers_keep_channels_last(torch: Any, which: str) -> None:
+    def function(library: Any) -> Any:
+        x, F = _images(library, 2, 4, 6, 6), library.nn.functional
+        w = library.ones(4, 4, 3, 3, dtype=library.float64)
+        return {
+            "conv2d": lambda: F.conv2d(x, w),
+            "conv_transpose2d": lambda: F.conv_transpose2d(x, w),
+            "max_pool2d": lambda: F.max_pool2d(x, 2, return_indices=True),
+            "avg_pool2d": lambda: F.avg_pool2d(x, 2),
+            "adaptive_avg_pool2d": lambda: F.adaptive_avg_pool2d(x, 3),
+            "batch_norm": lambda: F.batch_norm(x, None, None, training=True),
+            "group_norm": lambda: F.group_norm(x, 2),
+            "interpolate": lambda: F.interpolate(x, scale_factor=2.0),
+        }[which]()
+
+    _both(torch, function)
+
+
+def test_out_is_laid_in_memory_as_the_result(torch: Any) -> None:
+    def function(library: Any) -> Any:
+        x = _images(library, 2, 3, 4, 5)
+        return library.add(x, x, out=library.empty(0, dtype=library.float64))
+
+    _both(torch, function)
