@@ -110,8 +110,8 @@ def unlike(name: str, shapes: list) -> Exception:
         have, other = ([1] * (n - len(s)) + list(s) for s in (have, shape))
         for d in range(n - 1, -1, -1):
             if have[d] != other[d] and 1 not in (have[d], other[d]):
-                return RuntimeError(f"{name}: The size of tensor a ({have[d]}) must match the size of tensor b ({other[d]}) at non-singleton "
-                                    f"dimension {d} ({shown})")  # fmt: skip
+                return RuntimeError(f"{name}: {shown}: The size of tensor a ({have[d]}) must match the size of tensor b ({other[d]}) at "
+                                    f"non-singleton dimension {d}")  # fmt: skip
             have[d] = other[d] if have[d] == 1 else have[d]
     return RuntimeError(f"{name}: {shown}")
 
