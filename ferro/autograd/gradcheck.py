@@ -370,7 +370,7 @@ class _Check:
             for k, a, b in zip(self.wanted, dense, lone, strict=True):
                 a, b = [0.0 if g is None else g._data for g in (a, b)]
                 if not np.allclose(a, b, self.rtol, self.atol, equal_nan=True):
-                    raise GradcheckError(
+                    raise _undefined(
                         f"Expected backward function to handle undefined output grads: input {k}, only output {j} defined"
                     )
 
@@ -379,7 +379,7 @@ class _Check:
         outputs = [_Undefined.apply(self.outputs[j]) if j in absent else self.outputs[j] for j in self.live]
         for k, g in zip(self.wanted, self._zeros(outputs, absent), strict=True):
             if g is not None and np.any(g._data):
-                raise GradcheckError("Expected all input grads to be undefined or zero when all output grads are undefined or zero: the gradient of "
+                raise _undefined("Expected all input grads to be undefined or zero when all output grads are undefined or zero: the gradient of "
                                      f"input {k} is not, while outputs {absent} have no gradient")  # fmt: skip
 
     def _zeros(self, outputs: list, absent: list) -> tuple:
@@ -389,7 +389,7 @@ class _Check:
         except (RuntimeError, TypeError, AttributeError) as e:
             if not absent:
                 raise
-            raise GradcheckError(f"Expected backward function to handle undefined output grads: with None for the gradients of outputs {absent} it "
+            raise _undefined(f"Expected backward function to handle undefined output grads: with None for the gradients of outputs {absent} it "
                                  f"raised {type(e).__name__}: {e}") from e  # fmt: skip
 
     def _scaled(self) -> None:
@@ -415,6 +415,14 @@ class _Check:
                         a is not None and not np.allclose(a._data[n], b._data, self.rtol, self.atol)
                     ):
                         raise GradcheckError(f"batched gradients disagree with a loop: input {k}, output {j}")
+
+
+def _undefined(text: str) -> GradcheckError:
+    """The error of a backward that does not take absent cotangents, after PyTorch's notice of how to do without the check."""
+    warnings.warn("Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break existing "
+                  'callers of this function. If this is true for you, you can call this function with "check_undefined_grad=False" to disable '
+                  "the feature", UserWarning, stacklevel=6)  # fmt: skip
+    return GradcheckError(text)
 
 
 class _Undefined(Function):
