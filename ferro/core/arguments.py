@@ -131,17 +131,21 @@ def real_number(name: str, argument: str, value: Any) -> Any:
                     + (", one with dimensions or a history" if isinstance(value, TensorBase) else ""))  # fmt: skip
 
 
-def into(name: str, out: Any, result: Any) -> Any:
-    """Writes a result into the `out=` argument (None: the result itself); not differentiable, as in PyTorch."""
+def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
+    """Writes a result into the `out=` argument (None: the result itself); not differentiable, as in PyTorch.
+
+    inputs: operands of an elementwise operation, whose memory `out` may share as a whole, but not in part.
+    """
     if out is None:
         return result
     from ferro.core import worlds
     from ferro.core.base import bump, history, is_inference
     from ferro.core.dtypes import FROM_NUMPY, can_cast
-    from ferro.core.inplace import announce, is_expanded
+    from ferro.core.inplace import announce, is_expanded, refuse_overlap
     from ferro.core.mode import current, is_grad_enabled, is_inference_mode_enabled
 
     need_tensor(name, "out", out)
+    refuse_overlap(f"{name}(out=)", out, inputs)
     if is_grad_enabled() and (history(result) is not None or history(out) is not None):
         raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                            "arguments requires grad.")  # fmt: skip

@@ -351,7 +351,7 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tens
     """
     floating("softplus", input)
     result = unary(SOFTPLUS, input, (beta, threshold))
-    return result if out is None else into("softplus", out, result)
+    return result if out is None else into("softplus", out, result, input)
 
 
 SOFTPLUS = Op("softplus", lambda xp, x, /, beta, threshold: xp.softplus(x, beta, threshold), kind=ELEMENTWISE,
@@ -424,7 +424,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     """x where |x| > lambd, else 0.  The slope is [|x| > lambd]."""
     floating("hardshrink", input)
     result = unary(HARDSHRINK, input, (lambd,))
-    return result if out is None else into("hardshrink", out, result)
+    return result if out is None else into("hardshrink", out, result, input)
 
 
 def _outside(xp: Any, g: Any, x: Any, lambd: float) -> Any:
@@ -443,7 +443,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}.")
     result = unary(SOFTSHRINK, input, (lambd,))
-    return result if out is None else into("softshrink", out, result)
+    return result if out is None else into("softshrink", out, result, input)
 
 
 SOFTSHRINK = Op("softshrink", lambda xp, x, /, lambd: xp.softshrink(x, lambd), kind=ELEMENTWISE,

@@ -104,7 +104,7 @@ def add(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = 
     if alpha != 1 or type(alpha) is not int:
         other = scaled("add", input, other, alpha)
     result = binary(ADD, input, other)
-    return result if out is None else into("add", out, result)
+    return result if out is None else into("add", out, result, input, other)
 
 
 ADD = Op("add", lambda xp, x, y: x + y, kind=LINEAR,
@@ -122,7 +122,7 @@ def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = 
     if alpha != 1 or type(alpha) is not int:
         other = scaled("sub", input, other, alpha)
     result = binary(SUB, input, other)
-    return result if out is None else into("sub", out, result)
+    return result if out is None else into("sub", out, result, input, other)
 
 
 SUB = Op("sub", lambda xp, x, y: x - y, kind=LINEAR,
@@ -182,7 +182,7 @@ def swapped_difference(self: Any, other: Any) -> Tensor:
 def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """x y, with broadcasting and type promotion.  d(x y) = y dx + x dy."""
     result = binary(MUL, input, other)
-    return result if out is None else into("mul", out, result)
+    return result if out is None else into("mul", out, result, input, other)
 
 
 MUL = Op("mul", lambda xp, x, y: x * y, kind=MULTILINEAR,
@@ -201,7 +201,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
         result = rounded_quotient(input, other, rounding_mode)
     else:
         result = binary(DIV, input, other)
-    return result if out is None else into("div", out, result)
+    return result if out is None else into("div", out, result, input, other)
 
 
 DIV = Op("div", lambda xp, x, y: x / y, floats=True, kind=ELEMENTWISE,
@@ -250,7 +250,7 @@ DIV_FLOOR = Op("div_floor", lambda xp, x, y: xp.div_floor(x, y), kind=ELEMENTWIS
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / x.  d(1 / x) = -dx / x²."""
     result = unary(RECIPROCAL, input)
-    return result if out is None else into("reciprocal", out, result)
+    return result if out is None else into("reciprocal", out, result, input)
 
 
 RECIPROCAL = Op("reciprocal", lambda xp, x: xp.reciprocal(x), floats=True, kind=ELEMENTWISE,
@@ -265,7 +265,7 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
             "neg: Negation, the `-` operator, on a bool tensor is not supported. Use `~` or logical_not() instead."
         )
     result = unary(NEG, input)
-    return result if out is None else into("neg", out, result)
+    return result if out is None else into("neg", out, result, input)
 
 
 def negated(self: Any) -> Tensor:
@@ -295,7 +295,7 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input._data.dtype.kind == "b":
         input = apply(worlds.CAST, (input,), (dtypes.int64.np,))
     result = unary(SQUARE, input)
-    return result if out is None else into("square", out, result)
+    return result if out is None else into("square", out, result, input)
 
 
 SQUARE = Op(
@@ -314,7 +314,7 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1
         value, tensor1, tensor2 = number_first("addcmul", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)
     xs = promote(*operands("addcmul", input, tensor1, tensor2))
     result = apply(ADDCMUL, tuple(xs), (value,))
-    return result if out is None else into("addcmul", out, result)
+    return result if out is None else into("addcmul", out, result, input, tensor1, tensor2)
 
 
 FUSED = [((3, 4), (3, 4), (3, 4)), ((3, 4), (4,), (3, 1)), ((), (2,), ()), ((0,), (1,), (1,))]
@@ -336,7 +336,7 @@ def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1
         raise RuntimeError("addcdiv: Integer division with addcdiv is no longer supported: tensor1 and tensor2 are both integer tensors; "
                            "write input + value * torch.true_divide(tensor1, tensor2)")  # fmt: skip
     result = apply(ADDCDIV, tuple(promote(x, y, z)), (value,))
-    return result if out is None else into("addcdiv", out, result)
+    return result if out is None else into("addcdiv", out, result, input, tensor1, tensor2)
 
 
 ADDCDIV = Op("addcdiv", lambda xp, x, y, z, /, value: x + y / z * xp.typed(value, x), kind=ELEMENTWISE,
@@ -363,7 +363,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) 
         result = apply(LERP, (input, end, weight))
     else:
         result = apply(LERP_SCALAR, (input, end), (weight,))
-    return result if out is None else into("lerp", out, result)
+    return result if out is None else into("lerp", out, result, input, end, weight)
 
 
 LERP = Op("lerp", lambda xp, x, y, w: xp.lerp(x, y, w), kind=ELEMENTWISE,

@@ -41,7 +41,7 @@ TIES = [*pairs(), Sample(Arg(values=[1.0, 2.0, NAN, INF]), Arg(values=[1.0, 1.0,
 def eq(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Where x = y, as bools."""
     result = binary(EQ, need_tensor("eq", "input", input), other)
-    return result if out is None else into("eq", out, result)
+    return result if out is None else into("eq", out, result, input, other)
 
 
 EQ = Op("eq", lambda xp, x, y: x == y, layout=ITERATED)
@@ -51,7 +51,7 @@ declare("eq", TIES, complex=True, differentiable=False)
 def ne(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Where x ≠ y, as bools; nan differs from everything."""
     result = binary(NE, need_tensor("ne", "input", input), other)
-    return result if out is None else into("ne", out, result)
+    return result if out is None else into("ne", out, result, input, other)
 
 
 NE = Op("ne", lambda xp, x, y: x != y, layout=ITERATED)
@@ -61,7 +61,7 @@ declare("ne", TIES, complex=True, differentiable=False)
 def lt(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Where x < y, as bools."""
     result = ordered(LT, input, other)
-    return result if out is None else into("lt", out, result)
+    return result if out is None else into("lt", out, result, input, other)
 
 
 LT = Op("lt", lambda xp, x, y: x < y, layout=ITERATED)
@@ -71,7 +71,7 @@ declare("lt", TIES, differentiable=False)
 def le(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Where x ≤ y, as bools."""
     result = ordered(LE, input, other)
-    return result if out is None else into("le", out, result)
+    return result if out is None else into("le", out, result, input, other)
 
 
 LE = Op("le", lambda xp, x, y: x <= y, layout=ITERATED)
@@ -81,7 +81,7 @@ declare("le", TIES, differentiable=False)
 def gt(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Where x > y, as bools."""
     result = ordered(GT, input, other)
-    return result if out is None else into("gt", out, result)
+    return result if out is None else into("gt", out, result, input, other)
 
 
 GT = Op("gt", lambda xp, x, y: x > y, layout=ITERATED)
@@ -91,7 +91,7 @@ declare("gt", TIES, differentiable=False)
 def ge(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     """Where x ≥ y, as bools."""
     result = ordered(GE, input, other)
-    return result if out is None else into("ge", out, result)
+    return result if out is None else into("ge", out, result, input, other)
 
 
 GE = Op("ge", lambda xp, x, y: x >= y, layout=ITERATED)
@@ -176,12 +176,12 @@ def isfinite(input: Tensor) -> Tensor:
 
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where x = +∞."""
-    return into("isposinf", out, wrap(real_input("isposinf", input) == INF))
+    return into("isposinf", out, wrap(real_input("isposinf", input) == INF), input)
 
 
 def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where x = -∞."""
-    return into("isneginf", out, wrap(real_input("isneginf", input) == -INF))
+    return into("isneginf", out, wrap(real_input("isneginf", input) == -INF), input)
 
 
 def isreal(input: Tensor) -> Tensor:
@@ -192,7 +192,7 @@ def isreal(input: Tensor) -> Tensor:
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where the sign bit is set: negative numbers and -0."""
     a = real_input("signbit", input)
-    return into("signbit", out, wrap(np.signbit(a) if a.dtype in dtypes.INEXACT else a < 0))
+    return into("signbit", out, wrap(np.signbit(a) if a.dtype in dtypes.INEXACT else a < 0), input)
 
 
 def real_input(name: str, x: Any) -> Any:
@@ -220,17 +220,17 @@ TRUTHS = [Sample(Arg(2, 3), Arg(3, dtype="bool")), Sample(Arg(3, dtype="bool"), 
 
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where both are not zero."""
-    return into("logical_and", out, apply(LOGICAL_AND, both_tensors("logical_and", input, other)))
+    return into("logical_and", out, apply(LOGICAL_AND, both_tensors("logical_and", input, other)), input, other)
 
 
 def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where one of the two or both are not zero."""
-    return into("logical_or", out, apply(LOGICAL_OR, both_tensors("logical_or", input, other)))
+    return into("logical_or", out, apply(LOGICAL_OR, both_tensors("logical_or", input, other)), input, other)
 
 
 def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where exactly one of the two is not zero."""
-    return into("logical_xor", out, apply(LOGICAL_XOR, both_tensors("logical_xor", input, other)))
+    return into("logical_xor", out, apply(LOGICAL_XOR, both_tensors("logical_xor", input, other)), input, other)
 
 
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -238,7 +238,7 @@ def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     result = wrap(np.logical_not(need_tensor("logical_not", "input", input)._data))
     if out is not None and out._data.dtype.kind != "b":  # PyTorch writes the bools as numbers
         result = wrap(result._data.astype(out._data.dtype))
-    return into("logical_not", out, result)
+    return into("logical_not", out, result, input)
 
 
 def both_tensors(name: str, x: Any, y: Any) -> tuple:
@@ -264,27 +264,27 @@ SHIFTS = [
 
 def bitwise_and(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits set in both integers; for bools the logical operation."""
-    return into("bitwise_and", out, on_bits(BITWISE_AND, input, other))
+    return into("bitwise_and", out, on_bits(BITWISE_AND, input, other), input, other)
 
 
 def bitwise_or(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits set in one of the integers or both; for bools the logical operation."""
-    return into("bitwise_or", out, on_bits(BITWISE_OR, input, other))
+    return into("bitwise_or", out, on_bits(BITWISE_OR, input, other), input, other)
 
 
 def bitwise_xor(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The bits in which the integers differ; for bools the logical operation."""
-    return into("bitwise_xor", out, on_bits(BITWISE_XOR, input, other))
+    return into("bitwise_xor", out, on_bits(BITWISE_XOR, input, other), input, other)
 
 
 def bitwise_left_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """x 2ʸ for integers; bits shifted out are lost."""
-    return into("bitwise_left_shift", out, on_bits(LEFT_SHIFT, input, other))
+    return into("bitwise_left_shift", out, on_bits(LEFT_SHIFT, input, other), input, other)
 
 
 def bitwise_right_shift(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """⌊x / 2ʸ⌋ for integers."""
-    return into("bitwise_right_shift", out, on_bits(RIGHT_SHIFT, input, other))
+    return into("bitwise_right_shift", out, on_bits(RIGHT_SHIFT, input, other), input, other)
 
 
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -292,7 +292,7 @@ def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     a = need_tensor("bitwise_not", "input", input)._data
     if a.dtype.kind not in "biu":
         raise NotImplementedError(f"bitwise_not: only defined for integer and bool tensors, got {input.dtype}")
-    return into("bitwise_not", out, wrap(np.invert(a)))
+    return into("bitwise_not", out, wrap(np.invert(a)), input)
 
 
 def on_bits(op: Op, x: Any, y: Any) -> Any:
@@ -396,7 +396,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
     else:
         x, y = both_operands("where", input, other)
     result = apply(WHERE, (condition, x, y))
-    return result if out is None else into("where", out, result)
+    return result if out is None else into("where", out, result, input, other)
 
 
 UINT8 = np.dtype(np.uint8)
@@ -427,7 +427,7 @@ EXTREMA = [*pairs(scalars=()),
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of x and y, nan if one is nan.  Its cotangent goes to the larger; at a tie one half to each."""
     result = binary(MAXIMUM, *extremum_operands("maximum", input, other))
-    return result if out is None else into("maximum", out, result)
+    return result if out is None else into("maximum", out, result, input, other)
 
 
 MAXIMUM = Op("maximum", lambda xp, x, y: xp.maximum(x, y), kind=ELEMENTWISE,
@@ -445,7 +445,7 @@ singular(
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of x and y, nan if one is nan.  Its cotangent goes to the smaller; at a tie one half to each."""
     result = binary(MINIMUM, *extremum_operands("minimum", input, other))
-    return result if out is None else into("minimum", out, result)
+    return result if out is None else into("minimum", out, result, input, other)
 
 
 MINIMUM = Op("minimum", lambda xp, x, y: xp.minimum(x, y), kind=ELEMENTWISE,
@@ -462,7 +462,7 @@ def _share(xp: Any, g: Any, tie: Any, lost: Any) -> Any:
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The larger of x and y, or the one that is not nan.  At a tie the cotangent goes to x."""
     result = binary(FMAX, *extremum_operands("fmax", input, other))
-    return result if out is None else into("fmax", out, result)
+    return result if out is None else into("fmax", out, result, input, other)
 
 
 FMAX = Op("fmax", lambda xp, x, y: xp.fmax(x, y), kind=ELEMENTWISE,
@@ -474,7 +474,7 @@ FMAX = Op("fmax", lambda xp, x, y: xp.fmax(x, y), kind=ELEMENTWISE,
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of x and y, or the one that is not nan.  At a tie the cotangent goes to x."""
     result = binary(FMIN, *extremum_operands("fmin", input, other))
-    return result if out is None else into("fmin", out, result)
+    return result if out is None else into("fmin", out, result, input, other)
 
 
 FMIN = Op("fmin", lambda xp, x, y: xp.fmin(x, y), kind=ELEMENTWISE,
@@ -501,7 +501,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     dtype = need_tensor("clamp", "input", input)._data.dtype
     if type(min) in PLAIN and type(max) in PLAIN and min is not max and dtype in REAL:  # the frequent case
         result = unary(CLAMP, input, _bounds(min, max, dtype))
-        return result if out is None else into("clamp", out, result)
+        return result if out is None else into("clamp", out, result, input)
     if min is None and max is None:
         raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
     for v in (input, min, max):
@@ -523,7 +523,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
         if dtype is not x._data.dtype:
             x = apply(worlds.CAST, (x,), (dtype,))
         result = unary(CLAMP, x, tuple([None if b is None else constant(b, dtype)._data for b in (min, max)]))
-    return result if out is None else into("clamp", out, result)
+    return result if out is None else into("clamp", out, result, input)
 
 
 def _bounds(low: Any, high: Any, dtype: Any) -> tuple:
@@ -582,12 +582,12 @@ def number(bound: Any) -> Any:
 
 def clamp_min(input: Tensor, min: Any, *, out: Tensor | None = None) -> Tensor:
     """max(x, min)."""
-    return into("clamp_min", out, clamp(input, min, None))
+    return into("clamp_min", out, clamp(input, min, None), input, min)
 
 
 def clamp_max(input: Tensor, max: Any, *, out: Tensor | None = None) -> Tensor:
     """min(x, max)."""
-    return into("clamp_max", out, clamp(input, None, max))
+    return into("clamp_max", out, clamp(input, None, max), input, max)
 
 
 for _name in ("clamp_min", "clamp_max"):

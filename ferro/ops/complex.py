@@ -130,7 +130,7 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
         result = apply(ANGLE, (input,))
     else:
         result = unary(ANGLE_REAL, input)
-    return result if out is None else into("angle", out, result)
+    return result if out is None else into("angle", out, result, input)
 
 
 def _angle_x(xp: Any, g: Any, x: Any) -> Any:

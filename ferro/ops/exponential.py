@@ -31,7 +31,7 @@ INF, NAN, LN2, LN10 = math.inf, math.nan, math.log(2), math.log(10)
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """eˣ.  d eˣ = eˣ dx."""
     result = unary(EXP, input)
-    return result if out is None else into("exp", out, result)
+    return result if out is None else into("exp", out, result, input)
 
 
 EXP = Op("exp", lambda xp, x: xp.exp(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * out.conj(), weight=2.0,
@@ -41,7 +41,7 @@ EXP = Op("exp", lambda xp, x: xp.exp(x), floats=True, kind=ELEMENTWISE, x=lambda
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """2ˣ.  d 2ˣ = ln 2 · 2ˣ dx."""
     result = unary(EXP2, input)
-    return result if out is None else into("exp2", out, result)
+    return result if out is None else into("exp2", out, result, input)
 
 
 EXP2 = Op("exp2", lambda xp, x: xp.exp2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * out.conj() * LN2,
@@ -51,7 +51,7 @@ EXP2 = Op("exp2", lambda xp, x: xp.exp2(x), floats=True, kind=ELEMENTWISE, x=lam
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """eˣ - 1, exact for small x.  d = eˣ dx."""
     result = unary(EXPM1, input)
-    return result if out is None else into("expm1", out, result)
+    return result if out is None else into("expm1", out, result, input)
 
 
 EXPM1 = Op("expm1", lambda xp, x: xp.expm1(x), floats=True, kind=ELEMENTWISE,
@@ -62,7 +62,7 @@ EXPM1 = Op("expm1", lambda xp, x: xp.expm1(x), floats=True, kind=ELEMENTWISE,
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """ln x: -inf at 0, nan below.  d ln x = dx / x."""
     result = unary(LOG, input)
-    return result if out is None else into("log", out, result)
+    return result if out is None else into("log", out, result, input)
 
 
 LOG = Op("log", lambda xp, x: xp.log(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / x.conj(), weight=2.0,
@@ -72,7 +72,7 @@ LOG = Op("log", lambda xp, x: xp.log(x), floats=True, kind=ELEMENTWISE, x=lambda
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log₂ x.  d = dx / (x ln 2)."""
     result = unary(LOG2, input)
-    return result if out is None else into("log2", out, result)
+    return result if out is None else into("log2", out, result, input)
 
 
 LOG2 = Op("log2", lambda xp, x: xp.log2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x.conj() * LN2),
@@ -82,7 +82,7 @@ LOG2 = Op("log2", lambda xp, x: xp.log2(x), floats=True, kind=ELEMENTWISE, x=lam
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log₁₀ x.  d = dx / (x ln 10)."""
     result = unary(LOG10, input)
-    return result if out is None else into("log10", out, result)
+    return result if out is None else into("log10", out, result, input)
 
 
 LOG10 = Op("log10", lambda xp, x: xp.log10(x), floats=True, kind=ELEMENTWISE,
@@ -96,7 +96,7 @@ def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
         result = log1p_complex(input)
     else:
         result = unary(LOG1P, input)
-    return result if out is None else into("log1p", out, result)
+    return result if out is None else into("log1p", out, result, input)
 
 
 LOG1P = Op("log1p", lambda xp, x: xp.log1p(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x + 1).conj(),
@@ -116,7 +116,7 @@ LOG1P_COMPLEX = Op(
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """√x, nan below 0.  d √x = dx / (2 √x): inf at 0."""
     result = unary(SQRT, input)
-    return result if out is None else into("sqrt", out, result)
+    return result if out is None else into("sqrt", out, result, input)
 
 
 SQRT = Op("sqrt", lambda xp, x: xp.sqrt(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g / (out + out).conj(),
@@ -127,7 +127,7 @@ singular("sqrt", "0", Sample(Arg(values=[0.0])), "the limit from the right: the 
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / √x.  d = -x^(-3/2) dx / 2."""
     result = unary(RSQRT, input)
-    return result if out is None else into("rsqrt", out, result)
+    return result if out is None else into("rsqrt", out, result, input)
 
 
 RSQRT = Op("rsqrt", lambda xp, x: xp.rsqrt(x), floats=True, kind=ELEMENTWISE,
@@ -138,7 +138,7 @@ RSQRT = Op("rsqrt", lambda xp, x: xp.rsqrt(x), floats=True, kind=ELEMENTWISE,
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """σ(x) = 1 / (1 + e⁻ˣ).  d σ = σ (1 - σ) dx."""
     result = unary(SIGMOID, input)
-    return result if out is None else into("sigmoid", out, result)
+    return result if out is None else into("sigmoid", out, result, input)
 
 
 SIGMOID = Op("sigmoid", lambda xp, x: xp.sigmoid(x), floats=True, kind=ELEMENTWISE,
@@ -161,7 +161,7 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
     """
     real_operands("logit", input, eps)
     result = unary(LOGIT, need_tensor("logit", "input", input), (eps,))
-    return result if out is None else into("logit", out, result)
+    return result if out is None else into("logit", out, result, input)
 
 
 def _logit_x(xp: Any, g: Any, x: Any, eps: float | None) -> Any:
@@ -196,7 +196,7 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
         raise TypeError(
             f"pow: expected a tensor as input or exponent, got {type(input).__name__} and {type(exponent).__name__}"
         )
-    return result if out is None else into("pow", out, result)
+    return result if out is None else into("pow", out, result, input, exponent)
 
 
 def power(x: Any, n: Any) -> Any:
@@ -293,7 +293,7 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
         for v in (input, exponent)
     ]
     result = pow(*[complex(v) if is_complex and isinstance(v, NUMBERS) else v for v in wide])
-    return result if out is None else into("float_power", out, result)
+    return result if out is None else into("float_power", out, result, input, exponent)
 
 
 declare("float_power", [*pairs(0.2, 2.0, -2.0, 2.0, scalars=(2, 0.5)), Sample(2, Arg(3))], complex=True)
@@ -305,7 +305,7 @@ declare("float_power", [*pairs(0.2, 2.0, -2.0, 2.0, scalars=(2, 0.5)), Sample(2,
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """ln(eˣ + eʸ) without overflow.  d = (eˣ dx + eʸ dy) / (eˣ + eʸ)."""
     result = apply(LOGADDEXP, tuple(two_tensors("logaddexp", input, other)))
-    return result if out is None else into("logaddexp", out, result)
+    return result if out is None else into("logaddexp", out, result, input, other)
 
 
 LOGADDEXP = Op("logaddexp", lambda xp, x, y: xp.logaddexp(x, y), kind=ELEMENTWISE, weight=4.0,
@@ -324,7 +324,7 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
     """log₂(2ˣ + 2ʸ) without overflow.  d = (2ˣ dx + 2ʸ dy) / (2ˣ + 2ʸ)."""
     real_operands("logaddexp2", input, other)
     result = apply(LOGADDEXP2, tuple(two_tensors("logaddexp2", input, other)))
-    return result if out is None else into("logaddexp2", out, result)
+    return result if out is None else into("logaddexp2", out, result, input, other)
 
 
 LOGADDEXP2 = Op("logaddexp2", lambda xp, x, y: xp.logaddexp2(x, y), kind=ELEMENTWISE, weight=4.0,
@@ -355,7 +355,7 @@ def xlogy(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     some_tensor("xlogy", input, other)
     real_operands("xlogy", input, other)
     result = binary(XLOGY, input, other)
-    return result if out is None else into("xlogy", out, result)
+    return result if out is None else into("xlogy", out, result, input, other)
 
 
 XLOGY = Op("xlogy", lambda xp, x, y: xp.xlogy(x, y), floats=True, kind=ELEMENTWISE, weight=3.0,
@@ -379,7 +379,7 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         result = apply(LDEXP, (x, wrap(n)))
     else:
         result = x * pow(2.0, other)
-    return result if out is None else into("ldexp", out, result)
+    return result if out is None else into("ldexp", out, result, input, other)
 
 
 # The derivative by x, which PyTorch gets wrong for negative integers y (it computes an integer power of 2).

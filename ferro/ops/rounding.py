@@ -39,7 +39,7 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input._data.dtype.kind == "b":
         raise NotImplementedError("abs: not defined for bool tensors; cast to a number type first")
     result = unary(ABS, input)
-    return result if out is None else into("abs", out, result)
+    return result if out is None else into("abs", out, result, input)
 
 
 ABS = Op("abs", lambda xp, x: xp.abs(x), kind=ELEMENTWISE, real=True, x=lambda xp, g, x: g * xp.sgn(x),
@@ -53,7 +53,7 @@ def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input._data.dtype.kind == "c":
         raise NotImplementedError("sign: not defined for complex numbers; use sgn, which is x / |x|")
     result = wrap(input._data.copy()) if input._data.dtype.kind == "b" else unary(SIGN, input)
-    return result if out is None else into("sign", out, result)
+    return result if out is None else into("sign", out, result, input)
 
 
 SIGN = Op("sign", lambda xp, x: xp.sign(x), kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g),
@@ -66,7 +66,7 @@ def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     if input._data.dtype.kind != "c":
         return sign(input, out=out)
     result = unary(SGN, input)
-    return result if out is None else into("sgn", out, result)
+    return result if out is None else into("sgn", out, result, input)
 
 
 def _sgn_x(xp: Any, g: Any, x: Any, out: Any) -> Any:
@@ -81,7 +81,7 @@ def copysign(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     """|x| with the sign of y.  d = sgn(x) sgn(y) dx: 0 at x = 0; 0 by y."""
     x, y = floats("copysign", *promote(*operands("copysign", need_tensor("copysign", "input", input), other)))
     result = apply(COPYSIGN, (x, y))
-    return result if out is None else into("copysign", out, result)
+    return result if out is None else into("copysign", out, result, input, other)
 
 
 COPYSIGN = Op("copysign", lambda xp, x, y: xp.copysign(x, y), kind=ELEMENTWISE,
@@ -107,7 +107,7 @@ def rounded(op: Op, x: Any, out: Any) -> Any:
     kind = need_tensor(op.name, "input", x)._data.dtype.kind
     if kind in "bc":
         raise NotImplementedError(f"{op.name}: not defined for {x.dtype} tensors")
-    return into(op.name, out, wrap(x._data.copy()) if kind in "iu" else unary(op, x))
+    return into(op.name, out, wrap(x._data.copy()) if kind in "iu" else unary(op, x), x)
 
 
 HALVES = points(-2, 2, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, NAN, INF, smooth=False)
@@ -145,7 +145,7 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
             f"round: not defined for {input.dtype} tensors{' with decimals' if kind in 'iu' else ''}"
         )
     result = wrap(input._data.copy()) if kind in "iu" else unary(ROUND, input, (decimals,))
-    return result if out is None else into("round", out, result)
+    return result if out is None else into("round", out, result, input)
 
 
 ROUND = Op("round", lambda xp, x, /, decimals: xp.round(x, decimals), kind=ELEMENTWISE,
@@ -156,7 +156,7 @@ ROUND = Op("round", lambda xp, x, /, decimals: xp.round(x, decimals), kind=ELEME
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """x - trunc x.  The derivative is 1."""
     result = unary(FRAC, floating_only("frac", input))
-    return result if out is None else into("frac", out, result)
+    return result if out is None else into("frac", out, result, input)
 
 
 FRAC = Op(
@@ -182,7 +182,7 @@ def floating_only(name: str, x: Any) -> Any:
 def floor_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """⌊x / y⌋; integers stay integers, and dividing them by 0 is an error.  The derivative is 0."""
     result = rounded_quotient(input, other, "floor")
-    return result if out is None else into("floor_divide", out, result)
+    return result if out is None else into("floor_divide", out, result, input, other)
 
 
 QUOTIENTS = [Sample(Arg(3, 4, low=-6, high=6), Arg(4, low=0.7, high=2.0)), Sample(Arg(3, low=-6, high=6), -1.7),
@@ -197,7 +197,7 @@ def fmod(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     x, y = promote(*operands("fmod", need_tensor("fmod", "input", input), other))
     no_zero_division("fmod", x, y)
     result = apply(FMOD, (x, y))
-    return result if out is None else into("fmod", out, result)
+    return result if out is None else into("fmod", out, result, input, other)
 
 
 MODULI = [
@@ -224,7 +224,7 @@ def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     x, y = promote(*operands("remainder", input, other))
     no_zero_division("remainder", x, y)
     result = apply(REMAINDER, (x, y))
-    return result if out is None else into("remainder", out, result)
+    return result if out is None else into("remainder", out, result, input, other)
 
 
 REMAINDER = Op("remainder", lambda xp, x, y: xp.remainder(x, y), kind=ELEMENTWISE,
@@ -240,7 +240,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     """The next floating number after x towards y.  The derivative by x is 1, and 0 where x = y; by y it is 0."""
     x, y = promote(need_tensor("nextafter", "input", input), need_tensor("nextafter", "other", other))
     result = apply(NEXTAFTER, (floating_only("nextafter", x), y))
-    return result if out is None else into("nextafter", out, result)
+    return result if out is None else into("nextafter", out, result, input, other)
 
 
 NEXTAFTER = Op("nextafter", lambda xp, x, y: xp.nextafter(x, y), kind=ELEMENTWISE,
@@ -279,7 +279,7 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
         info.min if neginf is None else neginf,
     )
     result = unary(NAN_TO_NUM, input, tuple([float(v) for v in values]))
-    return result if out is None else into("nan_to_num", out, result)
+    return result if out is None else into("nan_to_num", out, result, input)
 
 
 NAN_TO_NUM = Op("nan_to_num", lambda xp, x, /, nan, posinf, neginf: xp.nan_to_num(x, nan, posinf, neginf),
@@ -293,12 +293,12 @@ NAN_TO_NUM = Op("nan_to_num", lambda xp, x, /, nan, posinf, neginf: xp.nan_to_nu
 
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greatest common divisor, ≥ 0, of integers."""
-    return into("gcd", out, wrap(np.gcd(*integers("gcd", input, other))))
+    return into("gcd", out, wrap(np.gcd(*integers("gcd", input, other))), input, other)
 
 
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple, ≥ 0, of integers."""
-    return into("lcm", out, wrap(np.lcm(*integers("lcm", input, other))))
+    return into("lcm", out, wrap(np.lcm(*integers("lcm", input, other))), input, other)
 
 
 def integers(name: str, x: Any, y: Any) -> list:

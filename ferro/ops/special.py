@@ -31,7 +31,7 @@ def real_unary(op: Op, input: Any, out: Any, params: tuple = ()) -> Any:
     if need_tensor(op.name, "input", input)._data.dtype.kind == "c":
         raise NotImplementedError(f"{op.name}: not defined for complex tensors, got {input.dtype}")
     result = unary(op, input, params)
-    return result if out is None else into(op.name, out, result)
+    return result if out is None else into(op.name, out, result, input)
 
 
 # -- the error function and the normal distribution --------------------------------------------------------------------
@@ -131,7 +131,7 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     some_tensor("xlog1py", input, other)
     real_operands("xlog1py", input, other)
     result = binary(XLOG1PY, input, other)
-    return result if out is None else into("xlog1py", out, result)
+    return result if out is None else into("xlog1py", out, result, input, other)
 
 
 XLOG1PY = Op("xlog1py", lambda xp, x, y: xp.xlog1py(x, y), floats=True, kind=ELEMENTWISE, weight=4.0,
@@ -200,7 +200,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
         result = result + lgamma(input - j / 2)
     if p > 1:
         result = result + p * (p - 1) / 4 * math.log(math.pi)
-    return result if out is None else into("mvlgamma", out, result)
+    return result if out is None else into("mvlgamma", out, result, input)
 
 
 declare("mvlgamma", [Sample(Arg(3, 4, low=2.1, high=5), p) for p in (1, 2, 3)])
@@ -209,13 +209,13 @@ declare("mvlgamma", [Sample(Arg(3, 4, low=2.1, high=5), p) for p in (1, 2, 3)])
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """P(a, x), the regularised lower incomplete gamma function.  d = x^(a-1) e^-x / Γ(a) dx; by a there is none."""
     result = apply(IGAMMA, incomplete("igamma", input, other))
-    return result if out is None else into("igamma", out, result)
+    return result if out is None else into("igamma", out, result, input, other)
 
 
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Q(a, x) = 1 - P(a, x).  d = -x^(a-1) e^-x / Γ(a) dx; by a there is none."""
     result = apply(IGAMMAC, incomplete("igammac", input, other))
-    return result if out is None else into("igammac", out, result)
+    return result if out is None else into("igammac", out, result, input, other)
 
 
 def incomplete(name: str, a: Any, x: Any) -> tuple:
@@ -257,7 +257,7 @@ def zeta(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     some_tensor("zeta", input, other)
     real_operands("zeta", input, other)
     result = binary(ZETA, input, other)
-    return result if out is None else into("zeta", out, result)
+    return result if out is None else into("zeta", out, result, input, other)
 
 
 ZETA = Op("zeta", lambda xp, x, y: xp.zeta(x, y), floats=True, kind=ELEMENTWISE,

@@ -28,7 +28,7 @@ __all__ = ["acos", "acos_", "acosh", "acosh_", "arccos", "arccos_", "arccosh", "
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin x.  d sin x = cos x dx."""
     result = unary(SIN, input)
-    return result if out is None else into("sin", out, result)
+    return result if out is None else into("sin", out, result, input)
 
 
 SIN = Op("sin", lambda xp, x: xp.sin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: xp.sin_vjp(g, x),
@@ -43,7 +43,7 @@ def sin_vjp(g: Tensor, x: Tensor) -> Tensor:
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """cos x.  d cos x = -sin x dx."""
     result = unary(COS, input)
-    return result if out is None else into("cos", out, result)
+    return result if out is None else into("cos", out, result, input)
 
 
 COS = Op("cos", lambda xp, x: xp.cos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: xp.cos_vjp(g, x),
@@ -58,7 +58,7 @@ def cos_vjp(g: Tensor, x: Tensor) -> Tensor:
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """tan x.  d tan x = (1 + tan² x) dx."""
     result = unary(TAN, input)
-    return result if out is None else into("tan", out, result)
+    return result if out is None else into("tan", out, result, input)
 
 
 TAN = Op("tan", lambda xp, x: xp.tan(x), floats=True, kind=ELEMENTWISE,
@@ -69,7 +69,7 @@ TAN = Op("tan", lambda xp, x: xp.tan(x), floats=True, kind=ELEMENTWISE,
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arcsin x, in [-π/2, π/2].  d = dx / √(1 - x²): inf at ±1."""
     result = unary(ASIN, input)
-    return result if out is None else into("asin", out, result)
+    return result if out is None else into("asin", out, result, input)
 
 
 ASIN = Op("asin", lambda xp, x: xp.asin(x), floats=True, kind=ELEMENTWISE,
@@ -81,7 +81,7 @@ ASIN = Op("asin", lambda xp, x: xp.asin(x), floats=True, kind=ELEMENTWISE,
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arccos x, in [0, π].  d = -dx / √(1 - x²): -inf at ±1."""
     result = unary(ACOS, input)
-    return result if out is None else into("acos", out, result)
+    return result if out is None else into("acos", out, result, input)
 
 
 ACOS = Op("acos", lambda xp, x: xp.acos(x), floats=True, kind=ELEMENTWISE,
@@ -94,7 +94,7 @@ singular("acos", "1", Sample(Arg(values=[1.0])), "the limit from the left: the s
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arctan x, in [-π/2, π/2].  d = dx / (1 + x²)."""
     result = unary(ATAN, input)
-    return result if out is None else into("atan", out, result)
+    return result if out is None else into("atan", out, result, input)
 
 
 ATAN = Op("atan", lambda xp, x: xp.atan(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x * x + 1).conj(),
@@ -104,7 +104,7 @@ ATAN = Op("atan", lambda xp, x: xp.atan(x), floats=True, kind=ELEMENTWISE, x=lam
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sinh x.  d sinh x = cosh x dx."""
     result = unary(SINH, input)
-    return result if out is None else into("sinh", out, result)
+    return result if out is None else into("sinh", out, result, input)
 
 
 SINH = Op("sinh", lambda xp, x: xp.sinh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cosh(x).conj(),
@@ -114,7 +114,7 @@ SINH = Op("sinh", lambda xp, x: xp.sinh(x), floats=True, kind=ELEMENTWISE, x=lam
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """cosh x.  d cosh x = sinh x dx."""
     result = unary(COSH, input)
-    return result if out is None else into("cosh", out, result)
+    return result if out is None else into("cosh", out, result, input)
 
 
 COSH = Op("cosh", lambda xp, x: xp.cosh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sinh(x).conj(),
@@ -124,7 +124,7 @@ COSH = Op("cosh", lambda xp, x: xp.cosh(x), floats=True, kind=ELEMENTWISE, x=lam
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """tanh x.  d tanh x = (1 - tanh² x) dx."""
     result = unary(TANH, input)
-    return result if out is None else into("tanh", out, result)
+    return result if out is None else into("tanh", out, result, input)
 
 
 TANH = Op("tanh", lambda xp, x: xp.tanh(x), floats=True, kind=ELEMENTWISE,
@@ -139,7 +139,7 @@ def tanh_vjp(g: Tensor, out: Tensor) -> Tensor:
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arsinh x.  d = dx / √(x² + 1)."""
     result = unary(ASINH, input)
-    return result if out is None else into("asinh", out, result)
+    return result if out is None else into("asinh", out, result, input)
 
 
 ASINH = Op("asinh", lambda xp, x: xp.asinh(x), floats=True, kind=ELEMENTWISE,
@@ -149,7 +149,7 @@ ASINH = Op("asinh", lambda xp, x: xp.asinh(x), floats=True, kind=ELEMENTWISE,
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arcosh x, nan below 1.  d = dx / √(x² - 1): inf at 1."""
     result = unary(ACOSH, input)
-    return result if out is None else into("acosh", out, result)
+    return result if out is None else into("acosh", out, result, input)
 
 
 def _acosh_x(xp: Any, g: Any, x: Any) -> Any:
@@ -165,7 +165,7 @@ ACOSH = Op("acosh", lambda xp, x: xp.acosh(x), floats=True, kind=ELEMENTWISE, x=
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """artanh x, nan outside of [-1, 1].  d = dx / (1 - x²)."""
     result = unary(ATANH, input)
-    return result if out is None else into("atanh", out, result)
+    return result if out is None else into("atanh", out, result, input)
 
 
 ATANH = Op("atanh", lambda xp, x: xp.atanh(x), floats=True, kind=ELEMENTWISE,
@@ -179,7 +179,7 @@ def atan2(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     real_operands("atan2", input, other)
     x, y = promote(need_tensor("atan2", "input", input), need_tensor("atan2", "other", other))
     result = binary(ATAN2, x, y)
-    return result if out is None else into("atan2", out, result)
+    return result if out is None else into("atan2", out, result, input, other)
 
 
 def _atan2_scale(xp: Any, x: Any, y: Any) -> Any:
@@ -204,7 +204,7 @@ def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
             f"hypot: defined for floating-point tensors, not for {x.dtype}; cast the operands first"
         )
     result = apply(HYPOT, (x, y))
-    return result if out is None else into("hypot", out, result)
+    return result if out is None else into("hypot", out, result, input, other)
 
 
 def _share(x: Any, out: Any) -> Any:
@@ -223,7 +223,7 @@ singular("hypot", "the origin", Sample(Arg(values=[0.0]), Arg(values=[0.0])), "o
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin(πx) / (πx), and 1 at 0.  d = -π j₁(πx) dx, j₁ being the spherical Bessel function (NIST 10.49.3)."""
     result = unary(SINC, input)
-    return result if out is None else into("sinc", out, result)
+    return result if out is None else into("sinc", out, result, input)
 
 
 SINC = Op("sinc", lambda xp, x: xp.sinc(x), floats=True, kind=ELEMENTWISE, weight=8.0,
@@ -235,7 +235,7 @@ singular("sinc", "0", Sample(Arg(values=[0.0])), "smooth: the formula divides by
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees in radians: x π / 180."""
     result = unary(DEG2RAD, real_angle("deg2rad", input))
-    return result if out is None else into("deg2rad", out, result)
+    return result if out is None else into("deg2rad", out, result, input)
 
 
 DEG2RAD = Op("deg2rad", lambda xp, x: x * xp.typed(math.pi / 180, x), floats=True, kind=LINEAR,
@@ -245,7 +245,7 @@ DEG2RAD = Op("deg2rad", lambda xp, x: x * xp.typed(math.pi / 180, x), floats=Tru
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians in degrees: x 180 / π."""
     result = unary(RAD2DEG, real_angle("rad2deg", input))
-    return result if out is None else into("rad2deg", out, result)
+    return result if out is None else into("rad2deg", out, result, input)
 
 
 RAD2DEG = Op("rad2deg", lambda xp, x: x * xp.typed(180 / math.pi, x), floats=True, kind=LINEAR,

@@ -119,3 +119,35 @@ def test_a_warning_is_given_once_unless_all_are_asked_for() -> None:
     assert warned() == 0
     with pytest.raises(RuntimeError, match="expects a bool, but got int"):
         ferro.set_warn_always(1)  # type: ignore[arg-type]
+
+
+OUT: dict[str, Callable] = {
+    "exp": lambda f, x: f.exp(x[:-1], out=x[1:]),
+    "exp_itself": lambda f, x: f.exp(x, out=x),
+    "exp_apart": lambda f, x: f.exp(x[:3], out=x[3:6]),
+    "add": lambda f, x: f.add(x[:5], x[1:6], out=x[2:7]),
+    "add_itself": lambda f, x: f.add(x[:5], x[5:], out=x[:5]),
+    "addcmul": lambda f, x: f.addcmul(x[:3], x[3:6], x[6:9], out=x[5:8]),
+    "lerp": lambda f, x: f.lerp(x[:3], x[3:6], 0.5, out=x[4:7]),
+    "maximum": lambda f, x: f.maximum(x[:3], x[3:6], out=x[4:7]),
+    "clamp": lambda f, x: f.clamp(x[:3], 0, 1, out=x[1:4]),
+    "atan2": lambda f, x: f.atan2(x[:3], x[3:6], out=x[4:7]),
+    "pow": lambda f, x: f.pow(x[:3], 2, out=x[1:4]),
+    "floor": lambda f, x: f.floor(x[:3], out=x[1:4]),
+    "eq": lambda f, x: f.eq(x[:3], 1, out=x[1:4]),
+    "sigmoid": lambda f, x: f.sigmoid(x[:3], out=x[1:4]),
+    "transposed": lambda f, x: f.exp(x[:9].view(3, 3), out=x[:9].view(3, 3).t()),
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_an_out_that_lies_partly_in_an_operand_is_refused_as_torch_does(torch: Any, name: str) -> None:
+    def refused(f: Any) -> bool:
+        try:
+            OUT[name](f, f.arange(10.0))
+        except RuntimeError as e:
+            assert "unsupported operation: some elements of the input tensor and the written-to tensor" in str(e)  # noqa: PT017
+            return True
+        return False
+
+    assert refused(ferro) is refused(torch)
