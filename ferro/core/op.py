@@ -95,6 +95,11 @@ class Op:
         # PyTorch's way: a letter behind a digit is a capital, "Log1PBackward0"
         self.backward_name = re.sub(r"(?<=\d)[a-z]", lambda m: m[0].upper(), f"{stem}Backward0")
         self._check()
+        saving = [n for f in (*formulas.values(), vjp) if f is not None for n in argument_names(f)]
+        if not set(self.nondiff).isdisjoint(saving):
+            self.applied = (
+                False  # a result without history that is saved (indices, say) is watched: see _wrap_outputs in apply.py
+            )
         if samples is not None:
             _samples.declare(path or name, samples, complex=complex)
         if name in OPS:
@@ -109,7 +114,7 @@ class Op:
     @forward.setter
     def forward(self, function: Callable) -> None:
         self._forward = function
-        direct = straight.direct(function, len(self.inputs), len(self.params))
+        direct: Any = straight.direct(function, len(self.inputs), len(self.params))
         # what the short forms call; of a view, `viewed` in views.py
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
         self.large = None if self.view else _for_large(function, direct)

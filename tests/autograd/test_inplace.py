@@ -561,3 +561,12 @@ def test_complex_in_place(T: Any) -> Any:
     z.conj_physical_().add_(x)
     (z.abs() ** 2).sum().backward()
     return z, x.grad
+
+
+def test_indices_that_backward_needs_may_not_be_written():
+    for give in (lambda x: x.max(1), lambda x: x.sort(1), lambda x: x.topk(2, 1)):
+        x = ferro.tensor([[3.0, 1.0, 2.0]], requires_grad=True)
+        values, indices = give(x)
+        indices.zero_()
+        with pytest.raises(RuntimeError, match="has been modified by an inplace operation"):
+            values.sum().backward()

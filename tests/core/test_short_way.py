@@ -73,7 +73,6 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "unbind": ("parted", "unbind", lambda x: (x, (0,))),
     "cat": ("joined", "cat", lambda x: ((x, leaf(2, 4).to(x.dtype), x), 1)),
     "where": ("apply", "where", lambda x: ((x > 1, x, leaf(2, 4).to(x.dtype)),)),
-    "max over a dimension": ("apply", "max", lambda x: ((x,), (1, False))),
     "linear": ("apply", "linear", lambda x: ((x, leaf(3, 4).to(x.dtype), leaf(3).to(x.dtype)),)),
     "layer_norm": ("apply", "layer_norm", lambda x: ((x, leaf(4).to(x.dtype), None), (1, 1e-5))),
 }
@@ -222,7 +221,7 @@ def test_what_is_no_plain_tensor_goes_to_python() -> None:
     assert (x.half() + x.half()).dtype is ferro.float16
     assert (ferro.arange(3) + 1).tolist() == [1, 2, 3]
     assert (ferro.nn.Buffer(ferro.tensor([1.0, 2.0])) * 2).tolist() == [2.0, 4.0]
-    with pytest.raises(RuntimeError, match=r"add: shapes \[2, 4\] and \[3\] cannot be broadcast"):
+    with pytest.raises(RuntimeError, match=r"shapes \[2, 4\] and \[3\] cannot be broadcast"):
         x + leaf(3)
     with pytest.raises(TypeError):
         x + "text"
