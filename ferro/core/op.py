@@ -118,9 +118,9 @@ class Op:
         # what the short forms call; of a view, `viewed` in views.py
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
         self.large = None if self.view else _for_large(function, direct)
-        if self.layout:
+        if self.layout and not self.view:
             self.direct = layouts.laid(direct or (lambda *args: function(cpu, *args)), self.layout)
-            self.large = layouts.laid(self.large, self.layout)
+            self.large = layouts.laid(_for_large(function, direct), self.layout)
 
     def _check(self) -> None:
         """Every formula names only what exists."""
