@@ -127,7 +127,8 @@ class Operator(Overridable):
     """A special method that asks under the name of a method (``Tensor.add`` for ``+``) if there is one, as in PyTorch."""
 
     # Python calls the reflected method of a subclass first only if it differs from the class's own.
-    __eq__, __hash__ = object.__eq__, object.__hash__
+    __eq__: Any = object.__eq__
+    __hash__: Any = object.__hash__
 
     def __init__(self, name: str, function: Callable) -> None:
         super().__init__(function)

@@ -9,7 +9,7 @@ from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase
-from ferro.core.dtypes import int64, type_name
+from ferro.core.dtypes import FROM_NUMPY, int64, type_name
 from ferro.core.inplace import restride
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -321,7 +321,7 @@ def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]
                                f"tensor with {array.ndim} dims")  # fmt: skip
         if array.dtype is not int64.np:
             raise RuntimeError(
-                f"{name} expected tensor_indices_or_sections to have dtype of long, but got {type_name(where.dtype)}"
+                f"{name} expected tensor_indices_or_sections to have dtype of long, but got {type_name(FROM_NUMPY[array.dtype])}"
             )
         where = array.tolist()
     if isinstance(where, (tuple, list)):

@@ -151,8 +151,8 @@ def logcumsumexp(input: Tensor, dim: Any = None, *, out: Tensor | None = None, *
                                   "and complex tensors")  # fmt: skip
     result = unary(LOGCUMSUMEXP, input, (dim,))
     if out is not None and out._data.dtype is not input._data.dtype:
-        names = [dtypes.type_name(t.dtype) for t in (input, out)]
-        raise RuntimeError(f"logcumsumexp(out=): expected scalar_type {names[0]} but found {names[1]}")
+        wanted, found = [dtypes.type_name(t.dtype) for t in (input, out)]
+        raise RuntimeError(f"logcumsumexp(out=): expected scalar_type {wanted} but found {found}")
     return result if out is None else into("logcumsumexp", out, result)
 
 

@@ -37,9 +37,14 @@ def same_shape(name: str, x: Any, y: Any) -> None:
                            f"{list(y.shape)} (sparse tensors are not broadcast)")  # fmt: skip
 
 
+def is_tensor(x: Any) -> bool:
+    """Whether an operand is a tensor, dense or sparse."""
+    return isinstance(x, TensorBase)
+
+
 def is_number(x: Any) -> bool:
     """Whether an operand is a number, or a dense tensor of no dimensions."""
-    return not isinstance(x, TensorBase) or x.ndim == 0
+    return not is_tensor(x) or x.ndim == 0
 
 
 def dense(x: Any) -> Any:
@@ -242,7 +247,7 @@ def contiguous(self: Any, memory_format: Any = None) -> Any:
 @rule("add")
 def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
     """input + alpha other: sparse if both are, else dense."""
-    if not (isinstance(input, TensorBase) and isinstance(other, TensorBase)):
+    if not (is_tensor(input) and is_tensor(other)):
         raise refused("add", "a number added to a sparse tensor would not be sparse; convert with to_dense() first")
     same_shape("add", input, other)
     if is_sparse(input) and is_sparse(other):
@@ -309,7 +314,7 @@ def rsub(self: Any, other: Any) -> Any:
 @rule("mul", "multiply")
 def mul(input: Any, other: Any, *, out: Any = None) -> Any:
     """input * other: kept is what both keep."""
-    if is_dense(input) or not isinstance(input, TensorBase):
+    if is_dense(input) or not is_tensor(input):
         input, other = other, input
     if is_sparse(input) and is_sparse(other) and input.ndim < other.ndim:
         input, other = other, input
