@@ -229,11 +229,11 @@ from ferro.ops.trigonometric import *
 from ferro.ops.windows import *
 from ferro.printing import get_printoptions, set_printoptions
 from ferro.serialization import load, save
-from ferro.sparse import addmm as saddmm
 from ferro.sparse import hspmm, smm, sparse_coo_tensor, sparse_csr_tensor, sspaddmm
 from ferro.sparse import hspmm as hsmm
 from ferro.sparse import mm as dsmm
 from ferro.sparse import mm as spmm
+from ferro.sparse import sspaddmm as saddmm
 
 # PyTorch's other names of the dtypes
 half, float, double = float16, float32, float64

@@ -284,16 +284,14 @@ class Tensor(
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Starts (or, False, stops) recording operations on this leaf; returns the tensor."""
         refuse_inside("Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs)", "requires_grad_()")
-        return self._as_leaf(requires_grad)
+        return self._as_leaf(requires_grad, "floating point")
 
-    def _as_leaf(self, requires_grad: bool) -> Any:
+    def _as_leaf(self, requires_grad: bool, kinds: str = "floating point and complex") -> Any:
         """requires_grad_ for ferro's own use, also inside of transforms."""
         node = history(self)
         if isinstance(node, Leaf) or node is None:
             if requires_grad and self._data.dtype not in dtypes.INEXACT:
-                raise RuntimeError(
-                    f"only Tensors of floating point and complex dtype can require gradients, got {self.dtype}"
-                )
+                raise RuntimeError(f"only Tensors of {kinds} dtype can require gradients, got {self.dtype}")
             if requires_grad and node is None and is_inference(self) and not is_inference_mode_enabled():
                 raise RuntimeError("requires_grad_: Setting requires_grad=True on inference tensor outside InferenceMode is not allowed; "
                                    "clone() it to get a normal tensor")  # fmt: skip

@@ -14,7 +14,7 @@ from ferro.core import dtypes
 from ferro.core.arguments import into, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.determinism import unset, unset_array
-from ferro.core.layout import arranged, contiguous_format, memory_order
+from ferro.core.layout import arranged, contiguous_format, memory_order, strided
 from ferro.core.looped import by_slices
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
 from ferro.core.notices import warn_once
@@ -248,22 +248,36 @@ def _filled(
     return result_or_out(name, a, out, requires_grad, device)
 
 
+def _sparse(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool, out: Any) -> Any:
+    from ferro.sparse.making import without_values
+
+    if out is not None:
+        raise RuntimeError(f"{name}: out= is a dense tensor, which does not have the layout {layout}")
+    return without_values(name, sizes(name, shape), dtype, layout, requires_grad)
+
+
 def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """A tensor of zeros."""
+    """A tensor of zeros, with layout=sparse_coo one without values."""
+    if layout not in (None, strided):
+        return _sparse("zeros", with_size("zeros", shape, size), dtype, layout, requires_grad, out)
     return _filled("zeros", with_size("zeros", shape, size), 0, dtype, requires_grad, device, out)
 
 
 def ones(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A tensor of ones."""
+    if layout not in (None, strided):
+        raise RuntimeError(f"ones: full(...) is not implemented for sparse layout, got {layout}")
     return _filled("ones", with_size("ones", shape, size), 1, dtype, requires_grad, device, out)
 
 
 def empty(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-          memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """A tensor without set values (zeros here), in C order or that of a memory format."""
+          memory_format: Any = None, layout: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
+    """A tensor without set values (zeros here), in C order or that of a memory format; with layout=sparse_coo one without values."""
     shape = with_size("empty", shape, size)
+    if layout not in (None, strided):
+        return _sparse("empty", shape, dtype, layout, requires_grad, out)
     if memory_format in (None, contiguous_format):
         return _filled(
             "empty", shape, unset(chosen_dtype(dtype, out, dtypes.default().np)), dtype, requires_grad, device, out
@@ -317,8 +331,11 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any 
 
 
 def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
-               **ignored: Any) -> Tensor:  # fmt: skip
+               layout: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
     """A tensor like `input` without set values (zeros here)."""
+    if layout not in (None, strided):
+        raise NotImplementedError("empty_like: Could not run 'aten::empty_strided' with arguments from the 'SparseCPU' backend: a "
+                                  f"dense tensor has none like it of layout {layout}; use zeros_like")  # fmt: skip
     value = unset(input._data.dtype if dtype is None else dtypes.to_numpy(dtype))
     return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 

@@ -10,7 +10,7 @@ from ferro.batched.array import new_array
 from ferro.core.arguments import sizes, with_size
 from ferro.core.base import LEAF, mark_inference, wrap
 from ferro.core.dtypes import INEXACT, to_numpy
-from ferro.core.layout import arranged
+from ferro.core.layout import arranged, strided
 from ferro.core.mode import is_inference_mode_enabled
 
 if TYPE_CHECKING:
@@ -34,7 +34,11 @@ def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_
 
 def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:  # fmt: skip
-    """Zeros of the shape (and, unless given, the dtype) of a tensor."""
+    """Zeros of the shape (and, unless given, the dtype) of a tensor; with layout=sparse_coo one without values."""
+    if layout not in (None, strided):
+        from ferro.sparse.making import without_values
+
+        return without_values("zeros_like", input.shape, dtype or input.dtype, layout, requires_grad)
     d = input._data.dtype if dtype is None else to_numpy(dtype)
     t = _constant("zeros_like", np.zeros, input._data, input._data.shape, d, requires_grad)
     if memory_format is not None or not input._data.flags.c_contiguous:

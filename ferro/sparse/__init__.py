@@ -15,13 +15,14 @@ __all__ = ["addmm", "as_sparse", "hspmm", "log_softmax", "mm", "smm", "softmax",
            "spdiags", "sspaddmm", "sum"]  # fmt: skip
 
 
-def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
+def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
                       requires_grad: bool = False, check_invariants: bool | None = None, is_coalesced: bool | None = None,
                       pin_memory: bool = False) -> Any:  # fmt: skip
     """A tensor that is zero but for values[k] at indices[:, k]; values with the same index are added up.
 
     indices: integers, of shape (sparse dimensions, n); values: n elements, or n dense tensors, which are the last dimensions of
-    the result; size: its shape, else just large enough.  ``sparse_coo_tensor(size)`` has no values.
+    the result; size: its shape, else just large enough.  ``sparse_coo_tensor(size)`` has no values.  With `check_invariants`
+    it is also checked that indices said to be coalesced are.
 
     Raises RuntimeError for sizes that do not fit and for indices out of the size.
 
@@ -33,7 +34,7 @@ def sparse_coo_tensor(indices: Any, values: Any = None, size: Any = None, *, dty
     """
     from ferro.sparse.making import coo
 
-    return coo(indices, values, size, dtype, device, requires_grad, is_coalesced)
+    return coo(indices, values, size, dtype, device, requires_grad, is_coalesced, bool(check_invariants))
 
 
 def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,

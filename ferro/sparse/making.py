@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,25 +10,75 @@ import numpy as np
 from ferro.core import device as _device
 from ferro.core.base import TensorBase, wrap
 from ferro.core.layout import sparse_coo, sparse_csr, strided
+from ferro.core.size import Size
 from ferro.ops.creation import as_tensor, empty, zeros
 from ferro.sparse.tensor import SparseTensor
 
 
 def _indices(name: str, what: str, given: Any) -> Any:
     a = given._data if isinstance(given, TensorBase) else np.asarray(given)
-    if a.dtype.kind not in "iu" and a.size:
+    if a.dtype.kind in "bc":
         raise TypeError(f"{name}: {what} must be an int64 tensor, got {as_tensor(a).dtype}")
-    return a.astype(np.int64, copy=False)
+    whole = a.astype(np.int64, copy=False)
+    if a.dtype.kind == "f" and (whole != a).any():
+        raise TypeError(f"{name}: {what} must be an int64 tensor, got {as_tensor(a).dtype} with fractions")
+    return whole
+
+
+def countable(size: tuple) -> tuple:
+    """The size; RuntimeError if it has more elements than an int64 counts."""
+    if math.prod(size) > np.iinfo(np.int64).max:
+        raise RuntimeError(f"numel: integer multiplication overflow for the size {list(size)}")
+    return size
+
+
+def _check_parts(place: Any, kept: Any, size: tuple) -> None:
+    """RuntimeError unless indices, values and a size belong together."""
+    dense = kept.ndim - 1
+    if len(size) != place.shape[0] + dense:
+        raise RuntimeError(
+            f"number of dimensions must be sparse_dim ({place.shape[0]}) + dense_dim ({dense}), but got {len(size)}"
+        )
+    if kept.shape[0] != place.shape[1]:
+        raise RuntimeError(
+            f"indices and values must have same nnz, but got nnz from indices: {place.shape[1]}, nnz from values: {kept.shape[0]}"
+        )
+    wanted = (place.shape[1], *size[place.shape[0] :])
+    if tuple(kept.shape) != wanted:
+        raise RuntimeError(f"values has incorrect size, expected {list(wanted)}, got {list(kept.shape)}")
+    for d, row in enumerate(place):
+        if row.size and row.min() < 0:
+            raise RuntimeError(f"found negative index {row.min()} for dim {d}")
+        if row.size and row.max() >= size[d]:
+            raise RuntimeError(
+                f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found index {row.max()}"
+            )
+
+
+def _renamed(kept: Any, given: Any, requires_grad: bool) -> Any:
+    """The values under another name: they share memory, but neither takes the other's shape nor asks for gradients for it."""
+    if requires_grad:
+        return kept.detach().requires_grad_()
+    return kept.view_as(kept) if isinstance(given, TensorBase) else kept.detach()
 
 
 def coo(
-    indices: Any, values: Any, size: Any, dtype: Any, device: Any, requires_grad: bool, is_coalesced: bool | None
+    indices: Any,
+    values: Any,
+    size: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    is_coalesced: bool | None,
+    checked: bool,
 ) -> Any:
     """sparse_coo_tensor."""
     name = "sparse_coo_tensor"
     _device.check(device)
     if values is None:
-        size = tuple(indices if size is None else size)
+        if indices is None and size is None:
+            raise TypeError("sparse_coo_tensor: needs indices and values, or a size")
+        size = countable(tuple(indices if size is None else size))
         return SparseTensor(
             np.zeros((len(size), 0), np.int64), empty(0, dtype=dtype, requires_grad=requires_grad), size, True
         )
@@ -48,31 +99,17 @@ def coo(
             size = (*[0] * place.shape[0], *kept.shape[1:])
         else:
             size = (*[int(m) + 1 for m in place.max(1)], *kept.shape[1:])
-    size = tuple(int(s) for s in size)
-    dense = kept.ndim - 1
-    if len(size) != place.shape[0] + dense:
-        raise RuntimeError(
-            f"number of dimensions must be sparse_dim ({place.shape[0]}) + dense_dim ({dense}), but got {len(size)}"
-        )
-    if kept.shape[0] != place.shape[1]:
-        raise RuntimeError(
-            f"indices and values must have same nnz, but got nnz from indices: {place.shape[1]}, nnz from values: {kept.shape[0]}"
-        )
-    wanted = (place.shape[1], *size[place.shape[0] :])
-    if tuple(kept.shape) != wanted:
-        raise RuntimeError(f"values has incorrect size, expected {list(wanted)}, got {list(kept.shape)}")
-    for d, row in enumerate(place):
-        if row.size and row.min() < 0:
-            raise RuntimeError(f"found negative index {row.min()} for dim {d}")
-        if row.size and row.max() >= size[d]:
-            raise RuntimeError(
-                f"size is inconsistent with indices: for dim {d}, size is {size[d]} but found index {row.max()}"
-            )
-    if requires_grad:
-        kept = kept.detach().requires_grad_()
-    elif not isinstance(values, TensorBase):
-        kept = kept.detach()
-    return SparseTensor(place, kept, size, bool(is_coalesced) or place.shape[1] < 2)
+    size = countable(tuple(int(s) for s in size))
+    _check_parts(place, kept, size)
+    kept = _renamed(kept, values, requires_grad)
+    unique = place.shape[1] < 2 if is_coalesced is None else is_coalesced
+    found = SparseTensor(place, kept, size, bool(unique))
+    if unique and checked:
+        flat = found.flat()
+        if (flat[1:] <= flat[:-1]).any():
+            raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor: an index occurs "
+                               "twice, or they are not in order")  # fmt: skip
+    return found
 
 
 def csr(crow: Any, columns: Any, values: Any, size: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
@@ -103,8 +140,7 @@ def csr(crow: Any, columns: Any, values: Any, size: Any, dtype: Any, device: Any
     if columns.size and (columns.min() < 0 or columns.max() >= size[1]):
         raise RuntimeError(f"{name}: `0 <= col_indices < ncols` is not satisfied for {size[1]} columns")
     rows = np.repeat(np.arange(size[0], dtype=np.int64), np.diff(starts))
-    if requires_grad:
-        kept = kept.detach().requires_grad_()
+    kept = _renamed(kept, values, requires_grad)
     return SparseTensor(np.stack([rows, columns]), kept, size, True, sparse_csr)
 
 
@@ -157,7 +193,33 @@ def diagonals(given: Any, offsets: Any, shape: Any, layout: Any) -> Any:
 def none(shape: tuple, sparse_dim: int, dtype: Any) -> SparseTensor:
     """A sparse tensor without values."""
     kept = zeros((0, *shape[sparse_dim:]), dtype=dtype)
-    return SparseTensor(np.zeros((sparse_dim, 0), np.int64), kept, shape, True)
+    return SparseTensor(np.zeros((sparse_dim, 0), np.int64), kept, countable(tuple(shape)), True)
+
+
+def without_values(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool) -> SparseTensor:
+    """zeros() and empty() of a sparse layout."""
+    if layout is not sparse_coo:
+        raise NotImplementedError(f"{name}: the layout {layout} is not supported; there are strided and {sparse_coo}")
+    return none(shape, len(shape), dtype).requires_grad_(requires_grad)
+
+
+def of_old(like: SparseTensor, args: tuple, kwargs: dict) -> SparseTensor:
+    """Tensor.new of a sparse tensor: of indices and values (and a size), or of a size."""
+    device = kwargs.pop("device", None)
+    _device.check(device)
+    tensors = len(args) in (2, 3) and all(isinstance(a, TensorBase) for a in args[:2])
+    if kwargs or not (
+        tensors or all(isinstance(a, int) for a in args) or (len(args) == 1 and isinstance(args[0], (tuple, list)))
+    ):
+        raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}); of a "
+                        "sparse tensor it takes indices, values and a size, or a size")  # fmt: skip
+    if tensors:
+        return coo(args[0], args[1], args[2] if len(args) == 3 else None, like.dtype, None, False, None, False)
+    if args and not isinstance(args[0], int) and not isinstance(args[0], Size):
+        raise TypeError("SparseTensor.new(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a strided "
+                        "tensor and convert it to sparse via to_sparse.")  # fmt: skip
+    shape = tuple(args[0]) if args and isinstance(args[0], Size) else args or (0,)
+    return none(shape, len(shape), like.dtype)
 
 
 def of_rows(rows: Any) -> SparseTensor:

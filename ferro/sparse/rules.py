@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ferro import functional as F
+from ferro.core.arguments import sizes, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
+from ferro.core.layout import preserve_format, strided
 from ferro.sparse.tensor import RULES, SparseTensor, is_dense, is_sparse
 
 
@@ -59,6 +61,7 @@ ZERO_TO_ZERO = ("abs", "absolute", "neg", "negative", "sin", "sinh", "asin", "ar
                 "atanh", "arctanh", "sqrt", "expm1", "log1p", "sgn", "sign", "floor", "ceil", "trunc", "fix", "round", "frac", "relu", "erf",
                 "erfinv", "deg2rad", "rad2deg", "isnan", "isinf", "isposinf", "isneginf", "nan_to_num", "signbit", "conj_physical", "conj",
                 "square", "positive", "real", "imag")  # fmt: skip
+SHORTER = {"absolute": "abs", "fix": "trunc", **{n: n.replace("arc", "a") for n in ZERO_TO_ZERO if n.startswith("arc")}}
 LINEAR = frozenset(("neg", "negative", "positive", "deg2rad", "rad2deg", "real", "imag", "conj", "conj_physical"))
 
 
@@ -78,15 +81,20 @@ def _of_values(name: str) -> Callable:
 def _in_place(name: str) -> Callable:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         if name in ZERO_TO_ZERO and name not in LINEAR and not self.unique:
-            raise RuntimeError(f"{name}_: in-place on uncoalesced tensors is not supported")
-        found = RULES[name](self, *args, **kwargs)
-        if found.dtype != self.dtype:
+            shorter = SHORTER.get(name, name)
             raise RuntimeError(
-                f"{name}_: result type {found.dtype} can't be cast to the desired output type {self.dtype}"
+                f"{shorter}_ requires coalesced input: it is no function of the single values of an index"
             )
-        return self.take(found)
+        return _in_place_result(name, self, RULES[name](self, *args, **kwargs))
 
     return method
+
+
+def _in_place_result(name: str, x: Any, found: Any) -> Any:
+    """x, having become a result; RuntimeError if its dtype does not hold the result's."""
+    if not F.can_cast(found.dtype, x.dtype):
+        raise RuntimeError(f"{name}_: result type {found.dtype} can't be cast to the desired output type {x.dtype}")
+    return x.take(to(found, x.dtype))
 
 
 for _name in ZERO_TO_ZERO:
@@ -159,13 +167,70 @@ def zeros_like(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-    **ignored: Any,
+    memory_format: Any = None,
 ) -> Any:
-    """A sparse tensor of the same shape without values."""
+    """A sparse tensor of the same shape without values, or a dense one of zeros."""
     from ferro.sparse.making import none
 
+    if layout is strided:
+        dense = F.empty(input.extent, dtype=dtype or input.dtype, memory_format=_format(memory_format))
+        return dense.zero_().requires_grad_(requires_grad)
+    if memory_format is not None:
+        raise RuntimeError(
+            f"memory format option is only supported by strided tensors, got {memory_format} for a sparse one"
+        )
     n = input.sparse_dim()
     return none(input.extent, n, input.dtype if dtype is None else dtype).requires_grad_(requires_grad)
+
+
+def _format(memory_format: Any) -> Any:
+    """The memory format of a dense tensor like a sparse one, which has none to preserve."""
+    return None if memory_format is preserve_format else memory_format
+
+
+@rule("zeros", "empty")
+def zeros(
+    *shape: Any, size: Any = None, out: Any, dtype: Any = None, requires_grad: bool = False, **ignored: Any
+) -> Any:
+    """zeros(out=sparse): lets go of all values and takes a shape."""
+    from ferro.sparse.making import none
+
+    shape = sizes("zeros", with_size("zeros", shape, size))
+    if dtype is not None and dtype != out.dtype:
+        raise RuntimeError(f"zeros: dtype {dtype} does not match dtype of out parameter ({out.dtype})")
+    return out.take(none(shape, len(shape), out.dtype).requires_grad_(requires_grad or out.requires_grad))
+
+
+@rule("new_empty", "new_zeros")
+def new_empty(self: Any, *shape: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
+              requires_grad: bool = False, pin_memory: bool = False) -> Any:  # fmt: skip
+    """A sparse tensor of another shape without values."""
+    from ferro.sparse.making import none
+
+    shape = sizes("new_empty", with_size("new_empty", shape, size))
+    return none(shape, len(shape), self.dtype if dtype is None else dtype).requires_grad_(requires_grad)
+
+
+@rule("new")
+def new(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The old constructor."""
+    from ferro.sparse.making import of_old
+
+    return of_old(self, args, kwargs)
+
+
+@rule("type")
+def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The name of the old type, or the tensor with another dtype."""
+    return f"torch.sparse.{type_name(self.dtype)}Tensor" if dtype is None else to(self, dtype)
+
+
+@rule("__setitem__")
+def setitem(self: Any, key: Any, value: Any) -> None:
+    """Refused: what an index names may be in no value."""
+    if is_sparse(self):
+        raise TypeError("Cannot assign to a sparse tensor; make another one of its indices and values")
+    raise refused("__setitem__", "a sparse tensor is no value for a part of a dense one; convert with to_dense() first")
 
 
 @rule("zero_")
@@ -321,17 +386,12 @@ def mul(input: Any, other: Any, *, out: Any = None) -> Any:
     if is_number(other):
         found = input.with_values(input.kept * dense(other))
     elif is_dense(other):
+        shape = F.broadcast_shapes(input.extent, other.shape)
+        input, other = broadcast(input, shape), other.expand(shape)
         n = input.sparse_dim()
-        if tuple(other.shape) != input.extent:
-            other = other.expand(input.extent)
         flat = other.reshape(math.prod(input.extent[:n]), *input.extent[n:])
         found = input.with_values(input.kept * flat.index_select(0, wrap(input.flat().astype(np.int64))))
-    elif tuple(other.shape) != input.extent:
-        shape = np.broadcast_shapes(other.shape, input.extent)
-        if shape != input.extent:
-            input, other = other, input
-        if shape != input.extent:
-            same_shape("mul", input, other)
+    elif tuple(other.shape) != input.extent or other.sparse_dim() != input.sparse_dim():
         found = mul(input, other.to_dense())
     else:
         a, b = input.coalesce(), other.coalesce()
@@ -339,6 +399,30 @@ def mul(input: Any, other: Any, *, out: Any = None) -> Any:
         kept = a.kept.index_select(0, wrap(i.astype(np.int64))) * b.kept.index_select(0, wrap(j.astype(np.int64)))
         found = SparseTensor(a.place[:, i], kept, a.extent, True, input.kind)
     return found if out is None else out.take(found)
+
+
+@rule("mul_", "multiply_")
+def mul_(self: Any, other: Any) -> Any:
+    """The in-place form of mul."""
+    found = mul(self, other)
+    return _in_place_result("mul", self, found) if is_sparse(self) else self.copy_(found.to_dense())
+
+
+def broadcast(x: Any, shape: tuple) -> Any:
+    """A sparse tensor of a larger shape with the same values again and again; new dimensions are sparse."""
+    shape = tuple(shape)
+    if shape == x.extent:
+        return x
+    extra, n = len(shape) - x.ndim, x.sparse_dim()
+    old = (1,) * extra + x.extent[:n]
+    wide = [d for d, size in enumerate(old) if d < extra or size != shape[d]]
+    copies = np.indices([shape[d] for d in wide]).reshape(len(wide), -1)
+    place = np.concatenate([np.zeros((extra, x._nnz()), np.int64), x.place])
+    place = np.tile(place, copies.shape[1])
+    place[wide] = np.repeat(copies, x._nnz(), axis=1)
+    kept = x.kept.expand(x._nnz(), *shape[extra + n :])
+    kept = kept.index_select(0, wrap(np.tile(np.arange(x._nnz()), copies.shape[1])))
+    return SparseTensor(place, kept, shape, x.unique and wide == list(range(len(wide))))
 
 
 @rule("div", "divide", "true_divide")
@@ -377,7 +461,7 @@ def pow(input: Any, exponent: Any, *, out: Any = None) -> Any:
     return found if out is None else out.take(found)
 
 
-for _name in ("mul", "multiply", "div", "divide", "true_divide", "floor_divide", "pow"):
+for _name in ("div", "divide", "true_divide", "floor_divide", "pow"):
     RULES[f"{_name}_"] = _in_place(_name)
 
 
@@ -462,10 +546,12 @@ def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
 @rule("mv")
 def mv(input: Any, vec: Any, *, out: Any = None) -> Any:
     """A sparse matrix times a vector."""
-    if input.ndim != 2 or vec.ndim != 1 or input.shape[1] != vec.shape[0]:
+    if input.ndim != 2 or vec.ndim != 1:
         raise RuntimeError(
-            f"mv: expected self.size(-1) == vec.size(-1), a matrix and a vector, got {list(input.shape)} and {list(vec.shape)}"
+            f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {input.ndim} Tensor Dim: {vec.ndim}"
         )
+    if input.shape[1] != vec.shape[0]:
+        raise RuntimeError(f"mv: expected self.size(-1) == vec.size(-1), got {list(input.shape)} and {list(vec.shape)}")
     found = times_dense(input, vec.unsqueeze(1)).squeeze(1)
     return found if out is None else _into(out, found)
 
@@ -535,7 +621,7 @@ def smm(input: Any, mat: Any) -> Any:
     return hspmm(input, mat).to_dense().to_sparse()
 
 
-@rule("sspaddmm")
+@rule("sspaddmm", "saddmm")
 def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Any:
     """beta input + alpha mat1 @ mat2 as a sparse matrix, mat1 sparse, mat2 dense."""
     found = add(input if beta == 1 else mul(input, beta), mul(smm(mat1, mat2), alpha))
@@ -639,11 +725,11 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     d, n = _dim("cat", first, dim), first.sparse_dim()
     for i, x in enumerate(tensors):
         if x.sparse_dim() != n or x.dense_dim() != first.dense_dim():
-            raise RuntimeError(f"All tensors must have the same shape: {n}, {first.dense_dim()} sparse and dense dimensions, but tensor at position "
+            raise RuntimeError(f"All tensors must have the same sparse_dim and dense_dim: {n}, {first.dense_dim()}, but tensor at position "
                                f"{i} has {x.sparse_dim()}, {x.dense_dim()}.")  # fmt: skip
         if [s for k, s in enumerate(x.extent) if k != d] != [s for k, s in enumerate(first.extent) if k != d]:
-            raise RuntimeError(f"All tensors must have the same shape: {list(first.extent)} (except in the concatenating dimension), but found shape "
-                               f"{list(x.extent)} at position {i}.")  # fmt: skip
+            raise RuntimeError(f"All tensors must have the same shape: {list(first.extent)} (except in the concatenating dimension), but found "
+                               f"shape: {list(x.extent)} at position {i}.")  # fmt: skip
     extent = list(first.extent)
     starts = np.cumsum([0, *[x.extent[d] for x in tensors]])
     extent[d] = int(starts[-1])
@@ -692,12 +778,13 @@ def index_select(input: Any, dim: int, index: Any, *, out: Any = None) -> Any:
 @rule("narrow", "narrow_copy")
 def narrow(input: Any, dim: int, start: int, length: int) -> Any:
     """The slices from `start` on along a dimension."""
-    d = _dim("narrow", input, dim)
-    size = input.extent[d]
-    if not (-size <= start <= size and length >= 0 and (start % size if start < 0 else start) + length <= size):
-        raise RuntimeError(f"narrow: start ({start}) + length ({length}) exceeds dimension size ({size}).")
-    start = start + size if start < 0 else start
-    return index_select(input, d, wrap(np.arange(start, start + length)))
+    if not 0 <= dim < input.ndim:
+        raise RuntimeError(f"narrow: Dimension {dim} out of range. Expecting 0 <= dim < {input.ndim}.")
+    size = input.extent[dim]
+    if not (start >= 0 and length >= 0 and start + length <= size):
+        raise RuntimeError(f"narrow: Invalid range to narrow. range(start, start+length) must be a subset of range(0, {size}), got start "
+                           f"{start} and length {length}")  # fmt: skip
+    return index_select(input, dim, wrap(np.arange(start, start + length)))
 
 
 @rule("select", "select_copy")
@@ -771,15 +858,18 @@ def norm(
     input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None
 ) -> Any:
     """The norm of all values."""
+    if dtype is not None and p in ("fro", None):
+        raise ValueError("dtype argument is not supported in frobenius norm")
+    if keepdim:
+        raise RuntimeError("norm_sparse currently does not support keepdim=True")
     if dtype is not None:
         raise RuntimeError("norm_sparse currently does not support 'dtype' argument")
-    if dim is not None and not (isinstance(dim, (tuple, list)) and not dim):
+    dims = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if dims and {_dim("norm", input, d) for d in dims} != set(range(input.ndim)):
         raise RuntimeError(
             "norm_sparse currently only supports full reductions, so 'dim' must either be empty or contain all dimensions of the input"
         )
-    if keepdim:
-        raise RuntimeError("norm_sparse currently does not support keepdim=True")
-    return F.norm(input.coalesce().kept.reshape(-1), 2 if p == "fro" else p, dtype=dtype)
+    return F.norm(input.coalesce().kept.reshape(-1), 2 if p in ("fro", None) else p)
 
 
 @rule("any")
@@ -833,7 +923,33 @@ def equal(input: Any, other: Any) -> bool:
     return F.equal(*[x.to_dense() if is_sparse(x) else x for x in (input, other)])
 
 
-@rule("resize_as_", "resize_as_sparse_")
+@rule("resize_as_")
 def resize_as_(self: Any, other: Any, **ignored: Any) -> Any:
-    """Takes the shape of another sparse tensor, without its values."""
-    return self.take(zeros_like(other, dtype=self.dtype))
+    """Takes the shape of another sparse tensor."""
+    if not (is_sparse(self) and is_sparse(other)):
+        raise RuntimeError("resize_as_: a dense tensor and a sparse one do not take each other's shape")
+    return resize(self, other.extent, other.sparse_dim(), other.dense_dim())
+
+
+def resize(x: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+    """Takes a shape; dimensions of a tensor with values only grow, their elements keep their order in memory."""
+    from ferro.sparse.making import countable, none
+
+    size = countable(tuple(size))
+    if sparse_dim + dense_dim != len(size):
+        raise RuntimeError(
+            f"number of dimensions must be sparse_dim ({sparse_dim}) + dense_dim ({dense_dim}), but got {len(size)}"
+        )
+    if not x._nnz():
+        return x.take(none(size, sparse_dim, x.dtype))
+    n = x.sparse_dim()
+    on = "on a non-empty sparse tensor is not supported"
+    for what, old, new in (("sparse", n, sparse_dim), ("dense", x.dense_dim(), dense_dim)):
+        if old != new:
+            raise RuntimeError(f"changing the number of {what} dimensions (from {old} to {new}) {on}")
+    for what, old, new in (("sparse", x.extent[:n], size[:n]), ("dense", x.extent[n:], size[n:])):
+        if any(b < a for a, b in zip(old, new, strict=True)):
+            raise RuntimeError(f"shrinking the size of {what} dimensions (from {list(old)} to {list(new)}) {on}")
+    shape = (x._nnz(), *size[n:])
+    more = x.kept.new_zeros(math.prod(shape) - x.kept.numel())
+    return x.take(SparseTensor(x.place, F.cat([x.kept.reshape(-1), more]).reshape(shape), size, x.unique))

@@ -73,7 +73,14 @@ class SparseTensor(Tensor):
     @property
     def grad(self) -> Any:
         """The gradient of the kept values, as a sparse tensor with the same indices."""
-        return None if self.kept.grad is None else self.with_values(self.kept.grad)
+        given = self.kept.grad
+        if given is None or self.unique:
+            return None if given is None else self.with_values(given)
+        # Values with one index have one sum, so that the derivative by any of them is the one by the element.
+        _, first = np.unique(self.flat(), return_index=True)
+        return SparseTensor(
+            self.place[:, first], given.index_select(0, wrap(first.astype(np.int64))), self.extent, True
+        )
 
     @grad.setter
     def grad(self, value: Any) -> None:
@@ -125,7 +132,9 @@ class SparseTensor(Tensor):
         return wrap(self.place)
 
     def _values(self) -> Any:
-        return self.kept
+        return self.kept.detach()
+
+    _dimI, _dimV = sparse_dim, dense_dim
 
     def indices(self) -> Any:
         """The indices, of shape (sparse dimensions, n); RuntimeError unless coalesced."""
@@ -216,6 +225,31 @@ class SparseTensor(Tensor):
     def to_sparse_coo(self) -> Any:
         """The tensor with the index of every value."""
         return self._as(sparse_coo)
+
+    def sspaddmm(self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        """beta self + alpha mat1 @ mat2 as a sparse matrix, mat1 sparse, mat2 dense."""
+        from ferro.sparse.rules import sspaddmm
+
+        return sspaddmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
+    def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+        """Takes a shape with so many sparse and dense dimensions; those of a tensor with values only grow."""
+        from ferro.sparse.rules import resize
+
+        return resize(self, size, sparse_dim, dense_dim)
+
+    def sparse_resize_and_clear_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+        """Lets go of all values and takes a shape."""
+        from ferro.sparse.rules import resize, zeros_like
+
+        self.take(zeros_like(self))
+        return resize(self, size, sparse_dim, dense_dim)
+
+    def smm(self, mat: Any) -> Any:
+        """The product with a dense matrix, as a sparse matrix."""
+        from ferro.sparse.rules import smm
+
+        return smm(self, mat)
 
     def _as(self, layout: Any) -> Any:
         if layout is self.kind:

@@ -54,6 +54,22 @@ EXPRESSIONS = [
     "x[0, 1]", "x.select(1, 3)", "x.transpose(0, 1)", "b.permute(2, 0, 1)", "x.unsqueeze(0)", "h.unsqueeze(2)", "h.unsqueeze(1)",
     "T.zeros_like(x)", "x.clone()", "x.detach()", "x.numel()", "x.dim()", "x.size(1)", "len(x)", "T.is_same_size(x, d)",
     "T.sparse.spdiags(T.tensor([[1., 2, 3], [4, 5, 6]]), T.tensor([0, -1]), (3, 3))", "T.any(x)", "x.is_floating_point()",
+    "x.new()", "x.new(T.tensor([[0, 2], [1, 1]]), T.tensor([1., 2.]))", "x.new(T.tensor([[0], [1]]), T.tensor([1.]), (5, 6))",
+    "x.new(T.Size([2, 3]))",
+    "x.new(2, 5)", "x.new_empty((4, 3))", "x.new_zeros(2, 2, dtype=T.int64)", "T.zeros_like(x, layout=T.strided)",
+    "T.zeros_like(d, layout=T.sparse_coo)",
+    "T.zeros(2, 3, layout=T.sparse_coo)", "T.empty(2, 3, layout=T.sparse_coo, dtype=T.int64)", "T.zeros(2, 5, out=x.clone())",
+    "T.sparse_coo_tensor(size=(2, 3))", "T.sparse_coo_tensor(T.zeros(1, 1), T.ones(1), (3,))", "e.is_coalesced()",
+    "T.sparse_coo_tensor(T.tensor([[1]]), T.ones(1), (2,), is_coalesced=False).is_coalesced()", "x.type()", "x.type(T.float64)",
+    "x.norm(dim=(0, 1))", "T.norm(x, 1, dim=())", "(x @ w).sspaddmm(x, w.to_dense())", "x.smm(m)",
+    "T.saddmm(x @ w, x, w.to_dense(), beta=2, alpha=3)",
+    "x * v", "x * T.tensor(2.)", "x * T.ones(2, 3, 4)", "T.arange(24.).reshape(2, 3, 4) * x",
+    "T.arange(6.).reshape(3, 2, 1, 1) * h", "x.coalesce() * T.ones(3, 1)",
+    "d.clone().mul_(x)", "x.clone().mul_(d)", "x.narrow_copy(1, 1, 2)",
+    "d.sparse_mask(x)", "x.coalesce().sparse_mask(x)", "d.sparse_mask(x).is_coalesced()", "d.sparse_mask(x.coalesce()).is_coalesced()",
+    "x.clone().sparse_resize_((5, 4), 2, 0)", "h.clone().sparse_resize_((5, 2), 1, 1)",
+    "h.clone().sparse_resize_((4, 3), 1, 1)._values().reshape(-1)[:6]", "e.clone().sparse_resize_((2, 2, 2), 1, 2)",
+    "x.clone().sparse_resize_and_clear_((2, 3, 4), 1, 2)", "h.clone().resize_as_(T.sparse_coo_tensor(T.tensor([[1]]), T.ones(1, 4), (3, 4)))",
     "x.clone().add_(y)", "x.clone().mul_(2)", "x.clone().zero_()", "x.clone().t_()", "d.clone().add_(x)", "x.clone().copy_(y)",
 ]  # fmt: skip
 
@@ -93,7 +109,8 @@ GRADIENTS = [
     "x.sum() ** 2", "T.sparse.softmax(x, 1).to_dense()", "(x @ x.t()).to_dense()", "D.t().sparse_mask(x.coalesce()).to_dense()",
     "x.t().to_dense() ** 2",
     "T.cat([x, x]).to_dense()", "x.index_select(0, T.tensor([2, 0])).to_dense()", "D.t().to_sparse().to_dense() ** 2", "D.t() + x",
-    "x.sin().to_dense()",
+    "x.sin().to_dense()", "(x * T.ones(2, 1, 1)).to_dense() ** 2", "(x * D.t()[:1]).to_dense()", "(T.sparse.sum(x, 0) * D.t()).to_dense()",
+    "x.clone().copy_(x * 2).to_dense() ** 2", "x.sspaddmm(x, D @ D.t()).to_dense()", "x.clone().sparse_resize_((5, 4), 2, 0).to_dense() ** 2",
 ]  # fmt: skip
 
 
@@ -118,6 +135,31 @@ def test_a_leaf_has_a_sparse_gradient() -> None:
         assert x.grad.is_sparse
         grads.append(x.grad.to_dense().tolist())
     assert grads[0] == grads[1]
+
+
+@pytest.mark.parametrize("of", ["x.to_dense() ** 2", "(x @ x.t()).to_dense()", "(x * 2).to_dense()"])
+def test_the_gradient_of_an_uncoalesced_leaf_is_that_of_its_elements(of: str) -> None:
+    grads = []
+    for lib in (ferro, torch):
+        x = operands(lib)["x"].requires_grad_()
+        eval(of, {"x": x}).sum().backward()
+        grads.append(x.grad.to_dense().tolist())
+    assert np.allclose(*grads)
+
+
+def test_memory_is_shared_with_the_given_values_and_nothing_else() -> None:
+    for lib in (ferro, torch):
+        values = lib.tensor([3.0, 4.0])
+        x = lib.sparse_coo_tensor(lib.tensor([[0, 1]]), values, (2,))
+        values[0] = 7.0
+        x._values()[1] = 5.0
+        assert x.to_dense().tolist() == [7.0, 5.0]
+        assert values.tolist() == [7.0, 5.0]
+        x.requires_grad_()
+        assert not values.requires_grad
+        assert not x._values().requires_grad
+        values.resize_(5, 2)
+        assert x.coalesce().values().shape == (2,)
 
 
 @pytest.mark.parametrize("name", ["exp", "cos", "cumsum", "sort", "max", "reshape", "svd", "relu6"])
@@ -157,9 +199,36 @@ def test_copies_and_pickles() -> None:
         (lambda T: operands(T)["x"] / operands(T)["y"], "Sparse division requires"),
         (lambda T: operands(T)["x"] + operands(T)["w"], "but self has size|must match"),
         (lambda T: operands(T)["x"].norm(dim=0), "norm_sparse currently only supports full reductions"),
+        (lambda T: operands(T)["x"].norm(1, keepdim=True), "norm_sparse currently does not support keepdim=True"),
+        (lambda T: operands(T)["x"].norm(1, dtype=T.float64), "norm_sparse currently does not support 'dtype' argument"),
+        (lambda T: operands(T)["x"].arcsin_(), "asin_ requires coalesced input"),
+        (lambda T: operands(T)["x"].int().coalesce().log1p_(), "result type .* can't be cast to"),
+        (lambda T: operands(T)["x"].int().requires_grad_(), "only Tensors of floating point dtype can require gradients"),
+        (lambda T: T.cat([operands(T)["x"], operands(T)["d"].to_sparse(1)]),
+         "All tensors must have the same sparse_dim and dense_dim: 2, 0, but tensor at position 1 has 1, 1."),
+        (lambda T: operands(T)["x"].narrow_copy(-1, 0, 1), "Dimension -1 out of range. Expecting 0 <= dim < 2."),
+        (lambda T: operands(T)["x"].narrow_copy(0, 2, 2), "Invalid range to narrow"),
+        (lambda T: operands(T)["x"].mv(operands(T)["d"]), "mv: two tensor dim should be 2 and 1"),
+        (lambda T: T.empty_like(operands(T)["x"], memory_format=T.channels_last), "memory format option is only supported by strided tensors"),
+        (lambda T: T.sparse_coo_tensor((100001,) * 4), "numel: integer multiplication overflow"),
+        (lambda T: operands(T)["x"].clone().sparse_resize_((2, 4), 2, 0), "shrinking the size of sparse dimensions"),
+        (lambda T: operands(T)["h"].clone().sparse_resize_((3, 1), 1, 1), "shrinking the size of dense dimensions"),
+        (lambda T: operands(T)["h"].clone().sparse_resize_((3, 2, 2), 2, 1), "changing the number of sparse dimensions"),
+        (lambda T: T.sparse_coo_tensor(T.tensor([[0, 0]]), T.ones(2), (2,), is_coalesced=True, check_invariants=True),
+         "cannot set is_coalesced to true"),
+        (lambda T: T.ones(2, 3, layout=T.sparse_coo), "is not implemented for sparse layout"),
     ],
-    ids=["index", "negative", "nnz", "dimensions", "uncoalesced", "division", "sum", "norm"],
+    ids=["index", "negative", "nnz", "dimensions", "uncoalesced", "division", "sum", "norm", "norm-keepdim", "norm-dtype", "asin_", "log1p_",
+         "integers", "cat", "narrow-dim", "narrow-range", "mv", "format",
+         "overflow", "resize-sparse", "resize-dense", "resize-dims", "coalesced", "ones"],
 )  # fmt: skip
 def test_what_is_refused(make: Any, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         make(ferro)
+
+
+@pytest.mark.parametrize("call", ["x.__setitem__(0, 1.)", "x.new(v)", "x.new([6])", "x.new(v.untyped_storage())"])
+def test_what_has_no_meaning_for_sparse_tensors(call: str) -> None:
+    for lib in (ferro, torch):
+        with pytest.raises(TypeError):
+            eval(call, operands(lib))
