@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro.batched.array import new_array
 from ferro.core import device as _device
-from ferro.core import dtypes
+from ferro.core import dtypes, worlds
 from ferro.core.arguments import into, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.determinism import unset, unset_array
@@ -249,11 +249,9 @@ def _filled(
 
 
 def _sparse(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool, out: Any) -> Any:
-    from ferro.sparse.making import without_values
-
     if out is not None:
         raise RuntimeError(f"{name}: out= is a dense tensor, which does not have the layout {layout}")
-    return without_values(name, sizes(name, shape), dtype, layout, requires_grad)
+    return worlds.sparse_empty(name, sizes(name, shape), dtype, layout, requires_grad)
 
 
 def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,

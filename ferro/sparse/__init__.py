@@ -136,4 +136,10 @@ def _of_rows(rows: Any) -> Any:
     return of_rows(rows)
 
 
-worlds.sparse_of = _of_rows
+def _without_values(*args: Any) -> Any:
+    from ferro.sparse.making import without_values
+
+    return without_values(*args)
+
+
+worlds.sparse_of, worlds.sparse_empty = _of_rows, _without_values
