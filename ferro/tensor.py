@@ -275,6 +275,10 @@ class Tensor(
             raise RuntimeError(f"requires_grad must be a bool, got {type(value).__name__}")
         if value and not self.is_leaf:
             raise RuntimeError("you can only change requires_grad flags of leaf variables.")
+        if value and not (self.dtype.is_floating_point or self.dtype.is_complex):
+            raise RuntimeError(
+                f"only Tensors of floating point and complex dtype can require gradients, got {self.dtype}"
+            )
         self.requires_grad_(value)
 
     @requires_grad.deleter

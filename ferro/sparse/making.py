@@ -76,9 +76,10 @@ def coo(
     name = "sparse_coo_tensor"
     _device.check(device)
     if values is None:
-        if indices is None and size is None:
+        size = indices if size is None else size
+        if size is None:
             raise TypeError("sparse_coo_tensor: needs indices and values, or a size")
-        size = countable(tuple(indices if size is None else size))
+        size = countable(tuple(size))
         return SparseTensor(
             np.zeros((len(size), 0), np.int64), empty(0, dtype=dtype, requires_grad=requires_grad), size, True
         )
@@ -207,6 +208,7 @@ def of_old(like: SparseTensor, args: tuple, kwargs: dict) -> SparseTensor:
     """Tensor.new of a sparse tensor: of indices and values (and a size), or of a size."""
     device = kwargs.pop("device", None)
     _device.check(device)
+    place, kept, size = (*args, None, None, None)[:3]
     tensors = len(args) in (2, 3) and all(isinstance(a, TensorBase) for a in args[:2])
     if kwargs or not (
         tensors or all(isinstance(a, int) for a in args) or (len(args) == 1 and isinstance(args[0], (tuple, list)))
@@ -214,7 +216,7 @@ def of_old(like: SparseTensor, args: tuple, kwargs: dict) -> SparseTensor:
         raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}); of a "
                         "sparse tensor it takes indices, values and a size, or a size")  # fmt: skip
     if tensors:
-        return coo(args[0], args[1], args[2] if len(args) == 3 else None, like.dtype, None, False, None, False)
+        return coo(place, kept, size, like.dtype, None, False, None, False)
     if args and not isinstance(args[0], int) and not isinstance(args[0], Size):
         raise TypeError("SparseTensor.new(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a strided "
                         "tensor and convert it to sparse via to_sparse.")  # fmt: skip

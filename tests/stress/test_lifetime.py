@@ -106,11 +106,14 @@ class Cube(ferro.autograd.Function):
     """Saves an input and an output, and keeps a tensor on ctx."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        out = x * x * x
-        ctx.save_for_backward(x, out)
+    def forward(x: Any) -> Any:
+        return x * x * x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        (x,) = inputs
+        ctx.save_for_backward(x, output)
         ctx.kept = x.detach()
-        return out
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -122,11 +125,14 @@ class Broken(ferro.autograd.Function):
     """Raises where it is told to."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any, where: str) -> Any:
-        ctx.save_for_backward(x)
+    def forward(x: Any, where: str) -> Any:
         if where == "forward":
             raise ValueError("forward")
         return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
