@@ -43,13 +43,15 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
     into_grad: gradients of leaves that `capture` asks for are added to their ``.grad`` instead.
     """
     outer = STATE.run
-    if outer is not None and must_move():
+    if outer is not None and must_move(outer):
         return in_thread(backward, roots, seeds, keep=keep, record=record, capture=capture, threads=threads, into_grad=into_grad)  # fmt: skip
     recording = record
     if _mode.ACTIVE and _mode.current().level:
         record = True  # on Tensors, through which the tangents of forward mode flow
     run = Run(keep, record, capture, threads)
     run.into_grad = into_grad
+    if outer is not None:
+        run.depth = outer.depth + 1
     if ALIVE:
         begin_levels(run, roots, seeds)
     starts = run.starts = [position(r) for r in roots]
@@ -72,8 +74,6 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
         _mode.enter(run.mode) if record and run.mode is not mode else None
     )  # see Note [Modes of backward] in run.py
     STATE.run = run
-    if outer is not None:
-        STATE.depth += 1
     try:
         with np.errstate(all="ignore"):  # like PyTorch, inf and nan pass without a warning
             for node in lone:
@@ -92,8 +92,6 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
                     callback()
     finally:
         STATE.run = outer
-        if outer is not None:
-            STATE.depth -= 1
         if before is not None:
             _mode.leave(before)
     return run.captured

@@ -1,4 +1,4 @@
-"""A backward inside of many others goes on in another thread, whose stack is empty: the depth of nesting has no limit."""
+"""A backward inside of many others goes on in another thread, whose stack is empty: nesting may go deeper than Python's stack."""
 
 from __future__ import annotations
 
@@ -7,25 +7,34 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
-from ferro.core.run import STATE
+from ferro.core.run import STATE, Run
+from ferro.cpu.threads import stay_alone
 
 DEEP = 30  # nested backwards per thread; each takes a dozen frames of Python, of which there are a thousand by default
+DEEPEST = 3000  # nested backwards in all: what goes deeper has no end
 
 
-def must_move() -> bool:
-    """Whether a backward that begins now is one too many for this thread.
+def must_move(outer: Run) -> bool:
+    """Whether a backward that begins now inside of `outer` is one too many for this thread; RecursionError if it is for all.
 
     Within a leaf's turn it stays: another thread would wait for the turn, which this one holds (see `deliver`).
     """
-    return STATE.depth >= DEEP and not STATE.turns
+    if outer.depth >= DEEPEST:
+        raise RecursionError(f"backward: more than {DEEPEST} calls of backward() inside each other")
+    return outer.depth - STATE.floor >= DEEP and not STATE.turns
 
 
 def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of a function that runs in a new thread, in the modes and within the backward of this one."""
-    outer, context, outcome = STATE.run, copy_context(), []
+    """The result of a function that runs in a new thread, in the modes and within the backward of this one.
+
+    An interrupt of this thread is raised when the other one has ended, which works on the same graph.
+    """
+    outer: Any = STATE.run
+    context, outcome = copy_context(), []
 
     def work() -> None:
-        STATE.run = outer
+        stay_alone()
+        STATE.run, STATE.floor = outer, outer.depth
         try:
             outcome.append((context.run(function, *args, **kwargs), None))
         except BaseException as e:  # noqa: BLE001  (raised again by the thread that waits)
@@ -33,8 +42,16 @@ def in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     thread = threading.Thread(target=work, name="nested backward")
     thread.start()
-    thread.join()
-    ((result, error),) = outcome
-    if error is not None:
-        raise error
-    return result
+    interrupt: BaseException | None = None
+    while thread.is_alive():
+        try:
+            thread.join()
+        except BaseException as e:  # noqa: BLE001  (likewise)
+            interrupt = e
+    result, error = outcome.pop()
+    try:
+        if interrupt is not None or error is not None:
+            raise interrupt or error
+        return result
+    finally:
+        del interrupt, error  # an error leads to this frame, which must not hold it

@@ -18,7 +18,7 @@ from ferro.core.provenance import caller
 class Run:
     """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
 
-    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "freed", "grads", "into_grad", "keep", "levels",
+    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "depth", "freed", "grads", "into_grad", "keep", "levels",
                  "lock", "mode", "needed", "observers", "record", "running", "scratch", "starts", "threads")  # fmt: skip
 
     def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
@@ -33,6 +33,7 @@ class Run:
             threads if _mode.current().threads else 1
         )  # 1 forces the serial executor, None leaves the choice to the engine
         self.into_grad = False
+        self.depth = 0  # how many backwards it runs inside of
         self.mode: Any = None  # that of the user's functions, see `user`
         self.deps: dict = {}
         self.starts: list = []
@@ -73,7 +74,7 @@ class _User:
 
 class _State(threading.local):
     run: Run | None = None
-    depth = 0  # how many backwards of this thread are inside another one
+    floor = 0  # the depth of the backward that the thread was begun for, see nested.py
     turns = 0  # how many leaves' turns the thread is in, see `deliver`
 
 

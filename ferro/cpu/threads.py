@@ -277,6 +277,11 @@ def in_worker() -> bool:
     return any(run.caller == thread for run in tuple(_pool.runs))
 
 
+def stay_alone() -> None:
+    """The current thread shares no work from now on, as the threads of the pool do not."""
+    _local.is_worker = True
+
+
 def run_workers(fn: Callable[[int], Any], n: int, stop: Callable[[], Any] | None = None) -> None:
     """Call fn(0), ..., fn(n - 1) at the same time on n threads, fn(0) on the calling one, and wait for all of them.
 
