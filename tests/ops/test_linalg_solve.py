@@ -421,7 +421,14 @@ def test_det_of_singular_matrices_has_right_derivatives(rank: int, dtype: str, r
     """First and second order, reverse and forward mode; rank 3 of 3 beside the deficient ones, in one batch."""
     x = tensor(np.stack([of_rank(rng, 3, rank, dtype), normal(rng, 3, 3, dtype=dtype), np.zeros((3, 3))]), True)
     checked(L.det, x)
-    checked(lambda a: ferro.autograd.grad((L.det(a) * L.det(a).conj()).real.sum(), a, create_graph=True)[0], x)
+
+    def slope(a: Any) -> Any:
+        a = (
+            a if a.requires_grad else a.requires_grad_()
+        )  # (forward mode is checked with inputs that ask for no gradient)
+        return ferro.autograd.grad((L.det(a) * L.det(a).conj()).real.sum(), a, create_graph=True)[0]
+
+    checked(slope, x)
 
 
 def test_the_hessian_of_det_at_zero_of_order_two(rng: np.random.Generator) -> None:

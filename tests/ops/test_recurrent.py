@@ -175,6 +175,7 @@ def test_forward_mode_is_the_transpose_of_reverse_mode(mode: str, name: str, rng
     np.testing.assert_allclose(left, right, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
 @pytest.mark.parametrize("mode", ["LSTM", "GRU", "RNN_TANH"])
 def test_forward_over_reverse_over_either_is_one_hessian(mode: str, rng: np.random.Generator) -> None:
     problem = small(rng, mode)
