@@ -123,7 +123,7 @@ def programs() -> dict[str, Callable]:
 def numbers(result: Any) -> Any:
     """A result as what can be compared: arrays and their dtypes, or its type."""
     if isinstance(result, TensorBase):
-        return np.array(result.detach()._data)
+        return np.array(result.detach().to_dense()._data)  # (of a sparse tensor, too)
     if isinstance(result, (tuple, list)):
         return [numbers(r) for r in result]
     return result if isinstance(result, (np.ndarray, str, int, float, bool)) else None
