@@ -33,11 +33,15 @@ SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 
 
-def run(program: str, *options: str, **environment: str) -> None:
-    """Run a program of hostile cases, which must find nothing wrong."""
+def run(program: str, *options: str, folder: Path, **environment: str) -> None:
+    """Run a program of hostile cases, which must find nothing wrong.
+
+    It runs in `folder`: some cases call functions that write files, by names made up on the spot.
+    """
     options += ("--long", "--rounds", str(LONG), "--limit", "900") if LONG else ()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.hostile.child", program, *options], cwd=ROOT, env={**os.environ, **environment},
+        [sys.executable, "-m", "tests.hostile.child", program, *options], cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
     )  # fmt: skip
     try:
@@ -62,13 +66,15 @@ CASES = [(program, f"{k}/{n}", setting) for program, n in PARTS.items() for k in
 
 
 @pytest.mark.parametrize(("program", "part", "setting"), CASES)
-def test_a_hostile_program_gets_exceptions_or_right_numbers(program: str, part: str, setting: str) -> None:
+def test_a_hostile_program_gets_exceptions_or_right_numbers(
+    program: str, part: str, setting: str, tmp_path: Path
+) -> None:
     environment, options = SETTINGS[setting]
-    run(program, "--part", part, *options, **environment)
+    run(program, "--part", part, *options, folder=tmp_path, **environment)
 
 
 @pytest.mark.parametrize("setting", SETTINGS if LONG else [""])
 @pytest.mark.parametrize("case", limits.CASES)
-def test_what_the_machine_refuses_costs_time_alone(case: str, setting: str) -> None:
+def test_what_the_machine_refuses_costs_time_alone(case: str, setting: str, tmp_path: Path) -> None:
     environment, options = SETTINGS[setting]
-    run("limits", "--only", case, "--limit", "200", *options, **environment)
+    run("limits", "--only", case, "--limit", "200", *options, folder=tmp_path, **environment)
