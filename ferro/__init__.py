@@ -8,6 +8,7 @@ from ferro import (
     __future__,
     amp,
     autograd,
+    backends,
     debug,
     fft,
     func,
@@ -42,6 +43,7 @@ from ferro.amp.autocast_mode import (
 from ferro.amp.grad_scaler import GradScaler
 from ferro.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+from ferro.backends.switches import get_float32_matmul_precision, set_float32_matmul_precision
 from ferro.core import forward as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types

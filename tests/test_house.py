@@ -22,7 +22,7 @@ PACKAGE = ROOT / "ferro"
 LAYERS = (
     ("examples",),
     ("__init__",),
-    ("amp", "optim", "nn", "utils", "debug", "profiler", "warmup", "env", "__config__", "serialization"),
+    ("amp", "backends", "optim", "nn", "utils", "debug", "profiler", "warmup", "env", "__config__", "serialization"),
     ("func",),
     ("autograd",),
     (
