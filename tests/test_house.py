@@ -22,7 +22,20 @@ PACKAGE = ROOT / "ferro"
 LAYERS = (
     ("examples",),
     ("__init__",),
-    ("amp", "backends", "optim", "nn", "utils", "debug", "profiler", "warmup", "env", "__config__", "serialization"),
+    (
+        "amp",
+        "backends",
+        "optim",
+        "nn",
+        "utils",
+        "debug",
+        "profiler",
+        "warmup",
+        "env",
+        "__config__",
+        "serialization",
+        "multiprocessing",
+    ),
     ("func",),
     ("autograd",),
     (
