@@ -1,7 +1,6 @@
 """ferro: eager, tape-based automatic differentiation for Python with PyTorch's API, on NumPy, Numba and CuPy."""
 
 from math import e, inf, nan, pi
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ferro._importing import done as _done  # isort: skip (before all else)
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
@@ -13,6 +12,7 @@ from ferro import (
     debug,
     fft,
     func,
+    jit,
     linalg,
     masked,
     nn,
@@ -148,6 +148,7 @@ from ferro.ops.activations import (  # fmt: skip
     threshold_,
 )
 from ferro.ops.arithmetic import *
+from ferro.ops.attention_choice import chosen as _fused_sdp_choice
 from ferro.ops.bessel import *
 from ferro.ops.bins import *
 from ferro.ops.cholesky import *
@@ -244,18 +245,5 @@ short, int, long = int16, int32, int64
 chalf, cfloat, cdouble = complex32, complex64, complex128
 
 __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
-
-if _TYPE_CHECKING:
-    from ferro import multiprocessing
-else:
-
-    def __getattr__(name):
-        """Python's multiprocessing takes as long to import as half of ferro: whoever wants it pays for it."""
-        if name == "multiprocessing":
-            import ferro.multiprocessing
-
-            return ferro.multiprocessing
-        raise AttributeError(f"module 'ferro' has no attribute {name!r}")
-
 
 _done()

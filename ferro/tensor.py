@@ -231,7 +231,7 @@ class Tensor(
 
     ndimension = dim
 
-    is_cuda = is_sparse = is_sparse_csr = is_quantized = is_meta = is_mps = False
+    is_cuda = is_sparse = is_sparse_csr = is_quantized = is_meta = is_mps = is_nested = False
     is_cpu = True
 
     def data_ptr(self) -> int:
@@ -489,8 +489,6 @@ class Tensor(
         """How often the storage was changed in place."""
         if is_inference(self):
             raise RuntimeError("Inference tensors do not track version counter.")
-        if self._counter is None and self._node is not None and self._node is not LEAF:
-            return version_of(self).n  # (a node may have one for its result)
         return 0 if self._counter is None else self._counter.n
 
     @property

@@ -1,17 +1,19 @@
-"""CUDA, which this build of ferro has not: the switches of its products and of attention are kept and change nothing."""
+"""CUDA, which this build of ferro has not: the switches of its products are kept and change nothing; those of attention hold."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from ferro.backends.switches import AllowTF32, Precision, Reduction, Switch
+from ferro.ops.attention_choice import ENABLED, SDPBackend, only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = [
+    "SDPBackend",
     "cudnn_sdp_enabled",
     "enable_cudnn_sdp",
     "enable_flash_sdp",
@@ -77,81 +79,85 @@ def preferred_linalg_library(backend: str | None = None) -> str:
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------
-# Which algorithms scaled_dot_product_attention may choose from. ferro's has one, which is exact and is not switched off.
+# Which algorithms scaled_dot_product_attention may choose from: the switches are those of `ferro.nn.attention.sdpa_kernel`.
 
-_FLASH, _EFFICIENT = Switch("set_sdp_use_flash"), Switch("set_sdp_use_mem_efficient")
-_MATH, _CUDNN = Switch("set_sdp_use_math"), Switch("set_sdp_use_cudnn")
+
+def _set(setter: str, backend: SDPBackend, enabled: bool) -> None:
+    if not isinstance(enabled, bool):
+        raise RuntimeError(f"{setter} expects a bool, but got {type(enabled).__name__}")
+    (ENABLED.add if enabled else ENABLED.discard)(backend)
 
 
 def flash_sdp_enabled() -> bool:
-    """Whether attention on GPUs may be FlashAttention."""
-    return _FLASH.value
+    """Whether attention may be FlashAttention."""
+    return SDPBackend.FLASH_ATTENTION in ENABLED
 
 
 def enable_flash_sdp(enabled: bool) -> None:
-    """Sets whether attention on GPUs may be FlashAttention."""
-    _FLASH.set(enabled)
+    """Sets whether attention may be FlashAttention; RuntimeError for what is no bool."""
+    _set("set_sdp_use_flash", SDPBackend.FLASH_ATTENTION, enabled)
 
 
 def mem_efficient_sdp_enabled() -> bool:
-    """Whether attention on GPUs may be the one that saves memory."""
-    return _EFFICIENT.value
+    """Whether attention may be the one that saves memory, which is for GPUs."""
+    return SDPBackend.EFFICIENT_ATTENTION in ENABLED
 
 
 def enable_mem_efficient_sdp(enabled: bool) -> None:
-    """Sets whether attention on GPUs may be the one that saves memory."""
-    _EFFICIENT.set(enabled)
+    """Sets whether attention may be the one that saves memory, which is for GPUs; RuntimeError for what is no bool."""
+    _set("set_sdp_use_mem_efficient", SDPBackend.EFFICIENT_ATTENTION, enabled)
 
 
 def math_sdp_enabled() -> bool:
-    """Whether attention on GPUs may be written out as products and a softmax."""
-    return _MATH.value
+    """Whether attention may be written out as products and a softmax."""
+    return SDPBackend.MATH in ENABLED
 
 
 def enable_math_sdp(enabled: bool) -> None:
-    """Sets whether attention on GPUs may be written out as products and a softmax."""
-    _MATH.set(enabled)
+    """Sets whether attention may be written out as products and a softmax; RuntimeError for what is no bool."""
+    _set("set_sdp_use_math", SDPBackend.MATH, enabled)
 
 
 def cudnn_sdp_enabled() -> bool:
-    """Whether attention on GPUs may be cuDNN's."""
-    return _CUDNN.value
+    """Whether attention may be cuDNN's, which is for GPUs."""
+    return SDPBackend.CUDNN_ATTENTION in ENABLED
 
 
 def enable_cudnn_sdp(enabled: bool) -> None:
-    """Sets whether attention on GPUs may be cuDNN's."""
-    _CUDNN.set(enabled)
+    """Sets whether attention may be cuDNN's, which is for GPUs; RuntimeError for what is no bool."""
+    _set("set_sdp_use_cudnn", SDPBackend.CUDNN_ATTENTION, enabled)
 
 
 def is_flash_attention_available() -> bool:
-    """Whether FlashAttention was built in: it was not."""
+    """Whether FlashAttention for GPUs was built in: it was not."""
     return False
 
 
-@contextmanager
 def sdp_kernel(
     enable_flash: bool = True, enable_math: bool = True, enable_mem_efficient: bool = True, enable_cudnn: bool = True
-) -> Iterator[None]:
-    """The four switches for a while.
+) -> AbstractContextManager[None]:
+    """The four switches for a while; deprecated, with a FutureWarning.
 
     Example::
 
-        >>> import ferro
-        >>> with ferro.backends.cuda.sdp_kernel(enable_flash=False):
+        >>> import ferro, warnings
+        >>> with warnings.catch_warnings(action="ignore"), ferro.backends.cuda.sdp_kernel(enable_flash=False):
         ...     print(ferro.backends.cuda.flash_sdp_enabled())
         False
     """
-    switches = (_FLASH, _MATH, _EFFICIENT, _CUDNN)
-    before = [switch.value for switch in switches]
-    try:
-        for switch, value in zip(
-            switches, (enable_flash, enable_math, enable_mem_efficient, enable_cudnn), strict=True
-        ):
-            switch.set(value)
-        yield
-    finally:
-        for switch, value in zip(switches, before, strict=True):
-            switch.set(value)
+    warnings.warn(
+        "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. Please see "
+        "`torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    wanted = {
+        SDPBackend.FLASH_ATTENTION: enable_flash,
+        SDPBackend.MATH: enable_math,
+        SDPBackend.EFFICIENT_ATTENTION: enable_mem_efficient,
+        SDPBackend.CUDNN_ATTENTION: enable_cudnn,
+    }
+    return only({backend for backend, enabled in wanted.items() if enabled})
 
 
 def __getattr__(name: str) -> Any:

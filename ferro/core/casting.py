@@ -20,12 +20,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOW = frozenset((
-    "addbmm", "addmm", "baddbmm", "bmm", "conv_input", "convolution", "einsum", "linear", "linear_map", "matmul", "mm",
-    "scaled_dot_product_attention",
+    "addbmm", "addmm", "baddbmm", "bmm", "conv", "conv_input", "conv_transpose", "convolution", "einsum", "linear", "linear_map",
+    "matmul", "mm", "scaled_dot_product_attention",
 ))  # fmt: skip
 FULL = frozenset((
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "ctc_loss", "huber_loss", "l1_loss", "mse_loss",
-    "multi_margin_loss", "multilabel_margin_loss", "nll_loss", "prod", "smooth_l1_loss",
+    "nll_loss", "prod", "smooth_l1_loss",
 ))  # fmt: skip
 _SINGLE = np.dtype(np.float32)
 

@@ -1,6 +1,6 @@
 """Neural networks: modules, layers, their functions, initialisation and helpers."""
 
-from . import functional, grad, init, modules, parallel, parameter, utils
+from . import attention, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
@@ -11,6 +11,7 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "attention",
     "functional",
     "grad",
     "init",

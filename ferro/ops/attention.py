@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ferro.batched.array import as_array, plain
-from ferro.core import worlds
+from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.casting import brought_together
+from ferro.core.dtypes import C_NAMES, FROM_NUMPY, INEXACT, type_name
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample
+from ferro.ops.attention_choice import ENABLED, SDPBackend, chosen
 from ferro.ops.dropout import dropout
 from ferro.ops.softmax import softmax, softmax_vjp
 
@@ -32,16 +35,19 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 
     scale is 1 / sqrt(E) by default; a boolean mask says where to attend, another one is added; `is_causal` lets
     position i attend to j <= i.  A row that may attend to nothing gives zeros, with zero gradients.  `enable_gqa` lets
-    several query heads (dimension -3) share a head of keys and values.
+    several query heads (dimension -3) share a head of keys and values.  `ferro.nn.attention.sdpa_kernel` rules algorithms
+    out; there is a RuntimeError if none is left.
     """
     name = "scaled_dot_product_attention"
-    for label, t in (("query", query), ("key", key), ("value", value)):
+    given = (("query", query), ("key", key), ("value", value))
+    for label, t in given:
         if need_tensor(name, label, t)._data.ndim < 2:
-            raise RuntimeError(f"{name}: Expected query, key, and value to all be at least 2 "
-                               f"dimensional, but got {label} of shape {list(t._data.shape)}")  # fmt: skip
+            raise RuntimeError(f"{name}: Expected query, key, and value to all be  at least 2 dimensional, but got "
+                               f"{_three_of('dim', lambda t: t._data.ndim, given)} instead.")  # fmt: skip
         if t._data.dtype is not query._data.dtype and not brought_together(t._data.dtype, query._data.dtype):
-            raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but "
-                               f"got query: {query.dtype} and {label}: {t.dtype}")  # fmt: skip
+            raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but got "
+                               f"{_three_of('dtype', lambda t: C_NAMES[t.dtype], given)} instead.")  # fmt: skip
+    _check_sizes(name, query._data, key._data, value._data, dropout_p)
     if is_causal and attn_mask is not None:
         raise RuntimeError(f"{name}: Explicit attn_mask should not be set when is_causal=True")
     if enable_gqa:
@@ -49,27 +55,63 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     if scale is None:
         scale = 1 / math.sqrt(query._data.shape[-1]) if query._data.shape[-1] else 1.0
     if attn_mask is not None:
-        _check_mask(name, attn_mask, query, key)
+        attn_mask = _checked_mask(name, attn_mask, query, key)
+    if SDPBackend.MATH not in ENABLED and query._data.size and key._data.size and value._data.size:
+        chosen(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if dropout_p:
         return dropout(_weights(query, key, attn_mask, scale, is_causal), dropout_p) @ value
     return apply(ATTENTION, (query, key, value, attn_mask), (float(scale), bool(is_causal)))
 
 
-def _check_mask(name: str, mask: Tensor, query: Tensor, key: Tensor) -> None:
-    dtype = need_tensor(name, "attn_mask", mask)._data.dtype
-    if dtype.kind != "b" and dtype is not query._data.dtype:
-        raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or to match query dtype, but "
-                           f"got attn_mask.dtype: {mask.dtype} and query.dtype: {query.dtype}")  # fmt: skip
+def _check_sizes(name: str, q: Any, k: Any, v: Any, dropout_p: float) -> None:
+    if q.dtype not in INEXACT:
+        raise RuntimeError(f"{name}: expected scalar type Float but found {type_name(FROM_NUMPY[q.dtype])}")
+    if q.dtype.kind == "c":
+        raise NotImplementedError(f'{name}: "softmax_lastdim_kernel_impl" not implemented for '
+                                  f"'{type_name(FROM_NUMPY[q.dtype])}': attention is of real numbers")  # fmt: skip
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        raise RuntimeError(f"{name}: query and key must agree in their last size, key and value in the one before it; got "
+                           f"query: {list(q.shape)}, key: {list(k.shape)}, value: {list(v.shape)}. "
+                           f"{_unequal(q.shape, k.shape[:-2] + k.shape[:-3:-1], v.shape)}")  # fmt: skip
+    if not 0 <= dropout_p <= 1:
+        raise RuntimeError(f"{name}: dropout probability has to be between 0 and 1, but got {dropout_p}")
+
+
+def _unequal(q: tuple, k: tuple, v: tuple) -> str:
+    """What PyTorch's product of matrices says of these shapes, those of Q, Kᵀ and V."""
+    one, other = (q, k) if q[-1] != k[-2] else ((*q[:-1], k[-1]), v)
+    if len(one) == len(other) == 2:
+        return f"(mat1 and mat2 shapes cannot be multiplied ({one[0]}x{one[1]} and {other[0]}x{other[1]}))"
+    batch = math.prod(one[:-2])
+    return ("(Expected size for first two dimensions of batch2 tensor to be: "
+            f"{[batch, one[-1]]} but got: {[math.prod(other[:-2]), other[-2]]}.)")  # fmt: skip
+
+
+def _three_of(what: str, read: Callable[[Any], Any], given: tuple) -> str:
+    """ "query.dim: 1 key.dim: 2 and value.dim: 2"."""
+    one, two, three = [f"{label}.{what}: {read(t)}" for label, t in given]
+    return f"{one} {two} and {three}"
+
+
+def _checked_mask(name: str, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """The mask, boolean or in the dtype of the query; float32 is taken for any."""
+    have, wanted = need_tensor(name, "attn_mask", mask).dtype, query.dtype
+    if have not in (dtypes.bool_, dtypes.float32, wanted):
+        raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+                           f"attn_mask.dtype: {C_NAMES[have]} and  query.dtype: {C_NAMES[wanted]} instead.")  # fmt: skip
     scores = (
         *np.broadcast_shapes(query._data.shape[:-2], key._data.shape[:-2]),
         query._data.shape[-2],
         key._data.shape[-2],
     )
     try:
-        np.broadcast_shapes(mask._data.shape, scores)
+        fits = np.broadcast_shapes(mask._data.shape, scores) == scores
     except ValueError:
+        fits = False
+    if not fits:
         raise RuntimeError(f"{name}: attn_mask of shape {list(mask._data.shape)} cannot be broadcast to the "
-                           f"scores, of shape {list(scores)}") from None  # fmt: skip
+                           f"scores, of shape {list(scores)}")  # fmt: skip
+    return mask if have is dtypes.bool_ or have is wanted else mask.to(wanted)
 
 
 _three = (Arg(2, 3, 4), Arg(2, 3, 4), Arg(2, 3, 4))

@@ -351,8 +351,8 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     x, y = promote(need_tensor("kron", "input", input), need_tensor("kron", "other", other))
     n = max(x._data.ndim, y._data.ndim)
     shape, shape2 = [(1,) * (n - t._data.ndim) + t._data.shape for t in (x, y)]
-    first, second = tuple(range(0, 2 * n, 2)), tuple(range(1, 2 * n, 2))
-    blocks = contract(x.reshape(shape), y.reshape(shape2), first, second, tuple(range(2 * n)))
+    rows = x.reshape([size for s in shape for size in (s, 1)])
+    blocks: Any = rows * y.reshape([size for s in shape2 for size in (1, s)])
     result = blocks.reshape(tuple([s * t for s, t in zip(shape, shape2, strict=True)]))
     return result if out is None else into("kron", out, result)
 

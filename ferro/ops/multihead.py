@@ -42,7 +42,8 @@ def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embe
     F = worlds.functional
     if is_causal and attn_mask is None:
         raise RuntimeError(f"{NAME}: Need attn_mask if specifying the is_causal hint.")
-    batched = _check_dims(query, key, value, embed_dim_to_check, num_heads)
+    batched = check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
+    _check_dims(query, key, value, embed_dim_to_check, num_heads)
     if not batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
@@ -84,9 +85,8 @@ def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embe
     return out, attention
 
 
-def _check_dims(query: Tensor, key: Tensor, value: Tensor, embed: int, heads: int) -> bool:
-    """Whether the inputs have a batch dimension; refuses shapes that do not belong together."""
-    batched = check_ranks(query, key, value)
+def _check_dims(query: Tensor, key: Tensor, value: Tensor, embed: int, heads: int) -> None:
+    """Refuses shapes that do not belong together."""
     have = query._data.shape[-1]
     if have != embed:
         raise AssertionError(f"{NAME}: was expecting embedding dimension of {embed}, but got {have}")
@@ -95,11 +95,10 @@ def _check_dims(query: Tensor, key: Tensor, value: Tensor, embed: int, heads: in
     if key._data.shape[:-1] != value._data.shape[:-1]:
         raise AssertionError(f"{NAME}: key shape {list(key._data.shape)} does not match value shape "
                              f"{list(value._data.shape)}")  # fmt: skip
-    return batched
 
 
 def check_ranks(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
-                attn_mask: Tensor | None = None) -> bool:  # fmt: skip
+                attn_mask: Tensor | None = None, heads: int = 1) -> bool:  # fmt: skip
     """Whether the inputs have a batch dimension; refuses numbers of dimensions that do not belong together."""
     n = query._data.ndim
     if n not in (2, 3):
@@ -117,6 +116,10 @@ def check_ranks(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Ten
         raise AssertionError(
             f"{start} `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask._data.ndim}-D tensor instead"
         )
+    if n == 2 and attn_mask is not None and attn_mask._data.ndim == 3:
+        wanted = (heads, query._data.shape[0], key._data.shape[0])
+        if attn_mask._data.shape != wanted:
+            raise AssertionError(f"{NAME}: Expected `attn_mask` shape to be {wanted} but got {attn_mask._data.shape}")
     return n == 3
 
 

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from operator import ge
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
-from ferro.core.casting import in_low_precision
+from ferro.core.casting import asked, in_low_precision
 from ferro.core.composed import vjp_of
 from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
@@ -82,7 +84,7 @@ def _one_by_one(mode: str, x: Any, state: tuple, weights: tuple, sizes: Sequence
     batch = x.shape[1] if sizes is None else max(sizes, default=0)
     widths = w_hh.shape[1], w_hh.shape[0] // GATES[mode]
     state = tuple(
-        [zeros(batch, w, dtype=gates.dtype) if s is None else s.squeeze(0) for s, w in zip(state, widths, strict=False)]
+        [zeros(batch, w, dtype=x.dtype) if s is None else s.squeeze(0) for s, w in zip(state, widths, strict=False)]
     )
     parts = list(gates.unbind(0) if sizes is None else gates.split(list(sizes)))
     if sizes is None:
@@ -185,7 +187,10 @@ def _direction(mode: str, x: Any, state: tuple, weights: tuple, sizes: Sequence[
     shape = x._data.shape
     falling = sizes is None or (sum(sizes) == shape[0] and all(map(ge, sizes, (*sizes[1:], 1))))
     lead = (1, sizes[0] if sizes else shape[1])
-    if (ACTIVE and current().level) or not falling or not _fits(mode, x, lead, state, weights):
+    alone = ACTIVE and (
+        current().level or asked() is not None
+    )  # (under autocast only the products are in low precision)
+    if alone or not falling or not _fits(mode, x, lead, state, weights):
         return _one_by_one(mode, x, state, weights, sizes, backwards)
     if mode == "LSTM":
         return apply(LSTM, (x, *state, *weights), (sizes, backwards))
@@ -197,7 +202,6 @@ def _direction(mode: str, x: Any, state: tuple, weights: tuple, sizes: Sequence[
 # -- whole sequences ---------------------------------------------------------------------------------------------------
 
 
-@in_low_precision
 def layers(mode: str, x: Tensor, sizes: Sequence[int] | None, states: tuple | None, weights: Sequence[Sequence], biased: bool,
            dropout: float, bidirectional: bool) -> tuple[Any, tuple]:  # fmt: skip
     """All layers over x of shape (L, N, I), or over packed x whose step t has the first sizes[t] sequences.
@@ -206,6 +210,15 @@ def layers(mode: str, x: Tensor, sizes: Sequence[int] | None, states: tuple | No
     and b_hh if `biased`, w_hr if it projects; dropout: between layers.  Returns the outputs of the last layer and the last
     states.
     """
+    if (
+        asked() is not None
+        and mode == "LSTM"
+        and sizes is None
+        and x._data.dtype == np.float32
+        and len(weights[0]) in (2, 4)
+    ):
+        lowered = in_low_precision(layers)  # as PyTorch, whose oneDNN takes just these
+        return lowered(mode, x, sizes, states, weights, biased, dropout, bidirectional)
     directions = 2 if bidirectional else 1
     if states is None:
         begun: Any = [[None] * len(weights)] * (2 if mode == "LSTM" else 1)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import ferro
+from ferro.core import casting
+from ferro.core.op import OPS
 
 
 def _ones(f: Any, *shape: int, dtype: str = "float32") -> Any:
@@ -38,6 +40,21 @@ TWO: dict[str, Callable] = {
     "conv_transpose1d": lambda f, a, b: f.nn.functional.conv_transpose1d(
         _ones(f, 1, 1, 4, dtype=a), _ones(f, 1, 1, 2, dtype=b)
     ),
+    **{
+        f"conv{n}d_without_bias": lambda f, a, b, n=n: getattr(f.nn.functional, f"conv{n}d")(
+            _ones(f, 1, 1, *(4,) * n, dtype=a), _ones(f, 1, 1, *(2,) * n, dtype=b)
+        )
+        for n in (1, 2, 3)
+    },
+    "conv_transpose2d_with_bias": lambda f, a, b: f.nn.functional.conv_transpose2d(
+        _ones(f, 1, 1, 4, 4, dtype=a), _ones(f, 1, 1, 2, 2, dtype=b), _ones(f, 1)
+    ),
+    "bilinear": lambda f, a, b: f.nn.functional.bilinear(
+        _ones(f, 2, 3, dtype=a), _ones(f, 2, 3, dtype=b), _ones(f, 4, 3, 3), _ones(f, 4)
+    ),
+    "tensordot": lambda f, a, b: f.tensordot(_ones(f, 2, 3, dtype=a), _ones(f, 3, 4, dtype=b), 1),
+    "inner": lambda f, a, b: f.inner(_ones(f, 2, 3, dtype=a), _ones(f, 2, 3, dtype=b)),
+    "kron": lambda f, a, b: f.kron(_ones(f, 2, 3, dtype=a), _ones(f, 2, 3, dtype=b)),
     "attention": lambda f, a, b: f.nn.functional.scaled_dot_product_attention(
         *[_ones(f, 1, 1, 2, 2, dtype=d) for d in (a, b, a)]
     ),
@@ -91,12 +108,68 @@ def _dtype(f: Any, call: Callable, *dtypes: str) -> str:
 @pytest.mark.parametrize("name", TWO)
 def test_operations_of_two_tensors_run_in_torchs_precision(torch: Any, name: str) -> None:
     pairs = [(a, b) for a in ("float32", "bfloat16", "float64") for b in ("float32", "bfloat16")]
-    if name in ("attention", "lstm", "encoder", "conv2d", "linear", "prelu", "batch_norm", "bce_logits", "cdist"):
+    if name in (
+        "attention",
+        "bilinear",
+        "conv_transpose2d_with_bias",
+        "lstm",
+        "encoder",
+        "conv2d",
+        "linear",
+        "prelu",
+        "batch_norm",
+        "bce_logits",
+        "cdist",
+    ):
         pairs = pairs[:4]  # (one operand is float32 in any case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = [_dtype(torch, TWO[name], *p) for p in pairs]
     assert [_dtype(ferro, TWO[name], *p) for p in pairs] == theirs
+
+
+RECURRENT: dict[str, Callable] = {
+    "rnn": lambda f: f.nn.RNN(2, 3),
+    "gru": lambda f: f.nn.GRU(2, 3, 2, bidirectional=True),
+    "lstm": lambda f: f.nn.LSTM(2, 3, 2),
+    "lstm_projected": lambda f: f.nn.LSTM(2, 3, proj_size=2),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_run_in_torchs_precision(torch: Any, name: str) -> None:
+    def dtypes(f: Any) -> list[str]:
+        layer, x = RECURRENT[name](f), f.ones(4, 2, 2)
+        packed = f.nn.utils.rnn.pack_sequence([f.ones(3, 2), f.ones(2, 2)])
+        with f.autocast("cpu", f.bfloat16):
+            results = [layer(x), layer(x.bfloat16()), layer(packed)]
+        found = [
+            t for out, state in results for t in (getattr(out, "data", out), *(state if "lstm" in name else (state,)))
+        ]
+        return [str(t.dtype).split(".")[1] for t in found]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # (of PyTorch's: oneDNN does not project)
+        theirs = dtypes(torch)
+    assert dtypes(ferro) == theirs
+
+
+def test_a_gru_under_autocast_is_torchs(torch: Any) -> None:
+    def run(f: Any) -> list:
+        layer = f.nn.GRU(2, 3)
+        for i, p in enumerate(layer.parameters()):
+            p.data.copy_(f.linspace(-1, 1, p.numel()).reshape(p.shape) * (i + 1) / 4)
+        with f.autocast("cpu", f.bfloat16):
+            out = layer(f.linspace(-1, 1, 10).reshape(5, 1, 2))[0]
+        out.sum().backward()
+        return [out.tolist(), *[p.grad.tolist() for p in layer.parameters()]]
+
+    for ours, theirs in zip(run(ferro), run(torch), strict=True):
+        torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=2e-2, atol=2e-2)
+
+
+def test_every_name_on_the_lists_is_an_operation() -> None:
+    assert {*OPS, "addbmm"} >= casting.LOW | casting.FULL  # (which is made of bmm and a sum)
 
 
 @pytest.mark.parametrize("name", ONE)

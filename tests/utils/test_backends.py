@@ -118,7 +118,7 @@ def test_flags_are_put_back_and_decorate():
     with ferro.backends.mkldnn.flags(enabled=False), ferro.backends.nnpack.flags(False):
         assert not ferro.backends.mkldnn.enabled
     assert ferro.backends.mkldnn.enabled
-    with ferro.backends.cuda.sdp_kernel(enable_math=False):
+    with pytest.warns(FutureWarning, match="sdp_kernel"), ferro.backends.cuda.sdp_kernel(enable_math=False):
         assert not ferro.backends.cuda.math_sdp_enabled()
     assert ferro.backends.cuda.math_sdp_enabled()
 

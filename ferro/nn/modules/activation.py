@@ -12,6 +12,7 @@ from ferro.tensor import Tensor
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from .attention import MultiheadAttention  # noqa: F401 (where PyTorch has it)
 from .module import Module
 
 

@@ -99,7 +99,7 @@ class MultiheadAttention(Module):
         """The attended values, and the attention weights if they are needed (of all heads, or their mean)."""
         if is_causal and attn_mask is None:
             raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-        batched = check_ranks(query, key, value, key_padding_mask, attn_mask)
+        batched = check_ranks(query, key, value, key_padding_mask, attn_mask, self.num_heads)
         if not batched:
             query, key, value = query.unsqueeze(0), key.unsqueeze(0), value.unsqueeze(0)
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
