@@ -82,7 +82,8 @@ class Op:
         plain = not (self.multi or self.aux or variadic or view)
         self.short = len(self.inputs) == 1 and plain
         self.taped = bool(self.diff) and plain
-        self.applied = not (variadic or view or outputs == "*" or self.short)
+        # whether machine code makes the call: always, where nothing is recorded (None), or never
+        self.applied: bool | None = not (variadic or view or outputs == "*" or self.short)
         self.aux_count = len(self.aux)
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [
@@ -96,10 +97,9 @@ class Op:
         self.backward_name = re.sub(r"(?<=\d)[a-z]", lambda m: m[0].upper(), f"{stem}Backward0")
         self._check()
         saving = [n for f in (*formulas.values(), vjp) if f is not None for n in argument_names(f)]
-        if not set(self.nondiff).isdisjoint(saving):
-            self.applied = (
-                False  # a result without history that is saved (indices, say) is watched: see _wrap_outputs in apply.py
-            )
+        if self.applied and not set(self.nondiff).isdisjoint(saving):
+            # a result without history that is saved (indices, say) is watched: see _wrap_outputs in apply.py
+            self.applied = None
         if samples is not None:
             _samples.declare(path or name, samples, complex=complex)
         if name in OPS:
@@ -119,8 +119,9 @@ class Op:
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
         self.large = None if self.view else _for_large(function, direct)
         if self.layout and not self.view:
-            self.direct = layouts.laid(direct or (lambda *args: function(cpu, *args)), self.layout)
-            self.large = layouts.laid(_for_large(function, direct), self.layout)
+            plain = 0 if self.params or self.variadic else len(self.inputs)
+            self.direct = layouts.laid(direct or (lambda *args: function(cpu, *args)), self.layout, plain)
+            self.large = layouts.laid(_for_large(function, direct), self.layout, plain)
 
     def _check(self) -> None:
         """Every formula names only what exists."""

@@ -165,17 +165,16 @@ _RULES: dict[str, Callable] = {
 }
 
 
-def laid(function: Callable, rule: str) -> Callable:
+def laid(function: Callable, rule: str, plain: int = 0) -> Callable:
     """The function of arrays (and other values), its result (of several: all of its dimensions) laid in memory by a rule.
 
-    Machine code that stands before the function stays before it: it takes C-contiguous arrays only.
+    Machine code that stands before the function stays before it: it takes C-contiguous arrays only.  `plain`: how many
+    arguments there are if all of them are arrays, else 0.
     """
     put = _RULES[rule]
     inner = behind(function)
 
-    @wraps(inner)
-    def kept(*args: Any) -> Any:
-        out = inner(*args)
+    def placed(out: Any, args: tuple) -> Any:
         for a in args:
             if type(a) is ndarray and not a.flags.c_contiguous:
                 arrays = [b for b in args if type(b) is ndarray]
@@ -184,4 +183,33 @@ def laid(function: Callable, rule: str) -> Callable:
                 return put(out, arrays) if type(out) is ndarray and out.ndim > 1 else out
         return out
 
+    # For small arrays each step counts: a few of them are looked at without a loop.  Optional inputs may be None.
+    if plain == 1:
+
+        def kept(x: Any) -> Any:
+            return inner(x) if x.flags.c_contiguous else placed(inner(x), (x,))
+
+    elif plain == 2:
+
+        def kept(x: Any, y: Any) -> Any:
+            out = inner(x, y)
+            if x.flags.c_contiguous and (y is None or y.flags.c_contiguous):
+                return out
+            return placed(out, (x, y))
+
+    elif plain == 3:
+
+        def kept(x: Any, y: Any, z: Any) -> Any:
+            out = inner(x, y, z)
+            for a in (x, y, z):
+                if a is not None and not a.flags.c_contiguous:
+                    return placed(out, (x, y, z))
+            return out
+
+    else:
+
+        def kept(*args: Any) -> Any:
+            return placed(inner(*args), args)
+
+    kept = wraps(inner)(kept)
     return kept if inner is function else front(kept, function.__name__)

@@ -373,7 +373,8 @@ def apply(objects, count):
 def _apply(op, xs, params):
     if not (is_op(op) and is_tuple(xs) and is_tuple(params)):
         return 0
-    if word(op + op_applied()) != the_true() or count_of(xs) + count_of(params) > 40:
+    applied = word(op + op_applied())
+    if (applied != the_true() and applied != the_none()) or count_of(xs) + count_of(params) > 40:
         return 0
     mode = mode_here()
     if mode == -1:
@@ -402,6 +403,8 @@ def _apply(op, xs, params):
         put(arguments + place, item_at(params, k))
         place += 8
     mask &= as_long(word(op + op_mask()))
+    if mask != 0 and applied != the_true():
+        return 0
     # Held while the operation computes: where gradients go, the arrays, and the mark of the mode.
     edges = _edges(xs, mask) if mask != 0 else 0
     if mask != 0 and edges == 0:
