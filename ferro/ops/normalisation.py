@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.levels import ALIVE
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
@@ -149,6 +150,21 @@ def _check_channels(name: str, input: Tensor, **per_channel: Any) -> None:
                                f"(the input of shape {list(shape)} has {shape[1]} channels)")  # fmt: skip
 
 
+def _refuse_shared(name: str, input: Tensor, **running: Any) -> None:
+    """RuntimeError if each slice of a vmap would write its own statistics into those of all."""
+    for label, t in running.items():
+        if t is not None and any(level not in worlds.levels_of(t._data) for level in worlds.levels_of(input._data)):
+            raise RuntimeError(
+                f"{_NORMS[name]} got a batched tensor as input while the running_mean or running_var, which will be updated in place, were not "
+                "batched.\nIf you are using a module and do not need eval mode, please set `track_running_stats` to be False. If you are using "
+                "a prebuilt module and do not need eval mode, please see the functorch website for resources on how to patch your module to "
+                f"work with vmap. (ferro: {label} of {name} is the same for all slices; stack_module_state gives each model its own.)"
+            )
+
+
+_NORMS = {"batch_norm": "Batch norm", "instance_norm": "Instance norm"}  # as PyTorch's sentence names them
+
+
 def _update(running: Tensor | None, value: Any, momentum: float) -> None:
     """running = (1 - momentum) running + momentum value, in place."""
     if running is not None:
@@ -207,6 +223,8 @@ def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor 
         return apply(BATCH_NORM, (input, weight, bias, *fixed), (eps, None))
     if found is None and (running_mean is not None or running_var is not None):
         found = []
+    if ALIVE and found is not None:
+        _refuse_shared("batch_norm", input, running_mean=running_mean, running_var=running_var)
     result = apply(BATCH_NORM, (input, weight, bias, None, None), (eps, found))
     if found:
         count = input._data.size // max(found[0].size, 1)
@@ -286,6 +304,8 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
             f"instance_norm: Expected more than 1 spatial element when training, got input size {list(shape)}"
         )
     if running_mean is not None or running_var is not None:
+        if ALIVE:
+            _refuse_shared("instance_norm", input, running_mean=running_mean, running_var=running_var)
         _, mean, var = worlds.world(input._data).batch_norm(
             input._data.reshape(1, -1, count), None, None, None, None, True, eps
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
@@ -448,6 +449,55 @@ def test_functional_call_refuses_wrong_names_and_dictionaries() -> None:
     with pytest.raises(ValueError, match="to be dictionaries"):
         call(module, [3], x)
     assert call(module, ({"w": x}, {"count": x}), kwargs={"x": x}).item() == 12.0
+
+
+def _normed_networks(count: int) -> list:
+    def one(k: int) -> Any:
+        net = ferro.nn.Sequential(
+            ferro.nn.Linear(3, 4), ferro.nn.BatchNorm1d(4), ferro.nn.Tanh(), ferro.nn.Linear(4, 2)
+        )
+        for i, p in enumerate(net.parameters()):
+            p.data = (ferro.arange(p.numel(), dtype=ferro.float32).reshape(p.shape) * 0.1 + k * 0.3 + i * 0.05).sin()
+        return net
+
+    return [one(k) for k in range(count)]
+
+
+def test_an_ensemble_keeps_running_statistics_for_each_of_its_networks() -> None:
+    nets = _normed_networks(3)
+    base = copy.deepcopy(nets[0])
+    params, buffers = ferro.func.stack_module_state(nets)
+    x = (ferro.arange(15, dtype=ferro.float32).reshape(5, 3) * 0.37).cos()
+
+    def loss(p: dict, b: dict) -> Any:
+        out = ferro.func.functional_call(base, (p, b), (x,))
+        return out.pow(2).sum(), out
+
+    grads, out = ferro.func.vmap(ferro.func.grad(loss, has_aux=True))(params, buffers)
+    for k, net in enumerate(nets):
+        want = net(x)
+        want.pow(2).sum().backward()
+        assert ferro.allclose(out[k], want, atol=1e-5)
+        for name, p in net.named_parameters():
+            assert ferro.allclose(grads[name][k], p.grad, rtol=1e-4, atol=1e-5), name
+        for name, b in net.named_buffers():
+            assert ferro.allclose(buffers[name][k].double(), b.double(), rtol=1e-5), name
+    assert int(buffers["1.num_batches_tracked"][2]) == 1
+
+
+def test_statistics_shared_by_the_slices_of_a_vmap_are_refused_before_they_change() -> None:
+    [net] = _normed_networks(1)
+    before = net[1].running_mean.clone()
+    with pytest.raises(
+        RuntimeError, match="Batch norm got a batched tensor as input while the running_mean or running_var"
+    ):
+        ferro.func.vmap(net)(ferro.ones(2, 5, 3))
+    assert ferro.equal(net[1].running_mean, before)
+    norm = ferro.nn.InstanceNorm1d(4, track_running_stats=True)
+    with pytest.raises(RuntimeError, match="Instance norm got a batched tensor"):
+        ferro.func.vmap(norm)(ferro.ones(2, 3, 4, 5))
+    net.eval()
+    assert ferro.func.vmap(net)(ferro.ones(2, 5, 3)).shape == (2, 5, 2)
 
 
 def test_stack_module_state_gives_leaves() -> None:
