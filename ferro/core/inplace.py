@@ -39,19 +39,19 @@ MANY_STEPS = 16  # from a base to a view whose shape is changed in place: then o
 
 
 def in_place(
-    function: Callable[Concatenate[Any, P], Any], elementwise: bool = True, itself: bool = False
+    function: Callable[Concatenate[Any, P], Any], elementwise: bool = True, itself: bool = False, expanded: bool = False
 ) -> Callable[Concatenate[T, P], T]:
     """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``.
 
     An elementwise one refuses operands that lie partly in the memory that is written, as PyTorch does, and with `itself`
-    the tensor itself as an operand, too.
+    the tensor itself as an operand, too. expanded: expanded tensors may be written, where nothing is recorded.
     """
     name = f"{function.__name__}_"
 
     def method(self: T, *args: P.args, **kwargs: P.kwargs) -> T:
         if itself or (elementwise and self._counter is not None):
             refuse_overlap(name, self, args, itself)
-        return change(self, name, lambda x: function(x, *args, **kwargs))
+        return change(self, name, lambda x: function(x, *args, **kwargs), expanded)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"In-place version of :func:`{function.__name__}`."
@@ -90,9 +90,12 @@ def augmented(method: Callable) -> Callable[[T, Any], T]:
 OPERANDS = (TensorBase, int, float, complex, np.ndarray, np.generic)
 
 
-def change(self: Any, name: str, compute: Callable) -> Any:
-    """Replaces the content of `self` by ``compute(self)`` and records it; returns `self`."""
-    node = check(self, name)
+def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> Any:
+    """Replaces the content of `self` by ``compute(self)`` and records it; returns `self`.
+
+    expanded: several elements of `self` may be one place in memory, if nothing is recorded.
+    """
+    node = check(self, name, expanded=expanded and history(self) is None)
     alias = wrap(self._data, None if node is LEAF else node)
     if _mode.current().level:
         alias._data = self._data.copy()  # tangents are computed from, and save, other tensors with the same content

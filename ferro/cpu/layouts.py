@@ -19,6 +19,7 @@ ndarray = np.ndarray
 ITERATED = "iterated"  # the first operand that tells two dimensions apart decides which is the slower one
 FIRST = "first"  # as the first input
 CHANNELS = "channels"  # channels last if an input has them there, else C order
+BATCHES = "batches"  # as CHANNELS, and where dimensions of one element leave the order of the first input open
 IMAGES = "images"  # the same for images in two dimensions; in C order for volumes
 DENSE = "dense"  # in C order
 
@@ -139,6 +140,13 @@ def _channels(out: Any, arrays: list) -> Any:
     return out if out.flags.c_contiguous else np.ascontiguousarray(out)
 
 
+def _batches(out: Any, arrays: list) -> Any:
+    x = arrays[0]
+    if x.ndim in (4, 5) and x.transpose(channels_last_order(x.ndim)).flags.c_contiguous:
+        return moved(out, strides_in(channels_last_order(out.ndim), out.shape, out.itemsize))
+    return _channels(out, arrays)
+
+
 def joined(out: Any, arrays: Any) -> Any:
     """The arrays one behind the other: channels last if all have them there, else in C order."""
     if type(out) is not ndarray:
@@ -160,6 +168,7 @@ _RULES: dict[str, Callable] = {
     ITERATED: iterated,
     FIRST: _like_first,
     CHANNELS: _channels,
+    BATCHES: _batches,
     IMAGES: _images,
     DENSE: _dense,
 }

@@ -138,7 +138,7 @@ THRESHOLD = Op("threshold", lambda xp, x, /, threshold, value: xp.threshold(x, t
                samples=[Sample(Arg(3, 4), 0.3, -2.0), Sample(Arg(), 0.1, 20.0), Sample(Arg(0, 2), 0, 1),
                         Sample(Arg(values=[0.5, 1.0, 0.2]), 0.5, 0.0, smooth=False)],
                path="nn.functional.threshold")  # fmt: skip
-threshold_ = in_place(threshold)
+threshold_ = in_place(threshold, expanded=True)  # what it gives, it leaves as it is
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:

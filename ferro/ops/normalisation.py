@@ -16,7 +16,7 @@ from ferro.core.inplace import announce
 from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.cpu.layouts import CHANNELS
+from ferro.cpu.layouts import BATCHES, CHANNELS
 from ferro.ops.activations import floating
 from ferro.ops.shape import laid_out_like
 
@@ -261,7 +261,7 @@ BATCH_NORM = Op(
              Sample(Arg(4, 3), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3)),
              Sample(Arg(2, 3, 4), None, None, Arg(3), Arg(3), True, 0.2, 1e-2),
              Sample(Arg(2, 3, 2, 2), None, None, Arg(3), None, True),
-             Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))], layout=CHANNELS)  # fmt: skip
+             Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))], layout=BATCHES)  # fmt: skip
 
 
 def batch_norm_vjp(
@@ -311,7 +311,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
         )
         _update(running_mean, mean.reshape(shape[:2]).mean(0), momentum)
         _update(running_var, var.reshape(shape[:2]).mean(0) * (count / max(count - 1, 1)), momentum)
-    return _groups(input, shape[1], weight, bias, eps)
+    return _groups(input.contiguous(), shape[1], weight, bias, eps)  # as in PyTorch, the result is in C order
 
 
 def _groups(input: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:

@@ -6,14 +6,16 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ferro.core import device as _device
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
 from ferro.core.inplace import replay, write_view
-from ferro.core.layout import preserve_format
+from ferro.core.layout import preserve_format, steps
 from ferro.core.op import LINEAR, Op
-from ferro.cpu.layouts import FIRST
+from ferro.cpu.layouts import FIRST, moved
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -51,11 +53,28 @@ def zero_through(xp: Any, g: Any, steps: tuple) -> Any:
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy of the tensor, in the order of a memory format if one is given; gradients flow through it unchanged."""
-    if memory_format not in (None, preserve_format):
-        found = input.contiguous(memory_format=memory_format)
-        if found is not input:
-            return found
-    return apply(CLONE, (input,))
+    if memory_format in (None, preserve_format):
+        return apply(CLONE, (input,))
+    found = input.contiguous(memory_format=memory_format)
+    if found is input:
+        found = apply(CLONE, (input,))
+    if type(found._data) is np.ndarray:  # the strides of dimensions of one element, too
+        found._data = moved(found._data, _strides(found, memory_format))
+    return found
+
+
+def _strides(x: Any, memory_format: Any) -> tuple[int, ...]:
+    """The strides, in bytes, of a tensor like x in a memory format."""
+    return tuple([s * x._data.itemsize for s in steps("to", x._data.shape, memory_format)])
+
+
+def _formatted(x: Any, memory_format: Any) -> Any:
+    """The tensor, or a copy in a memory format if its strides are others."""
+    if memory_format in (None, preserve_format):
+        return x
+    if type(x._data) is np.ndarray and x._data.strides == _strides(x, memory_format):
+        return x
+    return clone(x, memory_format=memory_format)
 
 
 def detach(input: Tensor) -> Tensor:
@@ -86,12 +105,10 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
     _device.check(device)
     wanted = self._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     if wanted is self._data.dtype:
-        found = clone(self) if copy else self
-        return found if memory_format in (None, preserve_format) else found.contiguous(memory_format=memory_format)
+        return clone(self, memory_format=memory_format) if copy else _formatted(self, memory_format)
     if self._data.dtype.kind == "c" and wanted.kind not in "cb":
         warnings.warn("to: Casting complex values to real discards the imaginary part", UserWarning, stacklevel=2)
-    found = apply(CAST, (self,), (wanted,))
-    return found if memory_format in (None, preserve_format) else found.contiguous(memory_format=memory_format)
+    return _formatted(apply(CAST, (self,), (wanted,)), memory_format)
 
 
 def _cast_method(d: dtypes.dtype) -> Callable[..., Tensor]:

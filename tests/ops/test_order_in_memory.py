@@ -108,7 +108,7 @@ def test_operations_that_lay_their_results_by_themselves(torch: Any, which: str)
 
 
 @pytest.mark.parametrize("which", ["conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm",
-                                   "group_norm", "interpolate"])  # fmt: skip
+                                   "group_norm", "instance_norm", "interpolate"])  # fmt: skip
 def test_layers_keep_channels_last(torch: Any, which: str) -> None:
     def function(library: Any) -> Any:
         x, F = _images(library, 2, 4, 6, 6), library.nn.functional
@@ -121,8 +121,35 @@ def test_layers_keep_channels_last(torch: Any, which: str) -> None:
             "adaptive_avg_pool2d": lambda: F.adaptive_avg_pool2d(x, 3),
             "batch_norm": lambda: F.batch_norm(x, None, None, training=True),
             "group_norm": lambda: F.group_norm(x, 2),
+            "instance_norm": lambda: F.instance_norm(x),
             "interpolate": lambda: F.interpolate(x, scale_factor=2.0),
         }[which]()
+
+    _both(torch, function)
+
+
+@pytest.mark.parametrize(
+    "shape", [(8, 1, 3, 3), (4, 5, 1, 1), (2, 3, 1, 4), (2, 3, 4, 5), (1, 2, 3, 1), (2, 3, 4, 1, 1)]
+)
+def test_a_format_that_is_asked_for_decides_along_dimensions_of_one_element(torch: Any, shape: tuple) -> None:
+    def function(library: Any) -> Any:
+        x, last = library.ones(shape), library.channels_last if len(shape) == 4 else library.channels_last_3d
+        module = library.nn.Module()
+        module.p = library.nn.Parameter(x)
+        there = x.to(memory_format=last)
+        assert there.to(memory_format=last) is there
+        found = [there, x.clone(memory_format=last), x.to(library.float64, memory_format=last)]
+        found += [module.to(memory_format=last).p, there.to(memory_format=library.contiguous_format)]
+        return (*found, there.clone(memory_format=library.contiguous_format))
+
+    _both(torch, function)
+
+
+def test_a_batch_of_images_of_width_one_is_normalised_where_it_lies(torch: Any) -> None:
+    def function(library: Any) -> Any:
+        x = library.arange(6.0).reshape(1, 3, 2, 1).permute(0, 2, 1, 3)
+        norm = library.nn.BatchNorm2d(2)
+        return norm(x), norm.eval()(x), library.nn.BatchNorm3d(2)(x[..., None])
 
     _both(torch, function)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -60,6 +61,8 @@ EXPANDED: dict[str, Callable] = {
     "zero": lambda x, i, m, v: x.zero_(),
     "copy": lambda x, i, m, v: x.copy_(v[0]),
     "add": lambda x, i, m, v: x.add_(1),
+    "relu": lambda x, i, m, v: x.relu_(),
+    "threshold": lambda x, i, m, v: sys.modules[type(x).__module__.split(".")[0]].nn.functional.threshold_(x, 1.5, 2.5),
 }
 
 
@@ -104,6 +107,8 @@ def test_a_recorded_write_to_an_expanded_tensor_is_refused() -> None:
         x.index_fill_(0, ferro.tensor([1]), 0.0)
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         x.fill_(0.0)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        ferro.nn.functional.threshold_(x, 0.5, 0.5)
 
 
 def test_a_warning_is_given_once_unless_all_are_asked_for() -> None:
