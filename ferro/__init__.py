@@ -233,7 +233,15 @@ from ferro.ops.trigonometric import *
 from ferro.ops.windows import *
 from ferro.printing import get_printoptions, set_printoptions
 from ferro.serialization import load, save
-from ferro.sparse import hspmm, smm, sparse_coo_tensor, sparse_csr_tensor, sspaddmm
+from ferro.sparse import (
+    hspmm,
+    smm,
+    sparse_compressed_tensor,
+    sparse_coo_tensor,
+    sparse_csc_tensor,
+    sparse_csr_tensor,
+    sspaddmm,
+)
 from ferro.sparse import hspmm as hsmm
 from ferro.sparse import mm as dsmm
 from ferro.sparse import mm as spmm

@@ -105,6 +105,7 @@ from ferro.ops.softmax import *
 from ferro.ops.softmax import log_softmax_vjp, softmax_vjp
 from ferro.ops.solving import *
 from ferro.ops.solving import inv_ex, solve_lu, solve_tri
+from ferro.ops.sparse_products import sampled_mm, sparse_mm
 from ferro.ops.special import *
 from ferro.ops.special import erfcx, xlog1py, zeta
 from ferro.ops.spectral import *

@@ -67,6 +67,7 @@ from ferro.ops.storage import StorageMethods
 from ferro.ops.structure import StructureMethods
 from ferro.ops.trigonometric import TrigonometricMethods
 from ferro.printing import describe
+from ferro.sparse.dense import LayoutMethods
 
 _new_size = tuple.__new__  # (Size() looks at each of the numbers)
 
@@ -98,6 +99,7 @@ class Tensor(
     ItemMethods,
     JoiningMethods,
     LeastSquaresMethods,
+    LayoutMethods,
     LegacyMethods,
     LikeMethods,
     LUMethods,
@@ -588,34 +590,6 @@ class Tensor(
         from ferro.overrides import overrides
 
         return describe(self, type(self).__name__ if overrides(type(self)) else "tensor")
-
-    def to_sparse(
-        self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
-    ) -> Any:
-        """What of the tensor is not zero, as a sparse tensor (see ``ferro.sparse``); gradients flow back to it."""
-        from ferro.sparse import as_sparse
-
-        return as_sparse(self, sparse_dim, layout)
-
-    def to_sparse_coo(self) -> Any:
-        """The same, with the index of every value."""
-        return self.to_sparse()
-
-    def to_sparse_csr(self, dense_dim: int | None = None) -> Any:
-        """The same by rows, of a matrix."""
-        from ferro.core.layout import sparse_csr
-
-        return self.to_sparse(layout=sparse_csr)
-
-    def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
-        """The tensor itself: it is dense."""
-        return self if dtype is None else self.to(dtype)
-
-    def sparse_mask(self, mask: Any) -> Any:
-        """The elements at the indices of a sparse tensor, as a sparse tensor."""
-        from ferro.sparse.rules import sparse_mask
-
-        return sparse_mask(self, mask)
 
     def cpu(self, memory_format: Any = None) -> Tensor:
         """The tensor on the CPU: itself."""

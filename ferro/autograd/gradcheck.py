@@ -13,6 +13,7 @@ from ferro.autograd.backward import grad
 from ferro.autograd.function import Function
 from ferro.core.base import TensorBase, history, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
+from ferro.core.layout import strided
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -98,7 +99,7 @@ def _of_values(func: Callable, inputs: tuple) -> tuple[Callable, tuple]:
     """A function of sparse tensors as one of their kept values, which alone are varied; of sparse outputs, the dense tensors."""
 
     def is_sparse(x: Any) -> bool:
-        return isinstance(x, TensorBase) and (x.is_sparse or x.is_sparse_csr)  # type: ignore[attr-defined]
+        return isinstance(x, TensorBase) and x.layout is not strided  # type: ignore[attr-defined]
 
     def dense(outputs: Any) -> Any:
         if isinstance(outputs, (tuple, list)):
@@ -108,9 +109,7 @@ def _of_values(func: Callable, inputs: tuple) -> tuple[Callable, tuple]:
     def of_values(*values: Any) -> Any:
         return dense(func(*[x.with_values(v) if is_sparse(x) else v for x, v in zip(inputs, values, strict=True)]))
 
-    return of_values, tuple(
-        [x._values().detach().requires_grad_(x.requires_grad) if is_sparse(x) else x for x in inputs]
-    )
+    return of_values, tuple([x.detach().kept.requires_grad_(x.requires_grad) if is_sparse(x) else x for x in inputs])
 
 
 def _differentiable(outputs: Any) -> list:

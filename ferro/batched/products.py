@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ferro.batched.array import aligned, batch, fronted, has
 from ferro.batched.levels import Level
 from ferro.batched.rules import call, declare, each, rule
@@ -59,6 +61,35 @@ def _addmm(f: Callable, level: Level, c: Any, x: Any, y: Any, beta: Any, alpha: 
     if beta != 0:
         out = out + (c if beta == 1 else c * beta)
     return out
+
+
+def _of_slice(places: Any, level: Level, count: int) -> Any:
+    """Numbers of rows, for each slice in turn those of its part of a matrix in which all slices lie below each other."""
+    return (np.arange(level.size)[:, None] * count + places).reshape(-1)
+
+
+def _below_each_other(x: Any, level: Level) -> Any:
+    p = fronted(x, level)
+    return p.reshape((-1, *p.shape[2:]))
+
+
+@rule("sparse_mm")
+def _sparse_mm(f: Callable, level: Level, values: Any, y: Any, rows: Any, columns: Any, count: int) -> Any:
+    n, k = y.shape
+    if not has(values, level):  # one product with more columns
+        wide = call("permute", y.physical, (1, 0, 2)).reshape((n, level.size * k))
+        out = f(values, wide, rows, columns, count).reshape((count, level.size, k))
+        return batch(call("permute", out, (1, 0, 2)), level)
+    places = _of_slice(rows, level, count), _of_slice(columns, level, n)
+    out = f(_below_each_other(values, level), _below_each_other(y, level), *places, level.size * count)
+    return batch(out.reshape((level.size, count, k)), level)
+
+
+@rule("sampled_mm")
+def _sampled_mm(f: Callable, level: Level, x: Any, y: Any, rows: Any, columns: Any) -> Any:
+    places = _of_slice(rows, level, x.shape[0]), _of_slice(columns, level, y.shape[0])
+    out = f(_below_each_other(x, level), _below_each_other(y, level), *places)
+    return batch(out.reshape((level.size, rows.size)), level)
 
 
 _SLICES = ("vmap",)  # the label of the batch

@@ -26,11 +26,17 @@ class Named:
 strided = Named("strided")
 sparse_coo = Named("sparse_coo")
 sparse_csr = Named("sparse_csr")
-sparse_csc, sparse_bsr, sparse_bsc = Named("sparse_csc"), Named("sparse_bsr"), Named("sparse_bsc")  # of no tensor here
+sparse_csc = Named("sparse_csc")
+sparse_bsr, sparse_bsc = Named("sparse_bsr"), Named("sparse_bsc")  # of no tensor here
 contiguous_format = Named("contiguous_format")
 preserve_format = Named("preserve_format")
 channels_last = Named("channels_last")
 channels_last_3d = Named("channels_last_3d")
+
+
+def title(layout: Named) -> str:
+    """A layout as PyTorch's messages name it: Strided, Sparse, SparseCsr, SparseCsc."""
+    return "".join([part.capitalize() for part in layout.name.removesuffix("_coo").split("_")])
 
 
 def memory_order(name: str, ndim: int, memory_format: Any) -> tuple[int, ...] | None:

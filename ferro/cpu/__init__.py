@@ -28,6 +28,7 @@ from ferro.cpu.reductions import *
 from ferro.cpu.scans import *
 from ferro.cpu.shape import *
 from ferro.cpu.softmax import *
+from ferro.cpu.sparse import *
 from ferro.cpu.special import *
 from ferro.cpu.structure import *
 

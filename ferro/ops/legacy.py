@@ -104,7 +104,7 @@ class TensorType(type):
         return super().__new__(cls, name, bases, namespace)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, TensorBase) and instance._data.dtype is cls.dtype.np
+        return isinstance(instance, TensorBase) and instance.layout is strided and instance._data.dtype is cls.dtype.np  # type: ignore[attr-defined]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         return legacy(cls.dtype, args, kwargs)

@@ -1,4 +1,4 @@
-"""Sparse tensors: those of which only some elements are kept, with their indices (COO), or by rows (CSR).
+"""Sparse tensors: those of which only some elements are kept, with their indices (COO), by rows (CSR) or columns (CSC).
 
 The kept values are a dense tensor that records; operations on sparse tensors are dense operations on indices and values,
 so that gradients of any order, and tangents, flow to the values and to dense operands.
@@ -9,10 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.core import worlds
-from ferro.tensor import Tensor
+from ferro.core.layout import sparse_csc, sparse_csr
+from ferro.sparse.legacy import (
+    BFloat16Tensor,
+    ByteTensor,
+    CharTensor,
+    DoubleTensor,
+    FloatTensor,
+    HalfTensor,
+    IntTensor,
+    LongTensor,
+    ShortTensor,
+)
 
-__all__ = ["addmm", "as_sparse", "hspmm", "log_softmax", "mm", "smm", "softmax", "sparse_coo_tensor", "sparse_csr_tensor",
-           "spdiags", "sspaddmm", "sum"]  # fmt: skip
+__all__ = ["BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
+           "ShortTensor", "addmm", "hspmm", "log_softmax", "mm", "smm", "softmax", "sparse_compressed_tensor", "sparse_coo_tensor",
+           "sparse_csc_tensor", "sparse_csr_tensor", "spdiags", "sspaddmm", "sum"]  # fmt: skip
 
 
 def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
@@ -41,26 +53,63 @@ def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: An
                       requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:  # fmt: skip
     """A matrix by rows: values[crow_indices[r] : crow_indices[r + 1]] lie in row r, in the columns of the same part of col_indices.
 
+    Raises RuntimeError for indices that do not fit; with `check_invariants` also for those of a row that are not in order.
+
     >>> import ferro
     >>> ferro.sparse_csr_tensor([0, 1, 3], [2, 0, 2], [3.0, 4.0, 5.0], (2, 3)).to_dense()
     tensor([[0., 0., 3.],
             [4., 0., 5.]])
     """
-    from ferro.sparse.making import csr
+    return sparse_compressed_tensor(crow_indices, col_indices, values, size, dtype=dtype, layout=sparse_csr, device=device,
+                                    requires_grad=requires_grad, check_invariants=check_invariants)  # fmt: skip
 
-    return csr(crow_indices, col_indices, values, size, dtype, device, requires_grad)
+
+def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
+                      requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:  # fmt: skip
+    """A matrix by columns: values[ccol_indices[c] : ccol_indices[c + 1]] lie in column c, in the rows of the same part of row_indices.
+
+    >>> import ferro
+    >>> ferro.sparse_csc_tensor([0, 1, 1, 3], [1, 0, 1], [4.0, 3.0, 5.0], (2, 3)).to_dense()
+    tensor([[0., 0., 3.],
+            [4., 0., 5.]])
+    """
+    return sparse_compressed_tensor(ccol_indices, row_indices, values, size, dtype=dtype, layout=sparse_csc, device=device,
+                                    requires_grad=requires_grad, check_invariants=check_invariants)  # fmt: skip
 
 
-def as_sparse(dense: Tensor, sparse_dim: int | None = None, layout: Any = None) -> Any:
-    """What of a dense tensor is not zero (``Tensor.to_sparse``); its first `sparse_dim` dimensions become sparse."""
-    from ferro.sparse.making import from_dense
+def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: Any = None,
+                             layout: Any = None, device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None,
+                             pin_memory: bool = False) -> Any:  # fmt: skip
+    """A matrix of the layout sparse_csr or sparse_csc; see sparse_csr_tensor and sparse_csc_tensor.
 
-    return from_dense(dense, sparse_dim, layout)
+    >>> import ferro
+    >>> ferro.sparse_compressed_tensor([0, 1, 3], [2, 0, 2], [3.0, 4.0, 5.0], layout=ferro.sparse_csr).shape
+    ferro.Size([2, 3])
+    """
+    from ferro.sparse.making import compressed
+
+    if layout not in (sparse_csr, sparse_csc):
+        raise RuntimeError(
+            f"sparse_compressed_tensor: expected sparse compressed tensor layout (sparse_csr or sparse_csc) but got {layout}"
+        )
+    name = f"{layout.name}_tensor"
+    return compressed(
+        name,
+        compressed_indices,
+        plain_indices,
+        values,
+        size,
+        dtype,
+        device,
+        requires_grad,
+        layout,
+        bool(check_invariants),
+    )
 
 
 def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
     """The product of a sparse matrix with a dense one (dense) or a sparse one (sparse)."""
-    from ferro.sparse.rules import matmul
+    from ferro.sparse.products import matmul
 
     if reduce is not None:
         raise NotImplementedError(f"sparse.mm: reduce={reduce!r} is not supported; only sums are")
@@ -69,49 +118,49 @@ def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
 
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta mat + alpha mat1 @ mat2, mat1 sparse, the others dense."""
-    from ferro.sparse.rules import addmm as rule
+    from ferro.sparse.products import addmm as rule
 
     return rule(mat, mat1, mat2, beta=beta, alpha=alpha)
 
 
 def sum(input: Any, dim: Any = None, dtype: Any = None) -> Any:
     """The sum over all dimensions (dense), or over some: sparse as long as a sparse dimension is left."""
-    from ferro.sparse.rules import sparse_sum
+    from ferro.sparse.reductions import sparse_sum
 
     return sparse_sum(input, dim, dtype)
 
 
 def softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
     """Softmax along a dimension over the kept values alone: what is not kept counts as minus infinity."""
-    from ferro.sparse.rules import sparse_softmax
+    from ferro.sparse.reductions import softmax as rule
 
-    return sparse_softmax(input, dim, dtype, log=False)
+    return rule(input, dim, dtype)
 
 
 def log_softmax(input: Any, dim: int, *, dtype: Any = None) -> Any:
     """The logarithm of `softmax`."""
-    from ferro.sparse.rules import sparse_softmax
+    from ferro.sparse.reductions import log_softmax as rule
 
-    return sparse_softmax(input, dim, dtype, log=True)
+    return rule(input, dim, dtype)
 
 
 def hspmm(mat1: Any, mat2: Any, *, out: Any = None) -> Any:
     """A sparse matrix times a dense one as a hybrid tensor: those rows of the product that have values."""
-    from ferro.sparse.rules import hspmm as rule
+    from ferro.sparse.products import hspmm as rule
 
     return rule(mat1, mat2, out=out)
 
 
 def smm(input: Any, mat: Any) -> Any:
     """A sparse matrix times a dense one, as a sparse matrix."""
-    from ferro.sparse.rules import smm as rule
+    from ferro.sparse.products import smm as rule
 
     return rule(input, mat)
 
 
 def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Any:
     """beta input + alpha mat1 @ mat2 as a sparse matrix; mat2 is dense."""
-    from ferro.sparse.rules import sspaddmm as rule
+    from ferro.sparse.products import sspaddmm as rule
 
     return rule(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
 

@@ -1,4 +1,4 @@
-"""Making sparse tensors: of indices and values, by rows, of dense tensors, of diagonals."""
+"""Making sparse tensors: of indices and values, by rows or columns, of dense tensors, of diagonals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 from ferro.core import device as _device
 from ferro.core.base import TensorBase, wrap
-from ferro.core.layout import sparse_coo, sparse_csr, strided
+from ferro.core.dtypes import int64, type_name
+from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
 from ferro.ops.creation import as_tensor, empty, zeros
 from ferro.sparse.tensor import SparseTensor
@@ -113,36 +114,54 @@ def coo(
     return found
 
 
-def csr(crow: Any, columns: Any, values: Any, size: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
-    """sparse_csr_tensor."""
-    name = "sparse_csr_tensor"
+def compressed(name: str, starts: Any, others: Any, values: Any, size: Any, dtype: Any, device: Any, requires_grad: bool,
+               layout: Any, checked: bool) -> Any:  # fmt: skip
+    """sparse_csr_tensor and sparse_csc_tensor: values by lines (rows, or columns), with their places in the other dimension.
+
+    Those of a line that are not in order are put in order, and those at one place added up; refused if they are to be `checked`.
+    """
     _device.check(device)
-    starts, columns = _indices(name, "crow_indices", crow), _indices(name, "col_indices", columns)
+    line, across = (0, 1) if layout is sparse_csr else (1, 0)
+    first, second = ("crow_indices", "col_indices") if layout is sparse_csr else ("ccol_indices", "row_indices")
+    starts, others = _indices(name, first, starts), _indices(name, second, others)
     kept = as_tensor(values)
     if dtype is not None:
         kept = kept.to(dtype)
-    if starts.ndim != 1 or columns.ndim != 1:
+    if starts.ndim != 1 or others.ndim != 1:
         raise RuntimeError(
-            f"{name}: crow_indices and col_indices must have one dimension (no batches), got {starts.ndim} and {columns.ndim}"
+            f"{name}: {first} and {second} must have one dimension (no batches), got {starts.ndim} and {others.ndim}"
         )
-    if not starts.size or starts[0] != 0 or starts[-1] != columns.size or (np.diff(starts) < 0).any():
+    if not starts.size or starts[0] != 0 or starts[-1] != others.size or (np.diff(starts) < 0).any():
         raise RuntimeError(
-            f"{name}: crow_indices must begin with 0, not decrease and end with the number of values {columns.size}"
+            f"{name}: {first} must begin with 0, not decrease and end with the number of values {others.size}"
         )
-    if kept.shape[0] != columns.size:
+    if not kept.ndim or kept.shape[0] != others.size:
         raise RuntimeError(
-            f"{name}: col_indices and values must have the same number of elements, got {columns.size} and {kept.shape[0]}"
+            f"{name}: {second} and values must have the same number of elements, got {others.size} and {kept.numel()}"
         )
-    size = (starts.size - 1, int(columns.max(initial=-1)) + 1) if size is None else tuple(size)
-    if len(size) != 2 or size[0] != starts.size - 1:
+    if size is None:
+        size = (starts.size - 1, int(others.max(initial=-1)) + 1)[:: 1 if layout is sparse_csr else -1]
+    size = countable(tuple(int(s) for s in size))
+    if len(size) != 2 or size[line] != starts.size - 1:
         raise RuntimeError(
-            f"{name}: crow_indices must have one element more than there are rows, got {starts.size} for the size {list(size)}"
+            f"{name}: {first} must have one element more than there are {'rows' if line == 0 else 'columns'}, got {starts.size} for "
+            f"the size {list(size)}"
         )
-    if columns.size and (columns.min() < 0 or columns.max() >= size[1]):
-        raise RuntimeError(f"{name}: `0 <= col_indices < ncols` is not satisfied for {size[1]} columns")
-    rows = np.repeat(np.arange(size[0], dtype=np.int64), np.diff(starts))
-    kept = _renamed(kept, values, requires_grad)
-    return SparseTensor(np.stack([rows, columns]), kept, size, True, sparse_csr)
+    if others.size and (others.min() < 0 or others.max() >= size[across]):
+        raise RuntimeError(
+            f"{name}: `0 <= {second} < {'nrows' if across == 0 else 'ncols'}` is not satisfied for {size[across]}"
+        )
+    lines = np.repeat(np.arange(size[line], dtype=np.int64), np.diff(starts))
+    place = np.stack([lines, others] if line == 0 else [others, lines])
+    if (np.diff(lines * size[across] + others) > 0).all():
+        return SparseTensor(place, _renamed(kept, values, requires_grad), size, True, layout)
+    if checked:
+        raise RuntimeError(
+            f"{name}: `{second}[..., {first}[..., i - 1]:{first}[..., i]] for all i = 1, ..., {'nrows' if line == 0 else 'ncols'} "
+            "are sorted and distinct along the last dimension values` is not satisfied."
+        )
+    found = SparseTensor(place, kept.detach() if requires_grad else kept, size).as_layout(layout)
+    return found.requires_grad_() if requires_grad else found
 
 
 def from_dense(dense: Any, sparse_dim: Any, layout: Any) -> Any:
@@ -150,10 +169,10 @@ def from_dense(dense: Any, sparse_dim: Any, layout: Any) -> Any:
     n = dense.ndim if sparse_dim is None else sparse_dim
     if not (isinstance(n, int) and (0 < n <= dense.ndim or n == dense.ndim == 0)):
         raise RuntimeError(f"to_sparse: sparse_dim must be in [1, {dense.ndim}], got {sparse_dim}")
-    if layout not in (None, sparse_coo, sparse_csr, strided):
-        raise RuntimeError(f"to_sparse: the layout {layout} is not supported; there are {sparse_coo} and {sparse_csr}")
     if layout is strided:
         return dense
+    if layout not in (None, sparse_coo) and n != 2:
+        raise RuntimeError(f"to_sparse: expected a matrix for the layout {layout}, got {n} sparse dimensions")
     data = dense._data != 0
     any_ = data.any(axis=tuple(range(n, data.ndim))) if n < data.ndim else data
     place = np.stack(np.nonzero(any_)).astype(np.int64) if n else np.zeros((0, int(any_)), np.int64)
@@ -162,13 +181,19 @@ def from_dense(dense: Any, sparse_dim: Any, layout: Any) -> Any:
     else:
         kept = dense.reshape(1)[: place.shape[1]]
     found = SparseTensor(place, kept, tuple(dense.shape), True)
-    return found._as(layout) if layout is not None else found
+    return found if layout is None else found.as_layout(layout)
 
 
 def diagonals(given: Any, offsets: Any, shape: Any, layout: Any) -> Any:
     """sparse.spdiags."""
     rows = given.reshape(1, -1) if given.ndim == 1 else given
-    starts = _indices("spdiags", "offsets", offsets).reshape(-1)
+    if rows.ndim != 2:
+        raise RuntimeError(f"spdiags: Diagonals must be vector or matrix, got {rows.ndim} dimensions")
+    if offsets.ndim > 1:
+        raise RuntimeError(f"spdiags: Offsets must be scalar or vector, got {offsets.ndim} dimensions")
+    if offsets.dtype is not int64:
+        raise RuntimeError(f"spdiags: Offset Tensor must have dtype Long but got {type_name(offsets.dtype)}")
+    starts = offsets._data.reshape(-1)
     if len(shape) != 2:
         raise RuntimeError(f"spdiags: Output shape must be 2d, got {list(shape)}")
     if starts.size != rows.shape[0]:
@@ -177,9 +202,9 @@ def diagonals(given: Any, offsets: Any, shape: Any, layout: Any) -> Any:
         )
     if len(set(starts.tolist())) != starts.size:
         raise RuntimeError("spdiags: Offset tensor contains duplicate values")
-    if layout not in (None, sparse_coo, sparse_csr):
+    if layout not in (None, sparse_coo, sparse_csr, sparse_csc):
         raise RuntimeError(
-            f"spdiags: Only output layouts (Sparse, SparseCsr and SparseCsc) are supported, got {layout}"
+            f"spdiags: Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {title(layout)}"
         )
     which, columns = np.meshgrid(np.arange(starts.size), np.arange(min(rows.shape[1], shape[1])), indexing="ij")
     which, columns = which.reshape(-1), columns.reshape(-1)
@@ -188,7 +213,7 @@ def diagonals(given: Any, offsets: Any, shape: Any, layout: Any) -> Any:
     which, columns, lines = which[inside], columns[inside], lines[inside]
     kept = rows[wrap(which.astype(np.int64)), wrap(columns.astype(np.int64))]
     found = SparseTensor(np.stack([lines, columns]).astype(np.int64), kept, tuple(shape))
-    return found._as(layout) if layout is sparse_csr else found
+    return found if layout is None else found.as_layout(layout)
 
 
 def none(shape: tuple, sparse_dim: int, dtype: Any) -> SparseTensor:
@@ -199,15 +224,15 @@ def none(shape: tuple, sparse_dim: int, dtype: Any) -> SparseTensor:
 
 def without_values(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool) -> SparseTensor:
     """zeros() and empty() of a sparse layout."""
-    if layout is not sparse_coo:
-        raise NotImplementedError(f"{name}: the layout {layout} is not supported; there are strided and {sparse_coo}")
-    return none(shape, len(shape), dtype).requires_grad_(requires_grad)
+    if layout not in (sparse_coo, sparse_csr, sparse_csc):
+        raise NotImplementedError(f"{name}: the layout {layout} is not supported; there are strided, COO, CSR and CSC")
+    return none(shape, len(shape), dtype).as_layout(layout).requires_grad_(requires_grad)
 
 
-def of_old(like: SparseTensor, args: tuple, kwargs: dict) -> SparseTensor:
-    """Tensor.new of a sparse tensor: of indices and values (and a size), or of a size."""
-    device = kwargs.pop("device", None)
-    _device.check(device)
+def of_old(name: str, dtype: Any, args: tuple, kwargs: dict) -> SparseTensor:
+    """What the old constructors (``x.new()`` and sparse.FloatTensor) make: of indices and values (and a size), or of a size."""
+    kwargs = dict(kwargs)
+    _device.check(kwargs.pop("device", None))
     place, kept, size = (*args, None, None, None)[:3]
     tensors = len(args) in (2, 3) and all(isinstance(a, TensorBase) for a in args[:2])
     if kwargs or not (
@@ -216,12 +241,12 @@ def of_old(like: SparseTensor, args: tuple, kwargs: dict) -> SparseTensor:
         raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}); of a "
                         "sparse tensor it takes indices, values and a size, or a size")  # fmt: skip
     if tensors:
-        return coo(place, kept, size, like.dtype, None, False, None, False)
+        return coo(place, kept, size, None, None, False, None, False)
     if args and not isinstance(args[0], int) and not isinstance(args[0], Size):
-        raise TypeError("SparseTensor.new(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a strided "
+        raise TypeError(f"{name}(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a strided "
                         "tensor and convert it to sparse via to_sparse.")  # fmt: skip
     shape = tuple(args[0]) if args and isinstance(args[0], Size) else args or (0,)
-    return none(shape, len(shape), like.dtype)
+    return none(shape, len(shape), dtype)
 
 
 def of_rows(rows: Any) -> SparseTensor:

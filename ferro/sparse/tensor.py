@@ -1,20 +1,21 @@
-"""class SparseTensor: indices and values; dense operations refuse it, its own rules are in rules.py."""
+"""class SparseTensor: indices and values.  Dense operations refuse it; rules.py says where its own are."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from ferro.core.base import TensorBase, wrap
-from ferro.core.layout import sparse_coo, sparse_csr
+from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.tensor import Tensor
 
-# What the functions and methods of ferro do with sparse tensors, by their names (rules.py fills it).
+# What the functions and methods of ferro do with sparse tensors, by their names (see rules.py).
 RULES: dict[str, Callable] = {}
 
 
@@ -22,7 +23,10 @@ class SparseTensor(Tensor):
     """A tensor of which only some values are kept.
 
     `place`: an int64 array of shape (sparse dimensions, n); `kept`: a tensor of shape (n, *dense dimensions), which records;
-    `extent`: the whole shape; `unique`: no index occurs twice and they are in order; `layout`: COO, or CSR (a matrix, unique).
+    `extent`: the whole shape; `unique`: no index occurs twice and they are in order; `layout`: COO, or of a matrix CSR
+    (the same, unique) or CSC (unique and in the order of the columns).
+
+    A leaf is one whose `kept` is a leaf, which collects its gradient until somebody asks for it.
     """
 
     place: Any
@@ -30,11 +34,12 @@ class SparseTensor(Tensor):
     extent: tuple
     unique: bool
     kind: Any
+    held: Any
 
     def __new__(cls, place: Any, kept: Any, extent: tuple, unique: bool = False, layout: Any = sparse_coo) -> Any:
         self = object.__new__(cls)
         self._node = self._counter = self._meta = None
-        vars(self).update(place=place, kept=kept, extent=tuple(extent), unique=unique, kind=layout)
+        vars(self).update(place=place, kept=kept, extent=tuple(extent), unique=unique, kind=layout, held=None)
         return self
 
     @classmethod
@@ -72,23 +77,48 @@ class SparseTensor(Tensor):
 
     @property
     def grad(self) -> Any:
-        """The gradient of the kept values, as a sparse tensor with the same indices."""
-        given = self.kept.grad
-        if given is None or self.unique:
-            return None if given is None else self.with_values(given)
-        # Values with one index have one sum, so that the derivative by any of them is the one by the element.
-        _, first = np.unique(self.flat(), return_index=True)
-        return SparseTensor(
-            self.place[:, first], given.index_select(0, wrap(first.astype(np.int64))), self.extent, True
-        )
+        """The gradient of a leaf: sparse, with the same indices; dense once a sum over everything has taken part."""
+        given, kept = self.kept.grad, self.kept
+        if given is not None:
+            fresh = self.with_values(given)
+            if (
+                not self.unique
+            ):  # values with one index have one sum: the derivative by any of them is that by the element
+                _, first = np.unique(self.flat(), return_index=True)
+                values = given.index_select(0, wrap(first.astype(np.int64)))
+                fresh = SparseTensor(self.place[:, first], values, self.extent, True)
+            constant = self.everywhere().grad
+            if constant is not None:
+                n = self.sparse_dim()
+                full = constant.expand(math.prod(self.extent[:n]), *self.extent[n:])
+                fresh = full.index_copy(0, wrap(fresh.flat().astype(np.int64)), fresh.kept).reshape(self.extent)
+            self.held = fresh if self.held is None else fresh + self.held
+            kept.grad = self.everywhere().grad = None
+        return self.held
 
     @grad.setter
     def grad(self, value: Any) -> None:
-        self.kept.grad = None if value is None else value.coalesce().kept
+        self.kept.grad = self.everywhere().grad = None
+        self.held = value
+
+    def everywhere(self) -> Any:
+        """A zero that belongs to a leaf: its gradient is what every element gets alike, whether it is kept or not."""
+        if not hasattr(self.kept, "everywhere"):
+            self.kept.everywhere = self.kept.detach().new_zeros(())
+        return self.kept.everywhere.requires_grad_(self.kept.requires_grad)
+
+    T = property(lambda self: RULES["t"](self))
+    H = mH = property(lambda self: RULES["conj"](RULES["t"](self)))
+    mT = property(lambda self: RULES["transpose"](self, -2, -1))
+    data = property(lambda self: self.with_values(self.kept.detach()))
+    real = property(lambda self: self.with_values(self.kept.real))
+    imag = property(lambda self: self.with_values(self.kept.imag))
 
     def __repr__(self) -> str:
         if self.kind is sparse_csr:
             parts = f"crow_indices={self.crow_indices()!r},\n       col_indices={self.col_indices()!r},\n       "
+        elif self.kind is sparse_csc:
+            parts = f"ccol_indices={self.ccol_indices()!r},\n       row_indices={self.row_indices()!r},\n       "
         else:
             parts = f"indices={wrap(self.place)!r},\n       "
         history = (
@@ -122,6 +152,7 @@ class SparseTensor(Tensor):
 
     def is_coalesced(self) -> bool:
         """Whether no index occurs twice, and they are in order."""
+        self._need_coo("is_coalesced")
         return self.unique
 
     def _coalesced_(self, coalesced: bool) -> Any:
@@ -129,15 +160,33 @@ class SparseTensor(Tensor):
         return self
 
     def _indices(self) -> Any:
+        self._refuse_compressed("_indices")
         return wrap(self.place)
 
     def _values(self) -> Any:
+        self._refuse_compressed("_values")
         return self.kept.detach()
 
-    _dimI, _dimV = sparse_dim, dense_dim
+    def _dimI(self) -> int:
+        self._refuse_compressed("_dimI")
+        return self.sparse_dim()
+
+    def _dimV(self) -> int:
+        self._refuse_compressed("_dimV")
+        return self.dense_dim()
+
+    def _refuse_compressed(self, what: str) -> None:
+        if self.kind is not sparse_coo:
+            raise NotImplementedError(f"Could not run 'aten::{what}' with arguments from the 'SparseCsrCPU' backend: a matrix of the layout "
+                                      f"{title(self.kind)} has compressed indices")  # fmt: skip
+
+    def _need_coo(self, what: str) -> None:
+        if self.kind is not sparse_coo:
+            raise RuntimeError(f"{what} expected sparse coordinate tensor layout but got {title(self.kind)}")
 
     def indices(self) -> Any:
         """The indices, of shape (sparse dimensions, n); RuntimeError unless coalesced."""
+        self._need_coo("indices")
         self._need("indices")
         return wrap(self.place)
 
@@ -153,17 +202,26 @@ class SparseTensor(Tensor):
 
     def crow_indices(self) -> Any:
         """Where the rows of a CSR matrix begin among its values, and the number of values."""
-        self._need_csr("crow_indices")
-        return wrap(np.searchsorted(self.place[0], np.arange(self.extent[0] + 1)).astype(np.int64))
+        return wrap(self._starts("crow_indices", sparse_csr))
 
     def col_indices(self) -> Any:
         """The columns of the values of a CSR matrix."""
-        self._need_csr("col_indices")
+        need_compressed("col_indices", sparse_csr, self.kind)
         return wrap(self.place[1].copy())
 
-    def _need_csr(self, what: str) -> None:
-        if self.kind is not sparse_csr:
-            raise RuntimeError(f"{what} expected sparse row compressed tensor layout but got {self.kind}")
+    def ccol_indices(self) -> Any:
+        """Where the columns of a CSC matrix begin among its values, and the number of values."""
+        return wrap(self._starts("ccol_indices", sparse_csc))
+
+    def row_indices(self) -> Any:
+        """The rows of the values of a CSC matrix."""
+        need_compressed("row_indices", sparse_csc, self.kind)
+        return wrap(self.place[0].copy())
+
+    def _starts(self, what: str, layout: Any) -> Any:
+        need_compressed(what, layout, self.kind)
+        d = 0 if layout is sparse_csr else 1
+        return np.searchsorted(self.place[d], np.arange(self.extent[d] + 1)).astype(np.int64)
 
     def with_values(self, values: Any) -> SparseTensor:
         """Other values at the same indices."""
@@ -179,7 +237,12 @@ class SparseTensor(Tensor):
     # -- forms
 
     def coalesce(self) -> SparseTensor:
-        """The same tensor with the values of equal indices added up, in the order of the indices."""
+        """The same COO tensor with the values of equal indices added up, in the order of the indices."""
+        self._need_coo("coalesce")
+        return self.merged()
+
+    def merged(self) -> SparseTensor:
+        """`coalesce` of a tensor of any layout."""
         if self.unique:
             return self
         shape = self.extent[: self.sparse_dim()]
@@ -204,7 +267,7 @@ class SparseTensor(Tensor):
         """The dense tensor."""
         n = math.prod(self.extent[: self.sparse_dim()])
         tail = self.extent[self.sparse_dim() :]
-        me = self.coalesce()
+        me = self.merged()
         kept = me.kept if dtype is None else me.kept.to(dtype)
         out = kept.new_zeros((n, *tail))
         if me._nnz():
@@ -213,51 +276,59 @@ class SparseTensor(Tensor):
         return out.reshape(self.extent)
 
     def to_sparse(self, sparse_dim: Any = None, *, layout: Any = None, **ignored: Any) -> Any:
-        """The tensor itself, or in another layout."""
-        if layout is sparse_csr or layout is sparse_coo:
-            return self._as(layout)
-        return self._as(sparse_coo)
+        """The tensor itself as COO, or in another layout."""
+        return self.as_layout(sparse_coo if layout is None else layout)
 
     def to_sparse_csr(self, dense_dim: Any = None) -> Any:
         """The matrix by rows."""
-        return self._as(sparse_csr)
+        return self.as_layout(sparse_csr)
+
+    def to_sparse_csc(self, dense_dim: Any = None) -> Any:
+        """The matrix by columns."""
+        return self.as_layout(sparse_csc)
 
     def to_sparse_coo(self) -> Any:
         """The tensor with the index of every value."""
-        return self._as(sparse_coo)
+        return self.as_layout(sparse_coo)
 
-    def sspaddmm(self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        """beta self + alpha mat1 @ mat2 as a sparse matrix, mat1 sparse, mat2 dense."""
-        from ferro.sparse.rules import sspaddmm
-
-        return sspaddmm(self, mat1, mat2, beta=beta, alpha=alpha)
+    def as_layout(self, layout: Any) -> Any:
+        """The tensor in a layout: itself, another sparse tensor with the same values, or (strided) the dense one."""
+        if layout is self.kind:
+            return self
+        if layout is strided:
+            return self.to_dense()
+        if layout not in (sparse_coo, sparse_csr, sparse_csc):
+            raise NotImplementedError(
+                f"to_sparse: the layout {layout} is not supported; there are {sparse_coo}, {sparse_csr} and {sparse_csc}"
+            )
+        if layout is not sparse_coo and len(self.extent) != 2:
+            raise RuntimeError(f"to_{layout.name}: expected a matrix, got the shape {list(self.extent)}")
+        me = self.merged()
+        if sparse_csc in (layout, me.kind):
+            order = np.lexsort(me.place if layout is sparse_csc else me.place[::-1])  # the last row first
+            return SparseTensor(me.place[:, order], me.kept.index_select(0, wrap(order)), me.extent, True, layout)
+        return SparseTensor(me.place, me.kept, me.extent, True, layout)
 
     def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
         """Takes a shape with so many sparse and dense dimensions; those of a tensor with values only grow."""
-        from ferro.sparse.rules import resize
+        self._refuse_compressed("sparse_resize_")
+        from ferro.sparse.shapes import resize
 
         return resize(self, size, sparse_dim, dense_dim)
 
     def sparse_resize_and_clear_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
         """Lets go of all values and takes a shape."""
-        from ferro.sparse.rules import resize, zeros_like
+        self._refuse_compressed("sparse_resize_and_clear_")
+        RULES["zero_"](self)
+        return self.sparse_resize_(size, sparse_dim, dense_dim)
 
-        self.take(zeros_like(self))
-        return resize(self, size, sparse_dim, dense_dim)
+    def sspaddmm(self, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        """beta self + alpha mat1 @ mat2 as a sparse matrix, mat1 sparse, mat2 dense."""
+        return RULES["sspaddmm"](self, mat1, mat2, beta=beta, alpha=alpha)
 
     def smm(self, mat: Any) -> Any:
         """The product with a dense matrix, as a sparse matrix."""
-        from ferro.sparse.rules import smm
-
-        return smm(self, mat)
-
-    def _as(self, layout: Any) -> Any:
-        if layout is self.kind:
-            return self
-        if layout is sparse_csr and len(self.extent) != 2:
-            raise RuntimeError(f"to_sparse_csr: expected a matrix, got the shape {list(self.extent)}")
-        me = self.coalesce()
-        return SparseTensor(me.place, me.kept, me.extent, True, layout)
+        return RULES["smm"](self, mat)
 
     # -- methods of tensors that are no operations
 
@@ -282,9 +353,7 @@ class SparseTensor(Tensor):
         """Gradients of the kept values, weighted by the values of `gradient` at the same indices."""
         if gradient is None:
             raise RuntimeError("grad can be implicitly created only for scalar outputs")
-        from ferro.sparse.rules import sparse_mask
-
-        g = sparse_mask(gradient if not isinstance(gradient, SparseTensor) else gradient.to_dense(), self)
+        g = RULES["sparse_mask"](gradient if not isinstance(gradient, SparseTensor) else gradient.to_dense(), self)
         self.kept.backward(g.kept, *args, **kwargs)
 
     def take(self, other: SparseTensor) -> SparseTensor:
@@ -294,6 +363,7 @@ class SparseTensor(Tensor):
 
             if is_grad_enabled():
                 raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        other = other.as_layout(self.kind)
         vars(self).update(place=other.place, kept=other.kept, extent=other.extent, unique=other.unique)
         return self
 
@@ -310,11 +380,18 @@ class SparseTensor(Tensor):
 
     def numpy(self, *, force: bool = False) -> Any:
         """Refused."""
-        raise TypeError("can't convert Sparse layout tensor to numpy. Use Tensor.to_dense() first.")
+        raise TypeError(f"can't convert {title(self.kind)} layout tensor to numpy. Use Tensor.to_dense() first.")
 
 
 def _again(place: Any, kept: Any, extent: tuple, unique: bool, layout: Any, requires_grad: bool) -> SparseTensor:
     return SparseTensor(place, kept.requires_grad_(requires_grad), extent, unique, layout)
+
+
+def need_compressed(what: str, wanted: Any, layout: Any) -> None:
+    """RuntimeError if a layout is not the compressed one that has this property."""
+    if layout is not wanted:
+        kind = "row" if wanted is sparse_csr else "column"
+        raise RuntimeError(f"{what} expected sparse {kind} compressed tensor layout but got {title(layout)}")
 
 
 def is_sparse(x: Any) -> bool:
@@ -327,4 +404,5 @@ def is_dense(x: Any) -> bool:
     return isinstance(x, TensorBase) and not isinstance(x, SparseTensor)
 
 
-from ferro.sparse import rules as _rules  # noqa: E402, F401  (there are rules before there is a sparse tensor)
+for _name in ["conversions", "elementwise", "indexing", "products", "questions", "reductions", "shapes"]:
+    import_module(f"ferro.sparse.{_name}")  # there are rules before there is a sparse tensor

@@ -31,6 +31,7 @@ def operands(lib: Any) -> dict[str, Any]:
             "h": lib.sparse_coo_tensor(t([[1, 0, 1]]), t([[1.0, 2.0], [3.0, -4.0], [5.0, 6.0]]), (3, 2)),
             "b": lib.sparse_coo_tensor(t([[0, 1, 1], [0, 2, 1], [1, 0, 1]]), t([1.0, 2.0, 3.0]), (2, 3, 2)),
             "c": lib.sparse_csr_tensor(t([0, 1, 1, 3]), t([2, 0, 1]), t([1.0, 2.0, 3.0]), (3, 4)),
+            "s": lib.sparse_csc_tensor(t([0, 1, 2, 3, 3]), t([2, 2, 0]), t([2.0, 3.0, 1.0]), (3, 4)),
             "e": lib.sparse_coo_tensor((3, 4)),
             "d": t(np.arange(12.0).reshape(3, 4).astype(np.float32) - 5),
             "m": t(np.linspace(-1, 1, 8).reshape(4, 2).astype(np.float32)),
@@ -69,18 +70,29 @@ EXPRESSIONS = [
     "d.sparse_mask(x)", "x.coalesce().sparse_mask(x)", "d.sparse_mask(x).is_coalesced()", "d.sparse_mask(x.coalesce()).is_coalesced()",
     "x.clone().sparse_resize_((5, 4), 2, 0)", "h.clone().sparse_resize_((5, 2), 1, 1)",
     "h.clone().sparse_resize_((4, 3), 1, 1)._values().reshape(-1)[:6]", "e.clone().sparse_resize_((2, 2, 2), 1, 2)",
-    "x.clone().sparse_resize_and_clear_((2, 3, 4), 1, 2)", "h.clone().resize_as_(T.sparse_coo_tensor(T.tensor([[1]]), T.ones(1, 4), (3, 4)))",
+    "x.clone().sparse_resize_and_clear_((2, 3, 4), 1, 2)", "h.clone().resize_as_(T.sparse_coo_tensor(T.tensor([[1]]), T.ones(1, 4), (3, 4))).shape",
+    "s", "s.ccol_indices()", "s.row_indices()", "s.values()", "s.to_sparse()", "s.to_sparse_csr()", "c.to_sparse_csc()", "d.to_sparse_csc()",
+    "x.to_sparse_csc()", "x.to_sparse(layout=T.sparse_csc)", "s.to_sparse_csr().col_indices()", "c.to_sparse_csc().row_indices()", "s @ m",
+    "s.t()", "c.t()", "s.t().crow_indices()", "s * 2", "-s", "s.abs()", "s.sum()", "s + d", "d + s", "s @ s.t()", "c @ c.t()", "s.clone()",
+    "s.double()", "s.layout", "s.t().layout", "c.t().layout", "(c @ c.t()).layout", "T.zeros_like(s)", "T.zeros_like(c)", "T.empty_like(s)._nnz()",
+    "T.zeros(2, 3, layout=T.sparse_csc)", "T.empty(2, 3, layout=T.sparse_csr)", "c.new_zeros(2, 2)", "s.is_sparse", "s.sparse_dim()", "s._nnz()",
+    "T.sparse_compressed_tensor(T.tensor([0, 1, 1]), T.tensor([2]), T.ones(1), (2, 3), layout=T.sparse_csr)", "c.clone().add_(c)",
+    "s.clone().mul_(2)", "T.sparse_csr_tensor(T.tensor([0, 3]), T.tensor([1, 0, 1]), T.tensor([1., 2., 4.]), (1, 2))",
+    "c.clone().copy_(c * 2)", "d.t() @ x", "x.real", "x.data",
+    "c.real", "x.H", "x.mT", "x.to(T.complex64).imag", "d.sparse_dim()", "d.dense_dim()", "x.is_contiguous()", "x.clone().detach_()",
+    "T.zeros_like(x, layout=T.sparse_csr)", "T.sparse.spdiags(T.ones(2, 3), T.tensor([0, 1]), (3, 4), layout=T.sparse_csc)",
     "x.clone().add_(y)", "x.clone().mul_(2)", "x.clone().zero_()", "x.clone().t_()", "d.clone().add_(x)", "x.clone().copy_(y)",
 ]  # fmt: skip
 
 
 def shown(found: Any) -> Any:
     """What is compared of a result: kind, shape, dtype, numbers."""
-    if getattr(found, "is_sparse", False) or "csr" in str(getattr(found, "layout", "")):
+    if hasattr(found, "layout") and "sparse" in str(found.layout):
         return (
             "sparse",
             tuple(found.shape),
-            found.sparse_dim() if found.is_sparse else 2,
+            str(found.layout).split(".")[1],
+            found.sparse_dim(),
             str(found.dtype).split(".")[1],
             found.to_dense().tolist(),
         )
@@ -232,3 +244,109 @@ def test_what_has_no_meaning_for_sparse_tensors(call: str) -> None:
     for lib in (ferro, torch):
         with pytest.raises(TypeError):
             eval(call, operands(lib))
+
+
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_csc"])
+@pytest.mark.parametrize(
+    "of",
+    ["x + y", "x - x", "x * y", "x * d", "x * T.ones(3, 1)", "x.pow(2)", "x / 2", "x.sqrt()", "x @ w", "w @ x", "d.t() @ x", "x @ T.ones(4)",
+     "T.sparse.sum(x, 0)", "T.sparse.softmax(x, 1)", "x.norm()", "x[1]", "x.select(1, 1)", "x.index_select(1, T.tensor([3, 1]))", "x.unsqueeze(0)",
+     "T.cat([x, y])", "d.sparse_mask(x)", "y.sparse_mask(x)", "x.transpose(0, 1)", "T.stack([x, y])", "T.equal(x, x)", "T.hspmm(x, w.to_dense())"],
+)  # fmt: skip
+def test_compressed_matrices_are_those_of_coordinates(of: str, layout: str) -> None:
+    results = []
+    for convert in (lambda a: a.coalesce(), lambda a: a.to_sparse(layout=getattr(ferro, layout))):
+        given = operands(ferro)
+        found = eval(of, given | {k: convert(given[k]) for k in "xyw"})
+        results.append(found.to_dense().tolist() if isinstance(found, ferro.Tensor) else found)
+    assert np.allclose(*results, equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", ["sparse_csr", "sparse_csc"])
+@pytest.mark.parametrize("of", ["x @ D", "D.t() @ x.t()", "x.to_dense() ** 2", "(x @ x.t()).to_dense()", "(x + x).to_dense() ** 2",
+                                "(x * D.t()).to_dense()", "x.t().to_sparse_csr().to_dense() ** 2", "x.values() * 2"])  # fmt: skip
+def test_gradients_through_compressed_matrices(of: str, layout: str, rng: np.random.Generator) -> None:
+    values, dense = (ferro.tensor(a, requires_grad=True) for a in (rng.standard_normal(5), rng.standard_normal((4, 3))))
+
+    def run(v: Any, D: Any) -> Any:
+        x = ferro.sparse_coo_tensor(INDICES, v, (3, 4)).to_sparse(layout=getattr(ferro, layout))
+        return eval(of, {"x": x, "D": D})
+
+    assert ferro.autograd.gradcheck(run, (values, dense), check_forward_ad=True)
+    assert ferro.autograd.gradgradcheck(run, (values, dense))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["x", "h", "c"])
+def test_the_gradient_of_a_sum_is_dense_and_is_added_up(kind: str) -> None:
+    found = []
+    for lib in (ferro, torch):
+        x = operands(lib)[kind].requires_grad_()
+        steps = []
+        for loss in (x.sum() * 2, x.sum() ** 2, (x.to_dense() ** 2).sum(), x.sum()):
+            loss.backward()
+            steps.append(shown(x.grad))
+        x.grad = None
+        (x.to_dense() * 3).sum().backward()
+        found.append([*steps, shown(x.grad)])
+    assert all(close(a, b) for a, b in zip(*found, strict=True)), found
+
+
+def test_the_gradient_of_a_leaf_is_one_tensor() -> None:
+    x = operands(ferro)["x"].coalesce().requires_grad_()
+    (x.to_dense() ** 2).sum().backward()
+    g = x.grad
+    assert x.grad is g
+    g.zero_()
+    assert x.grad.to_dense().tolist() == [[0.0] * 4] * 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_errors_of_dense_tensors_and_other_layouts_are_those_of_torch() -> None:
+    names = [
+        "is_coalesced",
+        "coalesce",
+        "indices",
+        "values",
+        "crow_indices",
+        "col_indices",
+        "ccol_indices",
+        "row_indices",
+        "_nnz",
+        "_indices",
+        "_values",
+    ]
+    for kind in "dxcs":
+        for name in names:
+            errors = []
+            for lib in (ferro, torch):
+                try:
+                    getattr(operands(lib)[kind], name)()
+                    errors.append((None, ""))
+                except (RuntimeError, NotImplementedError) as e:
+                    errors.append((type(e), str(e).split(". ")[0].split(" backend")[0]))
+            (ours, text), (theirs, wanted) = errors
+            assert ours is theirs, (kind, name)
+            assert wanted in text, (kind, name, text)
+
+
+@pytest.mark.filterwarnings("ignore:torch.sparse.SparseTensor")
+def test_old_types() -> None:
+    for lib in (ferro, torch):
+        x = lib.sparse.DoubleTensor(lib.tensor([[0, 1]]), lib.tensor([1.0, 2.0], dtype=lib.float64), lib.Size([3]))
+        assert isinstance(x, lib.sparse.DoubleTensor)
+        assert not isinstance(x, lib.sparse.FloatTensor)
+        assert not isinstance(x, lib.DoubleTensor)
+        assert not isinstance(lib.ones(2), lib.sparse.FloatTensor)
+        assert x.to_dense().tolist() == [1.0, 2.0, 0.0]
+        assert lib.sparse.LongTensor(2, 3).shape == (2, 3)
+        assert lib.sparse.FloatTensor().dtype is lib.float32
+        with pytest.raises(TypeError, match="sequence\\) only accepts sizes"):
+            lib.sparse.FloatTensor((2, 3))
+
+
+def test_unordered_rows_are_refused_where_invariants_are_checked() -> None:
+    parts = [0, 2], [1, 0], [1.0, 2.0], (1, 2)
+    assert ferro.sparse_csr_tensor(*parts).col_indices().tolist() == [0, 1]
+    with pytest.raises(RuntimeError, match="are sorted and distinct along the last dimension values"):
+        ferro.sparse_csr_tensor(*parts, check_invariants=True)

@@ -1,0 +1,154 @@
+"""Products of sparse matrices with dense and sparse ones, with vectors, and in batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro import functional as F
+from ferro.core.base import wrap
+from ferro.core.dtypes import type_name
+from ferro.core.layout import sparse_coo, sparse_csr
+from ferro.sparse.elementwise import add, mul
+from ferro.sparse.indexing import runs
+from ferro.sparse.rules import as_coo, into, refused, rule
+from ferro.sparse.shapes import transpose
+from ferro.sparse.tensor import SparseTensor, is_dense, is_sparse
+
+
+def times_dense(x: Any, y: Any) -> Any:
+    """A sparse matrix times a dense one of any dtypes."""
+    dtype = F.result_type(x.kept, y)
+    return F.sparse_mm(x.kept.to(dtype), y.to(dtype), *x.place, x.extent[0])
+
+
+def times_sparse(x: Any, y: Any) -> Any:
+    """The product of two sparse matrices: every value of x with the values of y in the row of its column."""
+    kind = sparse_coo if x.kind is sparse_coo else sparse_csr
+    x, y = as_coo(x).merged(), as_coo(y).merged()
+    begin = np.searchsorted(y.place[0], np.arange(y.extent[0] + 1))
+    counts = np.diff(begin)[x.place[1]]
+    left = np.repeat(np.arange(x._nnz()), counts)
+    right = runs(begin[x.place[1]], counts)
+    kept = x.kept.index_select(0, wrap(left.astype(np.int64))) * y.kept.index_select(0, wrap(right.astype(np.int64)))
+    place = np.stack([x.place[0][left], y.place[1][right]]).astype(np.int64)
+    return SparseTensor(place, kept, (x.extent[0], y.extent[1])).merged().as_layout(kind)
+
+
+def _matrices(name: str, x: Any, y: Any) -> None:
+    for t, what in ((x, "mat1"), (y, "mat2")):
+        if t.ndim != 2 or (is_sparse(t) and t.dense_dim()):
+            raise RuntimeError(
+                f"{name}: {what} must be a matrix without dense dimensions, got the shape {list(t.shape)}"
+            )
+    if x.shape[1] != y.shape[0]:
+        raise RuntimeError(
+            f"{name}: mat1 and mat2 shapes cannot be multiplied ({x.shape[0]}x{x.shape[1]} and {y.shape[0]}x{y.shape[1]})"
+        )
+
+
+def _same_dtype(x: Any, y: Any) -> None:
+    if x.dtype != y.dtype:
+        raise RuntimeError(f"mm: mat1 dtype {type_name(x.dtype)} does not match mat2 dtype {type_name(y.dtype)}")
+
+
+@rule("mm", "spmm", "dsmm", compressed=True)
+def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
+    """The product of two matrices, at least one sparse."""
+    _matrices("mm", input, mat2)
+    _same_dtype(input, mat2)
+    if is_sparse(input) and is_sparse(mat2):
+        found = times_sparse(input, mat2)
+    elif is_sparse(input):
+        found = times_dense(input, mat2)
+    else:
+        found = times_dense(transpose(mat2, 0, 1), input.t()).t()
+    return found if out is None else into(out, found)
+
+
+@rule("mv", compressed=True)
+def mv(input: Any, vec: Any, *, out: Any = None) -> Any:
+    """A sparse matrix times a vector."""
+    if input.ndim != 2 or vec.ndim != 1:
+        raise RuntimeError(
+            f"mv: two tensor dim should be 2 and 1, but got SparseTensor Dim: {input.ndim} Tensor Dim: {vec.ndim}"
+        )
+    if input.shape[1] != vec.shape[0]:
+        raise RuntimeError(f"mv: expected self.size(-1) == vec.size(-1), got {list(input.shape)} and {list(vec.shape)}")
+    found = times_dense(input, vec.unsqueeze(1)).squeeze(1)
+    return found if out is None else into(out, found)
+
+
+@rule("matmul", compressed=True)
+def matmul(input: Any, other: Any, *, out: Any = None) -> Any:
+    """The product of two matrices, or of a matrix and a vector."""
+    if is_sparse(input) and other.ndim == 1:
+        return mv(input, other, out=out)
+    return bmm(input, other, out=out) if input.ndim == 3 else mm(input, other, out=out)
+
+
+@rule("__rmatmul__", compressed=True)
+def rmatmul(self: Any, other: Any) -> Any:
+    """other @ self."""
+    return matmul(other, self)
+
+
+@rule("bmm", compressed=True)
+def bmm(input: Any, mat2: Any, *, out: Any = None) -> Any:
+    """Sparse matrices times dense ones, in batches."""
+    if not is_sparse(input) or not is_dense(mat2) or input.ndim != 3 or mat2.ndim != 3:
+        raise refused("bmm", "only a sparse tensor of three dimensions times a dense one is supported")
+    b, n, m = input.extent
+    if mat2.shape[0] != b or mat2.shape[1] != m:
+        raise RuntimeError(f"bmm: shapes cannot be multiplied ({list(input.shape)} and {list(mat2.shape)})")
+    k = mat2.shape[2]
+    place = np.stack([input.place[0] * n + input.place[1], input.place[0] * m + input.place[2]])
+    found = times_dense(SparseTensor(place, input.kept, (b * n, b * m)), mat2.reshape(b * m, k)).reshape(b, n, k)
+    return found if out is None else into(out, found)
+
+
+@rule("addmm", "sparse_addmm", compressed=True)
+def addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Any:
+    """beta input + alpha mat1 @ mat2."""
+    product = mm(mat1, mat2)
+    if is_sparse(product) != is_sparse(input):
+        raise refused("addmm", "the product and what it is added to must both be sparse or both dense")
+    scaled = product if alpha == 1 else mul(product, alpha) if is_sparse(product) else product * alpha
+    if is_sparse(product):
+        found = add(input if beta == 1 else mul(input, beta), scaled)
+    else:
+        found = scaled if beta == 0 else (input if beta == 1 else input * beta) + scaled
+    return found if out is None else into(out, found)
+
+
+@rule("addmm_", compressed=True)
+def addmm_(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """The in-place form of addmm."""
+    return self.copy_(addmm(self, mat1, mat2, beta=beta, alpha=alpha))
+
+
+@rule("hspmm", compressed=True)
+def hspmm(mat1: Any, mat2: Any, *, out: Any = None) -> Any:
+    """A sparse matrix times a dense one as a hybrid tensor: the rows that have values."""
+    _matrices("hspmm", mat1, mat2)
+    me = mat1.merged()
+    rows, where = np.unique(me.place[0], return_inverse=True)
+    small = SparseTensor(
+        np.stack([where.reshape(-1), me.place[1]]).astype(np.int64), me.kept, (rows.size, me.extent[1]), True
+    )
+    found = SparseTensor(rows[None].astype(np.int64), times_dense(small, mat2), (mat1.extent[0], mat2.shape[1]), True)
+    return found if out is None else out.take(found)
+
+
+@rule("smm", compressed=True)
+def smm(input: Any, mat: Any) -> Any:
+    """A sparse matrix times a dense one, as a sparse matrix."""
+    return hspmm(input, mat).to_dense().to_sparse()
+
+
+@rule("sspaddmm", "saddmm", compressed=True)
+def sspaddmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Any:
+    """beta input + alpha mat1 @ mat2 as a sparse matrix, mat1 sparse, mat2 dense."""
+    found = add(input if beta == 1 else mul(input, beta), mul(smm(mat1, mat2), alpha))
+    return found if out is None else out.take(found)
