@@ -15,8 +15,17 @@ from ferro.core.size import Size
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.tensor import Tensor
 
-# What the functions and methods of ferro do with sparse tensors, by their names (see rules.py).
-RULES: dict[str, Callable] = {}
+
+class Rules(dict[str, Callable]):
+    """What functions and methods of ferro do with sparse tensors, by their names: see rules.py.  Loaded when first asked."""
+
+    def __missing__(self, name: str) -> Any:
+        for module in ("conversions", "elementwise", "indexing", "products", "questions", "reductions", "shapes"):
+            import_module(f"ferro.sparse.{module}")
+        return self.get(name)
+
+
+RULES = Rules()
 
 
 class SparseTensor(Tensor):
@@ -45,7 +54,7 @@ class SparseTensor(Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         name = getattr(func, "__name__", "")
-        rule = RULES.get(name)
+        rule = RULES[name]
         if rule is None:
             raise NotImplementedError(
                 f"Could not run 'aten::{name}' with arguments from the 'SparseCPU' backend: ferro has no "
@@ -402,7 +411,3 @@ def is_sparse(x: Any) -> bool:
 def is_dense(x: Any) -> bool:
     """Whether something is a tensor that is not sparse."""
     return isinstance(x, TensorBase) and not isinstance(x, SparseTensor)
-
-
-for _name in ["conversions", "elementwise", "indexing", "products", "questions", "reductions", "shapes"]:
-    import_module(f"ferro.sparse.{_name}")  # there are rules before there is a sparse tensor
