@@ -646,23 +646,43 @@ def operands(name: str, *given: Any) -> list:
     for g in given:
         if isinstance(g, (TensorBase, *NUMBERS)):
             found.append(g)
-        elif isinstance(g, (ndarray, np.generic)):
-            a = asarray(g)
-            if a.dtype not in dtypes.FROM_NUMPY:  # (named here: dtypes.own does not know the operation)
-                raise TypeError(f"{name}: an operand is an array of NumPy's {a.dtype!r}, which ferro has no dtype for")
-            found.append(wrap(dtypes.own(a)))
+        elif isinstance(g, np.generic):
+            found.append(of_array(name, g))
+        elif isinstance(g, ndarray):
+            raise TypeError(f"{name}(): argument {'input' if not found else 'other'!r} (position {len(found) + 1}) must be Tensor, not "
+                            "numpy.ndarray; from_numpy(array) makes one of it")  # fmt: skip
         else:
             raise TypeError(f"{name}: expected a tensor or a number, got {type(g).__name__}")
     if len(tensors) == len(given):
         return found
     if not tensors and not any(isinstance(g, TensorBase) for g in found):
-        raise TypeError(f"{name}(): expected at least one Tensor, got only numbers: {', '.join(map(repr, given))}")
+        if name not in _OF_NUMBERS:
+            raise TypeError(f"{name}(): expected at least one Tensor, got only numbers: {', '.join(map(repr, given))}")
+        dtype = dtypes.result_np(found)
+        return [constant(g, dtype) for g in found]
     if len(tensors) == 1 and len(given) == 2:
         dtype = _with_number(tensors[0]._data, next(g for g in found if not isinstance(g, TensorBase))) if not isinstance(
             found[0], TensorBase) or not isinstance(found[1], TensorBase) else None  # fmt: skip
     else:
         dtype = dtypes.result_np([g._data if isinstance(g, TensorBase) else g for g in found])
     return [g if isinstance(g, TensorBase) else constant(g, dtype) for g in found]
+
+
+_OF_NUMBERS = ("add", "sub", "mul", "div", "floor_divide")  # defined for two numbers, too; the result is a 0-d tensor
+
+
+def of_array(name: str, a: Any) -> Any:
+    """An array beside a tensor in an operator, ``tensor + array``, as a tensor; a number of NumPy's anywhere."""
+    a = asarray(a)
+    if a.dtype not in dtypes.FROM_NUMPY:  # (named here: dtypes.own does not know the operation)
+        raise TypeError(f"{name}: an operand is an array of NumPy's {a.dtype!r}, which ferro has no dtype for")
+    return wrap(dtypes.own(a))
+
+
+def array_first(name: str) -> TypeError:
+    """The error for ``array + tensor``, which PyTorch refuses, too."""
+    return TypeError(f"{name}: unsupported operand type(s): 'numpy.ndarray' and 'Tensor', in this order; put the tensor first, or write "
+                     "from_numpy(array)")  # fmt: skip
 
 
 def _with_number(a: Any, number: Any) -> Any:

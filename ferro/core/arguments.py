@@ -80,6 +80,8 @@ def with_size(name: str, given: tuple, size: Any) -> tuple:
 
 def number_first(name: str, keyword: str, tensors: tuple[str, ...], *given: Any) -> tuple:
     """The arguments behind the first of a signature of PyTorch before 1.5: the number, then the tensors.  Warns once."""
+    if isinstance(given[0], TensorBase) and given[0]._data.ndim == 0:
+        given = (given[0].item(), *given[1:])
     if len(given) != len(tensors) + 1 or isinstance(given[0], TensorBase):
         raise TypeError(
             f"{name}() takes {len(tensors) + 1} positional arguments but {len(given) + 1} were given; {keyword} is a keyword"
@@ -92,6 +94,27 @@ def number_first(name: str, keyword: str, tensors: tuple[str, ...], *given: Any)
         stacklevel=4,
     )
     return given
+
+
+def factors_first(name: str, tensors: tuple[str, str], *given: Any) -> tuple:
+    """input, x, y, beta and alpha from PyTorch's old order of them: (beta, input, alpha, x, y), in a method (input, beta, alpha, x,
+    y), with or without alpha.  Warns once.
+    """
+    order = "".join(["t" if isinstance(g, TensorBase) else "n" for g in given])
+    if order not in ("nttt", "tntt", "ntntt", "tnntt"):
+        raise TypeError(
+            f"{name}() takes 3 positional arguments but {len(given)} were given; beta and alpha are keywords"
+        )
+    listed = ", ".join([f"Tensor {t}" for t in tensors])
+    alpha = "Number alpha, " if len(given) == 5 else ""
+    warn_once(
+        f"This overload of {name} is deprecated:\n\t{name}(Number beta, Tensor input, {alpha}{listed}, *, Tensor out = None)\n"
+        "Consider using one of the following signatures instead:\n"
+        f"\t{name}(Tensor input, {listed}, *, Number beta = 1, Number alpha = 1, Tensor out = None)",
+        stacklevel=4,
+    )
+    numbers = [g for g in given if not isinstance(g, TensorBase)]
+    return (*[g for g in given if isinstance(g, TensorBase)], numbers[0], numbers[1] if alpha else 1)
 
 
 def need_tensor(name: str, argument: str, value: Any) -> Any:
@@ -140,9 +163,9 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
         return result
     from ferro.core import worlds
     from ferro.core.base import bump, history, is_inference
-    from ferro.core.dtypes import FROM_NUMPY, can_cast
     from ferro.core.inplace import announce, is_expanded, refuse_overlap
     from ferro.core.mode import current, is_grad_enabled, is_inference_mode_enabled
+    from ferro.core.outputs import refuse_dtype
 
     need_tensor(name, "out", out)
     refuse_overlap(f"{name}(out=)", out, inputs)
@@ -157,9 +180,7 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
             f"Trying to use forward AD with {name} that does not support it because it is an out= function (functions with out=... arguments "
             "don't support forward mode); use the result instead of out="
         )
-    have, want = FROM_NUMPY[result._data.dtype], FROM_NUMPY[out._data.dtype]
-    if not can_cast(have, want):
-        raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")
+    refuse_dtype(name, result._data, out._data, inputs)
     if out._data.shape != result._data.shape:
         if out._data.size:
             warnings.warn(

@@ -135,6 +135,12 @@ C_NAMES = {
 }  # fmt: skip
 
 
+META_NAMES = {  # as PyTorch's checks of `out=` and masks say them
+    **C_NAMES, int64: "long int", int16: "short int", int8: "signed char", uint8: "unsigned char", uint16: "short unsigned int",
+    uint32: "unsigned int", uint64: "long unsigned int",
+}  # fmt: skip
+
+
 _MOST = {d.np: float(ml_dtypes.finfo(d.to_real().np).max) for d in ALL if d.category >= 2}
 
 

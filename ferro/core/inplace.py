@@ -19,10 +19,12 @@ from ferro.core import dtypes, worlds
 from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
+from ferro.core.apply import of_array
 from ferro.core.base import LEAF, Meta, TensorBase, bump, history, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
 from ferro.core.notices import warn_once
+from ferro.core.outputs import cannot_cast
 from ferro.core.owners import is_shared
 from ferro.core.refusals import refusal
 from ferro.core.transforms import INSIDE, refuse_captured
@@ -81,6 +83,8 @@ def augmented(method: Callable) -> Callable[[T, Any], T]:
     """The augmented assignment (``Tensor.__iadd__``) of an in-place method: strangers get NotImplemented, and may know better."""
 
     def assigned(self: Any, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            other = of_array(method.__name__, other)
         return method(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
     assigned.__doc__ = f"The operator form of :meth:`{method.__name__}`."
@@ -108,7 +112,7 @@ def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> A
                            "an in-place operation cannot grow its tensor")  # fmt: skip
     have, want = dtypes.FROM_NUMPY[out._data.dtype], dtypes.FROM_NUMPY[data.dtype]
     if have is not want and not dtypes.can_cast(have, want):
-        raise RuntimeError(f"{name}: result type {have} can't be cast to the desired output type {want}")
+        raise cannot_cast(name, have, want)
     if out is not alias:
         if out._node is not None:
             _refuse_view(self, name)

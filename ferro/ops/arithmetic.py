@@ -5,9 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, SCALING, apply, binary, constant, in_single, is_held, operands, promote, unary
+from ferro.core.apply import (  # fmt: skip
+    NUMBERS,
+    SCALING,
+    apply,
+    array_first,
+    binary,
+    constant,
+    in_single,
+    is_held,
+    of_array,
+    operands,
+    promote,
+    unary,
+)
 from ferro.core.arguments import into, need_tensor, number_first
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
@@ -25,16 +40,21 @@ __all__ = ["add", "addcdiv", "addcmul", "div", "divide", "lerp", "mul", "multipl
            "true_divide"]  # fmt: skip
 
 
-def operator(op: Op, swapped: bool = False) -> Callable[[Any, Any], Tensor]:
+def operator(op: Op, swapped: bool = False, reflected: bool = False) -> Callable[[Any, Any], Tensor]:
     """The special method (``__truediv__``, or swapped ``__rtruediv__``) of an operation of two tensors.
 
-    What is neither tensor, number nor array gets NotImplemented, so that the other operand may know better.
+    reflected: that of a commutative one, with `self` on the right (``__radd__``). What is neither tensor, number nor array gets
+    NotImplemented, so that the other operand may know better. An array may stand on the right only, as in PyTorch.
     """
 
     def forward(self: Any, other: Any) -> Any:
         try:
             return binary(op, self, other)
         except TypeError:
+            if isinstance(other, np.ndarray):
+                if reflected:
+                    raise array_first(op.name) from None
+                return binary(op, self, of_array(op.name, other))
             if isinstance(other, (TensorBase, *NUMBERS)):
                 raise
             return NotImplemented
@@ -53,6 +73,8 @@ def operator(op: Op, swapped: bool = False) -> Callable[[Any, Any], Tensor]:
         try:
             return binary(op, other, self)
         except TypeError:
+            if isinstance(other, np.ndarray):
+                raise array_first(op.name) from None
             return NotImplemented
 
     method = reverse if swapped else forward
@@ -73,14 +95,14 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
     """alpha times the second operand, in the dtype that it has together with the first."""
     dtype = dtypes.FROM_NUMPY[dtypes.result_np([getattr(v, "_data", v) for v in (input, other)])]
     if isinstance(alpha, bool) and dtype is not dtypes.bool_:
-        raise RuntimeError(f"{name}: a boolean alpha is only supported for boolean results; the result here is {dtype}")
+        raise RuntimeError(f"{name}: Boolean alpha only supported for Boolean results. The result here is {dtype}")
     if isinstance(alpha, float) and dtype.category < 2:
         raise RuntimeError(
-            f"{name}: for integral input tensors ({dtype}), alpha must not be a floating point number, got {alpha}"
+            f"{name}: For integral input tensors, argument alpha must not be a floating point number. It is {alpha}, for {dtype}"
         )
     if isinstance(alpha, complex) and dtype.category < 3:
         raise RuntimeError(
-            f"{name}: for non-complex input tensors ({dtype}), argument alpha must not be a complex number, got {alpha}"
+            f"{name}: For non-complex input tensors, argument alpha must not be a complex number. It is {alpha}, for {dtype}"
         )
     dtypes.check_number(name, -alpha if name == "sub" else alpha, dtype.np)
     if isinstance(other, NUMBERS):
@@ -147,9 +169,10 @@ def no_bools(name: str, x: Any, y: Any) -> None:
     """Refuses a difference with a truth value, which has no meaning that everybody would guess."""
     bools = [v._data.dtype is BOOL if isinstance(v, TensorBase) else isinstance(v, bool) for v in (x, y)]
     if any(bools):
-        which = "two bool tensors" if all(bools) else "a bool tensor"
-        raise RuntimeError(f"{name}: Subtraction, the `-` operator, with {which} is not supported. "
-                           "Use `^` or logical_xor() for bools, `~` or logical_not() to invert a mask.")  # fmt: skip
+        said = ("two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead." if all(bools) else
+                "a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator "
+                "instead.")  # fmt: skip
+        raise RuntimeError(f"{name}: Subtraction, the `-` operator, with {said}")
 
 
 def difference(self: Any, other: Any) -> Tensor:
@@ -162,6 +185,8 @@ def difference(self: Any, other: Any) -> Tensor:
     try:
         return binary(SUB, self, other)
     except TypeError:
+        if isinstance(other, np.ndarray):
+            return binary(SUB, self, of_array("sub", other))
         if isinstance(other, (TensorBase, *NUMBERS)):
             raise
         return NotImplemented
@@ -176,6 +201,8 @@ def swapped_difference(self: Any, other: Any) -> Tensor:
     try:
         return binary(SUB, other, self)
     except TypeError:
+        if isinstance(other, np.ndarray):
+            raise array_first("sub") from None
         return NotImplemented
 
 
@@ -224,7 +251,6 @@ def rounded_quotient(input: Any, other: Any, mode: str) -> Any:
     """The quotient rounded towards zero or down; RuntimeError for an integer division by zero."""
     if mode not in ("trunc", "floor"):
         raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {mode!r}")
-    some_tensor("div", input, other)
     x, y = promote(*operands("div", input, other))
     no_zero_division("div", x, y)
     return apply(DIV_TRUNC if mode == "trunc" else DIV_FLOOR, (x, y))
@@ -333,8 +359,12 @@ def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1
         value, tensor1, tensor2 = number_first("addcdiv", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)
     x, y, z = operands("addcdiv", input, tensor1, tensor2)
     if y._data.dtype.kind in "biu" and z._data.dtype.kind in "biu":
-        raise RuntimeError("addcdiv: Integer division with addcdiv is no longer supported: tensor1 and tensor2 are both integer tensors; "
-                           "write input + value * torch.true_divide(tensor1, tensor2)")  # fmt: skip
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
+            "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2))"
+            ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv "
+            "behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
+        )
     result = apply(ADDCDIV, tuple(promote(x, y, z)), (value,))
     return result if out is None else into("addcdiv", out, result, input, tensor1, tensor2)
 
@@ -359,7 +389,15 @@ def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) 
         raise NotImplementedError(
             f"lerp: defined for floating-point and complex tensors, not for {input.dtype}; cast the operands first"
         )
-    if isinstance(weight, TensorBase):
+    if (
+        input._data.dtype in dtypes.HALF
+    ):  # in float32: a weight of 70000 is no number of half precision, the result may be
+        wide = [
+            apply(worlds.CAST, (t,), (dtypes.float32.np,)) if isinstance(t, TensorBase) else t
+            for t in (input, end, weight)
+        ]
+        result = apply(worlds.CAST, (lerp(*wide),), (input._data.dtype,))
+    elif isinstance(weight, TensorBase):
         result = apply(LERP, (input, end, weight))
     else:
         result = apply(LERP_SCALAR, (input, end), (weight,))
@@ -388,7 +426,7 @@ class ArithmeticMethods:
 
     __slots__ = ()
     add = add
-    __add__ = __radd__ = operator(ADD)
+    __add__, __radd__ = operator(ADD), operator(ADD, reflected=True)
     add_ = in_place(add)
     __iadd__ = augmented(add_)
     sub = subtract = sub
@@ -396,7 +434,7 @@ class ArithmeticMethods:
     sub_ = subtract_ = in_place(sub)
     __isub__ = augmented(sub_)
     mul = multiply = mul
-    __mul__ = __rmul__ = operator(MUL)
+    __mul__, __rmul__ = operator(MUL), operator(MUL, reflected=True)
     mul_ = multiply_ = in_place(mul)
     __imul__ = augmented(mul_)
     div = divide = true_divide = div

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
+from ferro.core.apply import NUMBERS, apply, array_first, binary, constant, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor, real_number
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
@@ -324,7 +325,11 @@ def bit_operator(function: Any, swapped: bool = False) -> Callable[[Any, Any], T
     """The special method (``__and__``, or swapped ``__rand__``) of a function on bits."""
 
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (TensorBase, *NUMBERS, np.ndarray, np.generic)):
+        if isinstance(other, np.ndarray):
+            if swapped:
+                raise array_first(function.__name__)
+            other = of_array(function.__name__, other)
+        elif not isinstance(other, (TensorBase, *NUMBERS, np.generic)):
             return NotImplemented
         return function(other, self) if swapped else function(self, other)
 
@@ -343,7 +348,7 @@ def equals(self: Any, other: Any) -> Any:
     try:
         return binary(EQ, self, other)
     except TypeError:
-        return NotImplemented
+        return binary(EQ, self, of_array("eq", other)) if isinstance(other, np.ndarray) else NotImplemented
 
 
 def differs(self: Any, other: Any) -> Any:
@@ -351,7 +356,7 @@ def differs(self: Any, other: Any) -> Any:
     try:
         return binary(NE, self, other)
     except TypeError:
-        return NotImplemented
+        return binary(NE, self, of_array("ne", other)) if isinstance(other, np.ndarray) else NotImplemented
 
 
 def comparison_operator(op: Op) -> Callable[[Any, Any], Tensor]:
@@ -359,7 +364,12 @@ def comparison_operator(op: Op) -> Callable[[Any, Any], Tensor]:
     plain = operator(op)
 
     def method(self: Any, other: Any) -> Any:
-        if self._data.dtype.kind == "c":
+        kind = type(other)
+        if self._data.dtype.kind == "c" or (
+            kind is not float
+            and kind is not int
+            and (kind is complex or (isinstance(other, TensorBase) and other.is_complex()))
+        ):
             return ordered(op, self, other)
         return plain(self, other)
 
@@ -387,9 +397,10 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
         return tuple([wrap(np.ascontiguousarray(i)) for i in np.nonzero(np.atleast_1d(condition._data))])
     if condition._data.dtype.kind != "b":
         if condition._data.dtype is not UINT8:
-            raise RuntimeError(
-                f"where: expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}"
-            )
+            raise RuntimeError("where expected condition to be a boolean tensor, but got a tensor with dtype "
+                               f"{dtypes.type_name(condition.dtype)}")  # fmt: skip
+        warnings.warn("where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of "
+                      "PyTorch. Use a boolean condition instead.", stacklevel=2)  # fmt: skip
         condition = wrap(condition._data != 0)
     if isinstance(input, TensorBase) and isinstance(other, TensorBase):
         x, y = (input, other) if input._data.dtype is other._data.dtype else promote(input, other)
@@ -494,7 +505,7 @@ def extremum_operands(name: str, x: Any, y: Any) -> tuple:
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """min(max(x, lower), upper), where either bound may be missing; numbers or tensors, not mixed.
+    """min(max(x, lower), upper), where either bound may be missing; numbers or tensors.
 
     The cotangent passes where lower ≤ x ≤ upper, edges included; a tensor bound gets it where it was taken.
     """
@@ -503,18 +514,12 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
         result = unary(CLAMP, input, _bounds(min, max, dtype))
         return result if out is None else into("clamp", out, result, input)
     if min is None and max is None:
-        raise RuntimeError("clamp: at least one of 'min' or 'max' must not be None")
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     for v in (input, min, max):
         if isinstance(v, complex) or (isinstance(v, TensorBase) and v._data.dtype.kind == "c"):
-            raise NotImplementedError("clamp: not supported for complex types: complex numbers have no order")
-    tensors = [isinstance(b, TensorBase) for b in (min, max) if b is not None]
-    if any(tensors):
-        if not all(tensors):
-            raise TypeError(
-                "clamp: min and max must both be tensors or both be numbers, "
-                f"got {type(min).__name__} and {type(max).__name__}"
-            )
-        given = [t for t in (input, min, max) if t is not None]
+            raise NotImplementedError("clamp is not supported for complex types: complex numbers have no order")
+    if any(isinstance(b, TensorBase) for b in (min, max)):
+        given = operands("clamp", *[t for t in (input, min, max) if t is not None])
         x, *bounds = promote(*given)
         low = bounds.pop(0) if min is not None else None
         result = apply(CLAMP_TENSOR, (x, low, bounds[0] if bounds else None))
@@ -640,7 +645,7 @@ class ComparisonMethods:
     __iand__, __ior__, __ixor__ = map(augmented, (bitwise_and_, bitwise_or_, bitwise_xor_))
     __lshift__, __rshift__ = bit_operator(bitwise_left_shift), bit_operator(bitwise_right_shift)
     __rlshift__, __rrshift__ = bit_operator(bitwise_left_shift, True), bit_operator(bitwise_right_shift, True)
-    __ilshift__, __irshift__ = bitwise_left_shift_, bitwise_right_shift_
+    __ilshift__, __irshift__ = augmented(bitwise_left_shift_), augmented(bitwise_right_shift_)
     __invert__ = inverted
     maximum, minimum, fmax, fmin = maximum, minimum, fmax, fmin
     clamp, clip, clamp_min, clamp_max = clamp, clamp, clamp_min, clamp_max

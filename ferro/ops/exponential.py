@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, apply, binary, operands, promote, unary
+from ferro.core.apply import NUMBERS, apply, array_first, binary, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
@@ -208,7 +210,7 @@ def power(x: Any, n: Any) -> Any:
             raise NotImplementedError("pow: not defined for two bool operands; cast one of them to a number type")
         if dtype.kind in "iu" and isinstance(n, int) and n < 0:
             raise RuntimeError(
-                f"pow: Integers to negative integer powers are not allowed, got the exponent {n}; cast the base first"
+                f"pow: Integers to negative integer powers are not allowed. The exponent is {n}; cast the base first"
             )
         if dtype is not a.dtype:
             x = apply(worlds.CAST, (x,), (dtype,))
@@ -274,12 +276,16 @@ def power_operator(self: Any, other: Any) -> Tensor:
         return unary(POW_NUMBER, self, (other,))
     if isinstance(other, NUMBERS):
         return power(self, other)
-    return pow(self, other) if isinstance(other, TensorBase) or hasattr(other, "__array__") else NotImplemented
+    if isinstance(other, np.ndarray):
+        return pow(self, of_array("pow", other))
+    return pow(self, other) if isinstance(other, (TensorBase, np.generic)) else NotImplemented
 
 
 def swapped_power(self: Any, other: Any) -> Tensor:
     """other ** self."""
-    return pow(other, self) if isinstance(other, NUMBERS) or hasattr(other, "__array__") else NotImplemented
+    if isinstance(other, np.ndarray):
+        raise array_first("pow")
+    return pow(other, self) if isinstance(other, (*NUMBERS, TensorBase, np.generic)) else NotImplemented
 
 
 def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
@@ -392,7 +398,13 @@ def frexp(input: Tensor, *, out: tuple | None = None) -> Any:
     """(m, n) with x = m 2ⁿ and ½ ≤ |m| < 1; n is int32.  d m = dx / 2ⁿ."""
     need_tensor("frexp", "input", input)
     if input._data.dtype not in dtypes.INEXACT or input._data.dtype.kind == "c":
-        raise RuntimeError(f"frexp: only supports floating-point dtypes, got {input.dtype}")
+        raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {input.dtype}")
+    if out is not None:
+        for part, t, wanted in (("mantissa", out[0], input.dtype), ("exponent", out[1], dtypes.int32)):
+            if t.dtype is not wanted:
+                raise RuntimeError(
+                    f"torch.frexp() expects {part} to have dtype {dtypes.META_NAMES[wanted]} but got {dtypes.META_NAMES[t.dtype]}"
+                )
     mantissa, exponent = apply(FREXP, (input,))
     if out is not None:
         mantissa, exponent = into("frexp", out[0], mantissa), into("frexp", out[1], exponent)

@@ -294,7 +294,7 @@ PUT = Op("put", lambda xp, x, index, source, /, accumulate: xp.put(x, index, sou
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """The positions of the elements that are not 0: a row for each, or (as_tuple) a tensor for each dimension."""
-    x = input._data
+    x = need_tensor("nonzero", "input", input)._data
     if as_tuple:
         return tuple([wrap(i.astype(np.int64, copy=False)) for i in (x.reshape(1) if not x.ndim else x).nonzero()])
     return into("nonzero", out, wrap(worlds.world(x).nonzero(x)))

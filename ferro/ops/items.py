@@ -8,6 +8,7 @@ slices index[0], index[1], ... belong to the dimensions `dims` of that view.
 from __future__ import annotations
 
 import operator
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -257,6 +258,11 @@ def _element(p: Any) -> Any:
                 f"(got {type(p).__name__})") from None  # fmt: skip
     data = given._data
     if data.dtype.char in "B?":  # unsigned bytes are masks, as they were before there were booleans
+        if data.dtype.char == "B":
+            warnings.warn(
+                "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+                stacklevel=4,
+            )
         return bool(data) if not data.ndim else given if data.dtype.char == "?" else wrap(data != 0)
     if data.dtype.kind not in "iu":
         raise IndexError(f"tensors used as indices must be long, int, byte or bool tensors, got {given.dtype}")
@@ -449,4 +455,9 @@ class ItemMethods:
 
     __slots__ = ()
     __getitem__, __setitem__ = getitem, setitem
+
+    def __delitem__(self, key: Any) -> None:
+        """Refused: a tensor keeps all its elements."""
+        raise TypeError("Tensor does not support deleting items")
+
     index_put, index_put_ = index_put, index_put_

@@ -9,6 +9,7 @@ from ferro.batched.array import plain
 from ferro.core import worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, unlike
+from ferro.core.dtypes import META_NAMES, type_name
 from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
@@ -33,7 +34,8 @@ def _boolean(name: str, mask: Any) -> Any:
             if name == "masked_select"
             else f"{name.rstrip('_')}_ only supports boolean masks"
         )
-        raise RuntimeError(f"{name}: {said}, but got mask with dtype {mask.dtype}")
+        found = META_NAMES[mask.dtype] if name.startswith("masked_fill") else type_name(mask.dtype)
+        raise RuntimeError(f"{name}: {said}, but got mask with dtype {found} ({mask.dtype})")
     return mask
 
 

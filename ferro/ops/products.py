@@ -8,8 +8,8 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import worlds
-from ferro.core.apply import apply, binary, promote
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.apply import apply, array_first, binary, of_array, promote
+from ferro.core.arguments import factors_first, into, need_tensor, one_dim
 from ferro.core.base import TensorBase
 from ferro.core.casting import LOW, brought_together, in_low_precision, lowered
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
@@ -294,9 +294,11 @@ def _add_product(op: Op, input: Any, x: Any, y: Any, beta: Any, alpha: Any, shap
     return result if out is None else into(op.name, out, result)
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta C + alpha X Y for matrices X, Y and C broadcast to their product; C is not read when beta is 0."""
+    if old:
+        input, mat1, mat2, beta, alpha = factors_first("addmm", ("mat1", "mat2"), input, mat1, mat2, *old)
     same_dtype("addmm", input=input, mat1=mat1, mat2=mat2)
     need_ndim("addmm", mat1=(mat1, 2), mat2=(mat2, 2))
     a, b = mat1._data.shape, mat2._data.shape
@@ -314,9 +316,11 @@ ADDMM = Op("addmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, 
                     Sample(Arg(3, 1), Arg(3, 4), Arg(4, 2), beta=0)], complex=True)  # fmt: skip
 
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1,
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta c + alpha X v for a matrix X, a vector v, and c broadcast to their product."""
+    if old:
+        input, mat, vec, beta, alpha = factors_first("addmv", ("mat", "vec"), input, mat, vec, *old)
     same_dtype("addmv", input=input, mat=mat, vec=vec)
     need_ndim("addmv", mat=(mat, 2), vec=(vec, 1))
     if mat._data.shape[1] != vec._data.shape[0]:
@@ -332,9 +336,11 @@ ADDMV = Op("addmv", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, 
                     Sample(Arg(3), Arg(3, 0), Arg(0))], complex=True)  # fmt: skip
 
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
             out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta C + alpha X Y for batches of matrices X and Y, and C broadcast to their product."""
+    if old:
+        input, batch1, batch2, beta, alpha = factors_first("baddbmm", ("batch1", "batch2"), input, batch1, batch2, *old)
     same_dtype("baddbmm", input=input, batch1=batch1, batch2=batch2)
     need_ndim("baddbmm", batch1=(batch1, 3), batch2=(batch2, 3))
     a, b = batch1._data.shape, batch2._data.shape
@@ -352,9 +358,11 @@ BADDBMM = Op("baddbmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, be
                       Sample(Arg(), Arg(2, 3, 0), Arg(2, 0, 2))], complex=True)  # fmt: skip
 
 
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta C + alpha Σ XᵢYᵢ over two batches of matrices, with C broadcast to the sum."""
+    if old:
+        input, batch1, batch2, beta, alpha = factors_first("addbmm", ("batch1", "batch2"), input, batch1, batch2, *old)
     same_dtype("addbmm", input=input, batch1=batch1, batch2=batch2)
     need_ndim("addbmm", batch1=(batch1, 3), batch2=(batch2, 3))
     (n, rows, inner), (n2, inner2, columns) = batch1._data.shape, batch2._data.shape
@@ -369,9 +377,11 @@ declare("addbmm", [Sample(Arg(3, 2), Arg(2, 3, 4), Arg(2, 4, 2)),
                    Sample(Arg(2), Arg(0, 3, 4), Arg(0, 4, 2))], complex=True)  # fmt: skip
 
 
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1,
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
          out: Tensor | None = None) -> Tensor:  # fmt: skip
     """beta C + alpha x yᵀ for vectors x and y, and C broadcast to their outer product; dtypes are promoted."""
+    if old:
+        input, vec1, vec2, beta, alpha = factors_first("addr", ("vec1", "vec2"), input, vec1, vec2, *old)
     product = outer(vec1, vec2)
     have, shape = need_tensor("addr", "input", input)._data.shape, product._data.shape
     if not _fits(have, shape):
@@ -589,14 +599,15 @@ declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2
 
 
 def _matmul_operator(self: Any, other: Any) -> Tensor:
-    return matmul(self, other) if isinstance(other, _KNOWN) else NotImplemented
+    if isinstance(other, np.ndarray):
+        other = of_array("matmul", other)
+    return matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
 
 
 def _reflected_matmul(self: Any, other: Any) -> Tensor:
-    return matmul(other, self) if isinstance(other, _KNOWN) else NotImplemented
-
-
-_KNOWN: Any = (TensorBase, np.ndarray)  # to operators; others may know better
+    if isinstance(other, np.ndarray):
+        raise array_first("matmul")
+    return matmul(other, self) if isinstance(other, TensorBase) else NotImplemented
 
 
 class ProductMethods:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, operands, promote, unary
+from ferro.core.apply import apply, array_first, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
@@ -253,10 +253,12 @@ NEXTAFTER = Op("nextafter", lambda xp, x, y: xp.nextafter(x, y), kind=ELEMENTWIS
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """0 where x < 0, 1 where x > 0, `values` where x = 0.  Not differentiable."""
     x, at_zero = need_tensor("heaviside", "input", input), need_tensor("heaviside", "values", values)
-    if x._data.dtype is not at_zero._data.dtype:
-        raise RuntimeError(f"heaviside: input and values must have the same dtype, got {x.dtype} and {at_zero.dtype}")
-    if x._data.dtype.kind == "c":
-        raise RuntimeError("heaviside: not implemented for complex tensors")
+    given = [t for t in (x, at_zero, out) if t is not None]
+    if any(t._data.dtype.kind == "c" for t in given):
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if any(t._data.dtype is not x._data.dtype for t in given):
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes. "
+                           f"They are {', '.join(str(t.dtype) for t in given)}")  # fmt: skip
     return into("heaviside", out, apply(HEAVISIDE, (x, at_zero)))
 
 
@@ -322,15 +324,30 @@ def arithmetic_operator(function: Any, swapped: bool = False) -> Callable[[Any, 
     """The special method (``__mod__``, or swapped ``__rmod__``) of a function of two operands."""
 
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (TensorBase, int, float, complex, np.ndarray, np.generic)):
+        if isinstance(other, np.ndarray):
+            if swapped:
+                raise array_first(function.__name__)
+            other = of_array(function.__name__, other)
+        elif not isinstance(other, (TensorBase, int, float, complex, np.generic)):
             return NotImplemented
         return function(other, self) if swapped else function(self, other)
 
     return method
 
 
+def _abs_(self: Any) -> Any:
+    """In-place version of :func:`abs`, of real tensors."""
+    if self._data.dtype.kind == "c":
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+    return _made_absolute(self)
+
+
+_made_absolute = in_place(abs)
+_abs_.__name__ = _abs_.__qualname__ = "abs_"
+abs_ = _abs_
+
 # In-place forms that torch has as functions too.
-abs_, floor_, ceil_, trunc_, round_, frac_ = map(in_place, (abs, floor, ceil, trunc, round, frac))
+floor_, ceil_, trunc_, round_, frac_ = map(in_place, (floor, ceil, trunc, round, frac))
 nan_to_num_, gcd_, lcm_ = in_place(nan_to_num), in_place(gcd), in_place(lcm)
 fix_ = trunc_
 

@@ -101,7 +101,7 @@ PICKED_SUM = Op("picked_sum", lambda xp, x, index, /, dim: xp.picked_sum(x, dim,
 def cumsum(input: Tensor, dim: Any = None, *, dtype: Any = None, out: Tensor | None = None, **names: Any) -> Tensor:
     """The sums x_0 + ... + x_i along `dim`; integers are summed as int64."""
     dim = _dim("cumsum", input, dim, names)
-    result = unary(CUMSUM, summable(input, dtype), (dim,))
+    result = unary(CUMSUM, summable(input, out.dtype if dtype is None and out is not None else dtype), (dim,))
     return result if out is None else into("cumsum", out, result)
 
 
@@ -127,7 +127,7 @@ def cumsum_vjp(g: Tensor, dim: int) -> Tensor:
 def cumprod(input: Tensor, dim: Any = None, *, dtype: Any = None, out: Tensor | None = None, **names: Any) -> Tensor:
     """The products x_0 ... x_i along `dim`; the gradient is exact, to any order, where elements are zero."""
     dim = _dim("cumprod", input, dim, names)
-    result = unary(CUMPROD, summable(input, dtype), (dim,))
+    result = unary(CUMPROD, summable(input, out.dtype if dtype is None and out is not None else dtype), (dim,))
     return result if out is None else into("cumprod", out, result)
 
 
@@ -181,6 +181,8 @@ def cummin(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> 
 
 
 def _running(name: str, op: Op, input: Any, dim: Any, out: Any, names: dict) -> Any:
+    if need_tensor(name, "input", input)._data.ndim == 0 and type(dim) is int and dim not in (-1, 0):
+        raise IndexError(f"{name}(): Expected reduction dim -1 or 0 for scalar but got {dim}")
     dim = _dim(name, input, dim, names)
     need_real(name, input)
     pair = apply(op, (input,), (dim,))
@@ -268,7 +270,11 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None
 def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
     """The dimension counted from the end, the sums of neighbours of y, and the distances of neighbours of x or None."""
     if x is not None and dx is not None:
-        raise TypeError(f"{name}: give either the points x or the spacing dx, not both")
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: give either the points x or the spacing dx, not both"
+        )
+    if isinstance(dx, complex):
+        raise RuntimeError(f"{name}: Currently, we only support dx as a real number. It is {dx}")
     a = need_tensor(name, "y", y)._data
     if a.ndim == 0:
         raise IndexError(f"{name}: Dimension specified as {dim} but tensor has no dimensions")

@@ -167,7 +167,7 @@ DIGAMMA = Op("digamma", lambda xp, x: xp.digamma(x), floats=True, kind=ELEMENTWI
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of ψ."""
     if n < 0:
-        raise RuntimeError(f"polygamma(n, x) does not support negative n, got {n}")
+        raise RuntimeError(f"polygamma(n, x) does not support negative n. It is {n}")
     return real_unary(POLYGAMMA, need_tensor("polygamma", "input", input), out, (int(n),))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,3 +137,31 @@ def test_other_default_types_are_refused(t):
 def test_a_wrong_name_of_a_type():
     with pytest.raises(ValueError, match="invalid type: 'FloatTensor'"):
         ferro.ones(1).type("FloatTensor")
+
+
+FACTORS_FIRST = {
+    "addmm": ((2, 2), (2, 2), (2, 2)),
+    "addmv": ((2,), (2, 2), (2,)),
+    "addr": ((2, 2), (2,), (2,)),
+    "baddbmm": ((1, 2, 2), (1, 2, 2), (1, 2, 2)),
+    "addbmm": ((2, 2), (1, 2, 2), (1, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", FACTORS_FIRST)
+def test_products_take_their_factors_first(name: str, torch: Any) -> None:
+    found: list[list] = []
+    for library in (torch, ferro):
+        c, x, y = (library.arange(1.0, 1 + int(np.prod(s))).reshape(s) for s in FACTORS_FIRST[name])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            f = getattr(library, name)
+            found.append([
+                r.tolist()
+                for r in (f(2, c, x, y), f(2, c, 3, x, y), getattr(c, name)(2, x, y), getattr(c, name)(2, 3, x, y),
+                          getattr(c.clone(), f"{name}_")(2, 3, x, y))
+            ])  # fmt: skip
+    assert found[1] == found[0]
+    c, x, y = (ferro.ones(s) for s in FACTORS_FIRST[name])
+    with pytest.raises(TypeError, match="beta and alpha are keywords"):
+        getattr(ferro, name)(c, x, y, 2)

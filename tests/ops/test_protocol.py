@@ -172,3 +172,65 @@ def test_operands_that_lie_elsewhere_or_just_there_are_not(name: str) -> None:
         FINE[name](x)
         found.append(x.tolist())
     assert found[0] == found[1]
+
+
+# -- arrays and numbers beside tensors -----------------------------------------------------------------------------------
+
+
+BESIDE = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+
+
+@pytest.mark.filterwarnings("ignore:__array_wrap__")  # PyTorch's way to ``tensor + array``
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("dtype", ["float64", "int64"])
+def test_an_array_stands_on_the_right_of_an_operator_only(name: str, dtype: str) -> None:
+    f = getattr(operator, name)
+    a = np.array([3, 2], dtype)
+    found = []
+    for library in (torch, ferro):
+        t = library.from_numpy(np.array([1, 4], dtype))
+        found.append(
+            (f(t, a).tolist(), getattr(operator, f"i{name}")(t.clone(), a).tolist() if name != "truediv" else None)
+        )
+        if name != "truediv" or library is ferro:  # (PyTorch divides by a tensor: its reciprocal times the array)
+            with pytest.raises(TypeError):
+                f(a, t)
+    if (name, dtype) != ("truediv", "int64"):  # (PyTorch leaves it to NumPy, which divides in float64)
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "maximum", "pow"])
+def test_a_function_takes_no_arrays(name: str) -> None:
+    for library in (torch, ferro):
+        for args in ((library.ones(2), np.ones(2)), (np.ones(2), library.ones(2))):
+            with pytest.raises(TypeError, match=r"must be Tensor, not (numpy\.)?ndarray|invalid combination"):
+                getattr(library, name)(*args)
+
+
+@pytest.mark.parametrize("pair", [(2, 3), (2.0, 3), (True, False), (2, 3j)], ids=repr)
+def test_sums_products_and_quotients_of_two_numbers(pair: tuple) -> None:
+    for name in ("add", "sub", "mul", "div", "true_divide", "floor_divide"):
+        if (name == "sub" and pair == (True, False)) or (name == "floor_divide" and pair[1] in (False, 3j)):
+            continue
+        theirs, ours = (getattr(library, name)(*pair) for library in (torch, ferro))
+        assert (ours.item(), str(ours.dtype)[6:], tuple(ours.shape)) == (theirs.item(), str(theirs.dtype)[6:], ())
+
+
+def test_a_real_number_has_no_order_beside_a_complex_one() -> None:
+    for library in (torch, ferro):
+        for name in ("lt", "le", "gt", "ge"):
+            for other in (library.tensor(1j), library.tensor([1j])):
+                with pytest.raises((RuntimeError, NotImplementedError)):
+                    getattr(operator, name)(library.ones(1), other)
+
+
+def test_items_cannot_be_deleted_and_masks_of_bytes_warn() -> None:
+    for library in (torch, ferro):
+        x = library.tensor([1, 2])
+        with pytest.raises(TypeError, match="Tensor does not support deleting items"):
+            del x[0]
+        mask = library.tensor([1, 0], dtype=library.uint8)
+        with pytest.warns(UserWarning, match=r"indexing with dtype torch\.uint8 is now deprecated"):
+            assert x[mask].tolist() == [1]
+        with pytest.warns(UserWarning, match="where received a uint8 condition tensor"):
+            assert library.where(mask, x, x + 5).tolist() == [1, 7]

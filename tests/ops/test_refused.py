@@ -26,7 +26,7 @@ def test_neighbours_beyond_the_channels_cost_nothing() -> None:
         (lambda: ferro.tensor_split(ferro.ones(5, 2), 2**31), RuntimeError, "tensor_split: 2147483648 sections"),
         (lambda: ferro.svd_lowrank(ferro.ones(2, 3), 1, 2**70), ValueError, "svd_lowrank: niter"),
         (lambda: ferro.pca_lowrank(ferro.ones(2, 3), 1, True, 2**31), ValueError, "lowrank: niter"),
-        (lambda: ferro.add(np.ones(3, ">f4"), ferro.ones(3)), TypeError, "add: an operand is an array of NumPy's"),
+        (lambda: ferro.ones(3) + np.ones(3, ">f4"), TypeError, "add: an operand is an array of NumPy's"),
         (lambda: F.lp_pool1d(ferro.ones(2, 2, 7), 0, 3), ValueError, "lp_pool1d: norm_type must not be 0"),
         (lambda: ferro.slice_copy(ferro.tensor(1.0)), IndexError, "0-dim"),
     ],
