@@ -1,6 +1,7 @@
 """ferro: eager, tape-based automatic differentiation for Python with PyTorch's API, on NumPy, Numba and CuPy."""
 
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ferro._importing import done as _done  # isort: skip (before all else)
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
@@ -253,5 +254,18 @@ short, int, long = int16, int32, int64
 chalf, cfloat, cdouble = complex32, complex64, complex128
 
 __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
+
+if _TYPE_CHECKING:
+    from ferro import multiprocessing
+else:
+
+    def __getattr__(name):
+        """Python's multiprocessing takes as long to import as half of ferro: whoever wants it pays for it."""
+        if name == "multiprocessing":
+            import ferro.multiprocessing
+
+            return ferro.multiprocessing
+        raise AttributeError(f"module 'ferro' has no attribute {name!r}")
+
 
 _done()

@@ -491,6 +491,8 @@ class Tensor(
         """How often the storage was changed in place."""
         if is_inference(self):
             raise RuntimeError("Inference tensors do not track version counter.")
+        if self._counter is None and self._node is not None and self._node is not LEAF:
+            return version_of(self).n  # (a node may have one for its result)
         return 0 if self._counter is None else self._counter.n
 
     @property

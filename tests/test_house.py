@@ -35,6 +35,7 @@ LAYERS = (
         "env",
         "__config__",
         "serialization",
+        "multiprocessing",
     ),
     ("func",),
     ("autograd",),

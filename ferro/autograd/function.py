@@ -19,6 +19,7 @@ from ferro.core.apply import apply as apply_op
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
 from ferro.core.forward import tangents_of
+from ferro.core.inplace import before_write, rebase
 from ferro.core.node import Freed, FreedError, MultiNode, Pick, next_sequence, node_meta
 from ferro.core.op import Op
 from ferro.core.provenance import caller
@@ -140,6 +141,10 @@ class _Saved:
 
 class FunctionNode(FunctionCtx, MultiNode):
     """The node of a custom function; the user's ctx."""
+
+    writes_view = (
+        False  # whether it wrote its output into a view: then, as in PyTorch, it is not called without a gradient
+    )
 
     def __init__(self) -> None:
         self.saved = None
@@ -475,12 +480,19 @@ def _mark_views(outs: list, dirty: tuple) -> None:
             view.stamp = view.tangent_stamp = version_of(out).n
 
 
+def _edge(t: Any, dirty: tuple) -> Any:
+    """Where a gradient for an argument goes."""
+    if t._node is LEAF:
+        return t
+    return before_write(t, t._node) if _contains(dirty, t) else t._node
+
+
 def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     """Makes ctx a node of the tape and gives the outputs their history."""
     _check_recorded_dirty(cls, ctx._dirty, outs)
     indices = tuple([i for i, n in enumerate(needs) if n])
     ctx.plan = _FunctionPlan(cls, len(args), indices)
-    ctx.edges = tuple([a if a._node is LEAF else a._node for a in (args[i] for i in indices)])
+    ctx.edges = tuple([_edge(args[i], ctx._dirty) for i in indices])
     ctx.tensor_indices = frozenset(i for i, a in enumerate(args) if isinstance(a, TensorBase))
     ctx.input_shapes = tuple([a._data.shape if isinstance(a, TensorBase) else None for a in args])
     ctx.complex_inputs = tuple([isinstance(a, TensorBase) and a._data.dtype in COMPLEX for a in args])
@@ -515,7 +527,8 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
             pick = Pick(ctx, i, *slots[i])
             if _contains(ctx._dirty, out):
                 bump(out, cls.__name__)
-                _rebase(out, pick)
+                rebase(out, wrap(out._data, pick))
+                ctx.writes_view = out._meta is not None and out._meta.view is not None
             else:
                 if t._node is not None:
                     t = wrap(t._data)
@@ -524,12 +537,6 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     ctx.saved = tuple([_Saved(fresh[i] if i is not None else t, ctx, i) for t, i in save])
     ctx._to_save = ctx._dirty = ctx._nondiff = ()
     return fresh
-
-
-def _rebase(out: Any, pick: Pick) -> None:
-    from ferro.core.inplace import rebase
-
-    rebase(out, wrap(out._data, pick))
 
 
 # A tensor that must not be differentiated again.

@@ -422,7 +422,7 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
             tensors.append(t)
             continue
         if node is not None and f"array{i}" in node.plan.kinds:
-            watch_result(t, node)
+            watch_result(t, node, i)
         if i and not recording and not op.view:
             t._meta = tensors[0]._meta  # where nothing is recorded, all are marked alike
         elif marked:
@@ -506,7 +506,7 @@ def guard(node: Node, v: Any) -> None:
     meta = node_meta(node)
     if meta.guards is None:
         meta.guards = []
-    meta.guards.append((v, v.n, "input"))
+    meta.guards.append((v, v.n, None))
 
 
 def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:

@@ -42,6 +42,7 @@ class Version:
     through: tuple = ()
     lost: Any = None  # of an inference tensor: the mode that made it
     inference = False
+    unclaimed = False  # made for a saved result whose tensor has no counter yet
 
 
 class InferenceVersion(Version):
@@ -209,7 +210,7 @@ def version_of(t: TensorBase) -> Version:
         fresh = Version()
         fresh.n = 0
         if t._node is not None and t._node is not LEAF:
-            watch(t, fresh)
+            fresh = watch(t, fresh)
         v = t._counter  # see Note [Made once] in node.py
         if v is None:
             v = t._counter = fresh if not locks.GUARDED else locks.once(t, "_counter", v, fresh)
@@ -231,30 +232,51 @@ def root(view: View) -> TensorBase:
     return view.base if m is None or m.view is None else m.view.base
 
 
-def watch(t: TensorBase, v: Version) -> None:
-    """Lets the node that made `t`, if it saved its result, check `v` before using it."""
+def watch(t: TensorBase, v: Version) -> Version:
+    """Lets the node that made `t`, if it saved its result, check `v` before using it; returns the version that it checks."""
     node: Any = t._node
     kept: tuple = ("array",)
+    index = 0
     if type(node) is Pick:
-        kept = (f"array{node.index}", "arrays") if node.node.plan.keeps_out else ()
+        index = node.index
+        kept = (f"array{index}", "arrays") if node.node.plan.keeps_out else ()
         node = node.node
     if node.plan.keeps_out and any(k in kept for k in node.plan.kinds):
         meta = node_meta(node)
         if meta.packed and (type(node.saved) is not tuple or any(
                 k in kept and not isinstance(s, np.ndarray) for s, k in zip(node.saved, node.plan.kinds, strict=True))):  # fmt: skip
-            return  # the result is freed, or in the hands of a saved-tensor hook
+            return v  # the result is freed, or in the hands of a saved-tensor hook
         if meta.guards is None:
             meta.guards = []
-        if all(g[0] is not v for g in meta.guards):
-            meta.guards.append((v, v.n, "result"))
+        for held, _, which in meta.guards:
+            if which == index and held.unclaimed:
+                held.unclaimed = False
+                return held
+        meta.guards.append((v, v.n, index))
+    return v
 
 
-def watch_result(t: TensorBase, node: Any) -> None:
+def result_version(node: Any, index: int) -> Version:
+    """The version counter of the result number `index`, which the node saved.
+
+    If its tensor has none yet, `watch` will give it this one: whoever looks at what was saved sees every change of it.
+    """
+    meta = node_meta(node)
+    for held, _, which in meta.guards or ():
+        if which == index:
+            return held
+    fresh = Version()
+    fresh.n, fresh.unclaimed = 0, True
+    meta.guards = [*(meta.guards or ()), (fresh, 0, index)]
+    return fresh
+
+
+def watch_result(t: TensorBase, node: Any, index: int) -> None:
     """Lets `node` check the version of a result without history (indices, say) that it saved; the result has just been made."""
     fresh = t._counter = Version()
     fresh.n = 0
     meta = node_meta(node)
-    meta.guards = [*(meta.guards or ()), (fresh, 0, "result")]
+    meta.guards = [*(meta.guards or ()), (fresh, 0, index)]
 
 
 def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
@@ -321,7 +343,7 @@ def _rederive(t: TensorBase, view: View) -> bool:
     """The same; False if there is no such history and, as nothing is being recorded, none is needed yet."""
     base = root(view)
     base_node = base._node
-    if base_node is None or (base_node is LEAF and t._node is not None):
+    if base_node is None or (base_node is LEAF and t._node is not None and view.creation is not None):
         return True
     made = base_node.node if isinstance(base_node, Pick) else base_node
     recorded = not view.born or (base_node is not LEAF and made.seq > view.born)  # what has been written since
@@ -331,16 +353,31 @@ def _rederive(t: TensorBase, view: View) -> bool:
         raise refusal(t._counter.culprit, view, t._node, indirect=True)
     if not recorded:
         return True  # made under no_grad
+    node = derived(view)
+    if t._meta.retains and node is not None:
+        retain(t, t._node, node)
+    t._node = node
+    return True
+
+
+def derived(view: View) -> Any:
+    """A history of its own for a view: that of the same steps on its base."""
     with _mode.switched(grad=True, inference=False, level=0, pack=(), observers=()):
-        fresh: Any = base
+        fresh: Any = root(view)
         for op, params, index in view.steps:
             fresh = worlds.apply(op, (fresh,), params)
             if index is not None:
                 fresh = fresh[index]
-    if t._meta.retains and fresh._node is not None:
-        retain(t, t._node, fresh._node)
-    t._node = fresh._node
-    return True
+    return fresh._node
+
+
+def hooked(node: Any) -> bool:
+    """Whether hooks of the user hang on a history."""
+    index = 0
+    if type(node) is Pick:
+        node, index = node.node, node.index
+    meta = node.meta if isinstance(node, Node) else None
+    return meta is not None and bool((meta.pre and meta.pre.get(index)) or meta.prehooks or meta.post)
 
 
 def retain(t: TensorBase, before: Any = None, node: Any = None) -> None:
@@ -512,6 +549,8 @@ def _check_attached(node: Any, i: int, t: TensorBase) -> None:
 def _result(node: Any, data: Any, where: Any, index: int) -> TensorBase:
     """The result number `index` of a node that saved it, with its history and its tangents."""
     t = wrap(data, where)
+    if node.meta is None or not node.meta.packed:  # (what hooks keep is theirs)
+        t._counter = result_version(node, index)
     if node.meta is not None and node.meta.tangents is not None:
         meta_of(t).tangents = node.meta.tangents.get(index)
     return t
@@ -536,9 +575,15 @@ def check_version(node: Any, t: TensorBase) -> None:
 def check_guards(node: Any) -> None:
     """Raises if a value that the node watches was changed in place."""
     if type(node.saved) is not Freed:
-        for v, n, what in node.meta.guards or ():
+        for v, n, which in node.meta.guards or ():
             if v.n != n:
-                modified(node, v, n, node.shape if what == "result" else None)
+                modified(node, v, n, None if which is None else _result_shape(node, which))
+
+
+def _result_shape(node: Any, index: int) -> Any:
+    if not isinstance(node, MultiNode):
+        return node.shape
+    return node.outputs[index][0] if node.outputs[index] is not None else None
 
 
 def modified(node: Any, v: Version, expected: int, shape: Any) -> NoReturn:

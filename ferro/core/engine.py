@@ -204,7 +204,8 @@ def execute(run: Run, ready: list) -> None:
             same = plan.same
             meta = node.meta
             if meta is not None and not (general or meta.hooked()):
-                check_guards(node)
+                if cotangent(plan.op, g) is not None:  # what no formula reads may have been changed
+                    check_guards(node)
                 meta = None
             if general or plan.general or meta is not None or g is None:
                 u = None if general or plan.user or meta is not None else cotangent(plan.op, g)
@@ -330,7 +331,7 @@ def absent(run: Run, node: Any) -> list:
     """What a node passes on that received no gradient: none, but functions of the user and hooks are called with None."""
     gs: list = [None] * len(node.edges)
     given = [None] * len(node.outputs) if isinstance(node, MultiNode) else None
-    if node.plan.joint and node.plan.user:
+    if node.plan.joint and node.plan.user and not node.writes_view:
         found = node.plan.user(run, given, node)
         gs = [found[i] for i in node.plan.indices]
     return gs if node.meta is None else finish(run, node, gs, given)

@@ -20,7 +20,7 @@ from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
 from ferro.core.apply import of_array
-from ferro.core.base import LEAF, Meta, TensorBase, bump, history, meta_of, retain, root, view_of, wrap
+from ferro.core.base import LEAF, Meta, TensorBase, bump, derived, history, hooked, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
 from ferro.core.notices import warn_once
@@ -325,7 +325,13 @@ def check(self: Any, name: str, writes: bool = True, expanded: bool = False) -> 
     if node is LEAF:
         raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Change it under "
                            "no_grad(), or work on a clone().")  # fmt: skip
-    return node
+    return before_write(self, node) if writes else node
+
+
+def before_write(self: Any, node: Any) -> Any:
+    """The history `node` of a tensor as its next content's: that of a view without hooks, which, as in PyTorch, see no write."""
+    view = self._meta.view if self._meta is not None else None
+    return derived(view) if view is not None and hooked(node) else node
 
 
 def rebase(self: Any, out: Any) -> None:

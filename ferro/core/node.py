@@ -55,7 +55,7 @@ class NodeMeta:
         self.retained: dict[int, Any] | None = None  # output number -> weak reference to a tensor that retains its grad
         self.prehooks: dict | None = None
         self.post: dict | None = None
-        self.guards: list | None = None  # (version, number when saved, name of the saved value)
+        self.guards: list | None = None  # (version, number when saved, which result it is of; None: an input's)
         self.metadata: dict | None = None
         self.packed = False  # some saved values are in the hands of saved-tensor hooks
         self.trace: Any = None

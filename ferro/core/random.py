@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from typing import Any
 
 import numpy as np
@@ -102,11 +103,22 @@ class Generator:
 
 
 default_generator = Generator()
+_own = threading.local()  # .generator: that of a worker of a DataLoader
+
+
+def default() -> Generator:
+    """The default generator of this thread: that of the process, or in a worker of a DataLoader the worker's own."""
+    return getattr(_own, "generator", default_generator)
+
+
+def set_own(seed: int) -> None:
+    """Gives this thread a default generator of its own, as the process of a worker has one in PyTorch."""
+    _own.generator = Generator().manual_seed(seed)
 
 
 def numpy_generator(generator: Generator | None) -> Any:
     """The NumPy generator behind `generator` (None: the default one), or what draws from it for every slice of a vmap."""
-    numbers = (generator or default_generator).numpy
+    numbers = (generator or default()).numpy
     if ALIVE and (running := RUNNING.get()):
         from ferro.batched.draws import drawing
 
@@ -116,24 +128,24 @@ def numpy_generator(generator: Generator | None) -> Any:
 
 def manual_seed(seed: int) -> Generator:
     """Seeds the default generator: see :meth:`Generator.manual_seed`."""
-    return default_generator.manual_seed(int(seed))
+    return default().manual_seed(int(seed))
 
 
 def seed() -> int:
     """Seeds the default generator from the operating system."""
-    return default_generator.seed()
+    return default().seed()
 
 
 def initial_seed() -> int:
     """The seed of the default generator."""
-    return default_generator.initial_seed()
+    return default().initial_seed()
 
 
 def get_rng_state() -> Any:
     """The state of the default generator."""
-    return default_generator.get_state()
+    return default().get_state()
 
 
 def set_rng_state(new_state: Any) -> None:
     """Continues the default generator from a state."""
-    default_generator.set_state(new_state)
+    default().set_state(new_state)

@@ -111,4 +111,6 @@ from ferro.ops.products import linear
 from ferro.ops.softmax import gumbel_softmax, log_softmax, softmax, softmin
 from ferro.ops.trigonometric import tanh
 
+from . import grad
+
 __all__ = [name for name in dir() if not name.startswith("_")]

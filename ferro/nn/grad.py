@@ -4,27 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferro.ops.convolution import conv_input, conv_weight, ints
+from ferro.ops.convolution import conv_input, conv_weight, geometry
 from ferro.tensor import Tensor
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
 
 
-def _geometry(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tuple:
-    return ints(name, "stride", stride, n, 1), ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
-
-
 def _by_input(
     n: int, size: Any, weight: Tensor, g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    step, pad, dilated = _geometry(f"conv{n}d_input", n, stride, padding, dilation)
+    step, pad, dilated, _ = geometry(f"conv{n}d_input", n, stride, padding, dilation)
     return conv_input(g, weight, None, tuple([int(s) for s in size][2:]), step, pad, dilated, groups)
 
 
 def _by_weight(
     n: int, input: Tensor, size: Any, g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
-    step, pad, dilated = _geometry(f"conv{n}d_weight", n, stride, padding, dilation)
+    step, pad, dilated, _ = geometry(f"conv{n}d_weight", n, stride, padding, dilation)
     return conv_weight(input, g, tuple([int(s) for s in size][2:]), step, pad, dilated, groups)
 
 

@@ -107,8 +107,8 @@ CONV_WEIGHT = Op("conv_weight", lambda xp, x, y, /, kernel, stride, pad, dilatio
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def ints(name: str, argument: str, given: Any, n: int, least: int = 0) -> tuple[int, ...]:
-    """An argument with one integer per spatial dimension, given as one integer or a sequence; at least `least`."""
+def ints(name: str, argument: str, given: Any, n: int, least: int | None = 0) -> tuple[int, ...]:
+    """An argument with one integer per spatial dimension, given as one integer or a sequence; at least `least`, if given."""
     try:
         several = isinstance(given, (tuple, list))
         found = tuple([operator.index(v) for v in given]) if several else (operator.index(given),)
@@ -118,12 +118,33 @@ def ints(name: str, argument: str, given: Any, n: int, least: int = 0) -> tuple[
         found *= n
     if len(found) != n:
         raise RuntimeError(
-            f"{name}: expected {argument} to be a single integer or {n} integers, one per spatial dimension, got "
-            f"{given!r}"
+            f"{name}: expected {argument} to be a single integer value or a list of {n} values to match the convolution "
+            f"dimensions, but got {argument}={list(found)}"
         )
-    if min(found, default=least) < least:
+    if least is not None and min(found, default=least) < least:
         raise RuntimeError(f"{name}: {argument} must be {'positive' if least else 'non-negative'}, got {given!r}")
     return found
+
+
+def geometry(name: str, n: int, stride: Any, padding: Any, dilation: Any, output_padding: Any = 0) -> tuple:
+    """(stride, padding, dilation, output_padding) with one number per dimension, each in the range that is allowed."""
+    found = []
+    for argument, given, least, otherwise in (
+        ("stride", stride, 1, "non-positive stride is not supported"),
+        ("padding", padding, 0, "negative padding is not supported"),
+        ("dilation", dilation, 1, "dilation should be greater than zero"),
+        ("output_padding", output_padding, 0, "negative output_padding is not supported"),
+    ):
+        numbers = ints(name, argument, given, n, None)
+        if min(numbers, default=least) < least:
+            raise RuntimeError(f"{otherwise}, but got {list(numbers)} as {argument} of {name}")
+        found.append(numbers)
+    return tuple(found)
+
+
+def _by(sizes: Any) -> str:
+    """Sizes as PyTorch writes them: (3 x 4)."""
+    return f"({' x '.join(map(str, sizes))})"
 
 
 def _batched(name: str, x: Any, n: int) -> Any:
@@ -131,7 +152,7 @@ def _batched(name: str, x: Any, n: int) -> Any:
     ndim = need_tensor(name, "input", x)._data.ndim
     if ndim not in (n + 1, n + 2):
         raise RuntimeError(
-            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size "
+            f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {name}, but got input of size: "
             f"{list(x._data.shape)}"
         )
     return x if ndim == n + 2 else x.reshape(1, *x._data.shape)
@@ -167,12 +188,13 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
         raise RuntimeError(f"{name}: not implemented for bool tensors")
     groups = operator.index(groups)
     if groups < 1:
-        raise RuntimeError(f"{name}: groups must be positive, got {groups}")
+        raise RuntimeError(f"non-positive groups is not supported: {name} was given groups={groups}")
     shape, channels = list(w._data.shape), x._data.shape[1]
     if shape[0] % groups or shape[0] < groups:
+        fit = "at least" if shape[0] < groups else "divisible by"
         raise RuntimeError(
-            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, but got weight of "
-            f"size {shape} instead"
+            f"Given groups={groups}, expected weight to be {fit} {groups} at dimension 0, but got weight of size {shape} "
+            "instead"
         )
     wanted = shape[0] if transposed else shape[1] * groups
     if channels != wanted:
@@ -183,10 +205,10 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
     outputs = shape[1] * groups if transposed else shape[0]
     if b is not None and b._data.shape != (outputs,):
         raise RuntimeError(
-            f"Given weight of size {shape}, expected bias to be 1-dimensional with {outputs} elements, but got bias of "
-            f"size {list(b._data.shape)} instead"
+            f"Given {'transposed=1, ' if transposed else ''}weight of size {shape}, expected bias to be 1-dimensional with "
+            f"{outputs} elements, but got bias of size {list(b._data.shape)} instead"
         )
-    if 0 not in x._data.shape[:2] and 0 in x._data.shape[2:]:
+    if transposed and 0 not in x._data.shape[:2] and 0 in x._data.shape[2:]:
         raise RuntimeError(f"{name}: expected non-empty spatial dimensions, got input of shape {list(x._data.shape)}")
 
 
@@ -210,7 +232,7 @@ def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: A
 def _places(name: str, size: tuple, kernel: tuple, stride: Any, padding: Any, dilation: Any) -> tuple:
     """(spatial shape of the result, stride, pad, dilation) of a convolution, one number per dimension each."""
     n = len(kernel)
-    stride, dilation = ints(name, "stride", stride, n, 1), ints(name, "dilation", dilation, n, 1)
+    stride, pad, dilation, _ = geometry(name, n, stride, 0 if isinstance(padding, str) else padding, dilation)
     reach = [d * (k - 1) for k, d in zip(kernel, dilation, strict=True)]
     if isinstance(padding, str):
         if padding not in ("same", "valid"):
@@ -220,13 +242,15 @@ def _places(name: str, size: tuple, kernel: tuple, stride: Any, padding: Any, di
         total = reach if padding == "same" else [0] * n
         pad = tuple([t // 2 for t in total])  # where the total is odd, the element more is at the end
     else:
-        pad = ints(name, "padding", padding, n)
         total = [2 * p for p in pad]
     padded = [s + t for s, t in zip(size, total, strict=True)]
-    if any(r >= s for r, s in zip(reach, padded, strict=True)) or 0 in kernel:
+    if 0 in kernel:
+        raise RuntimeError(f"{name}: kernel size should be greater than zero, but got {_by(kernel)}")
+    if any(r >= s for r, s in zip(reach, padded, strict=True)):
         raise RuntimeError(
-            f"{name}: Calculated padded input size per channel: {tuple(padded)}. Kernel size (with dilation): "
-            f"{tuple([r + 1 for r in reach])}. Kernel size can't be zero or greater than the padded input size"
+            f"Calculated padded input size per channel: {_by(padded)}. Kernel size: {_by([r + 1 for r in reach])}. Kernel "
+            f"size can't be greater than actual input size: {name} was given an input of {_by(size)} places, padding "
+            f"{padding} and dilation {dilation}"
         )
     out = tuple([(s - r - 1) // step + 1 for s, r, step in zip(padded, reach, stride, strict=True)])
     return out, stride, pad, dilation
@@ -280,19 +304,18 @@ def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding:
     """The transposed convolution in n dimensions."""
     batch = _batched(name, y, n)
     _check(name, batch, w, b, groups, n, True)
-    stride, dilation = ints(name, "stride", stride, n, 1), ints(name, "dilation", dilation, n, 1)
-    pad, more = ints(name, "padding", padding, n), ints(name, "output_padding", output_padding, n)
+    stride, pad, dilation, more = geometry(name, n, stride, padding, dilation, output_padding)
     if any(m >= s and m >= d for m, s, d in zip(more, stride, dilation, strict=True)):
         raise RuntimeError(
             f"{name}: output padding must be smaller than either stride or dilation, but got output_padding {more}, "
             f"stride {stride}, dilation {dilation}"
         )
-    geometry = zip(batch._data.shape[2:], w._data.shape[2:], stride, pad, dilation, more, strict=True)
-    size = tuple([(o - 1) * s - 2 * p + d * (k - 1) + m + 1 for o, k, s, p, d, m in geometry])
+    places = zip(batch._data.shape[2:], w._data.shape[2:], stride, pad, dilation, more, strict=True)
+    size = tuple([(o - 1) * s - 2 * p + d * (k - 1) + m + 1 for o, k, s, p, d, m in places])
     if min(size) < 0:
         raise RuntimeError(
-            f"{name}: Given input size per channel: {tuple(batch._data.shape[2:])}. Calculated output size per "
-            f"channel: {size}. Output size is too small"
+            f"{name}: Given input size per channel: {_by(batch._data.shape[2:])}. Calculated output size per "
+            f"channel: {_by(size)}. Output size is too small"
         )
     x = conv_input(batch, w, b, size, stride, pad, dilation, groups)
     return x if batch is y else x.reshape(x._data.shape[1:])

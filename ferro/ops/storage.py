@@ -150,6 +150,17 @@ class StorageMethods:
         """Whether other processes see what is written: the memory is a file that is mapped."""
         return storage_of(self).is_shared()
 
+    def is_pinned(self: Any, device: Any = None) -> bool:
+        """False: memory is pinned for the sake of an accelerator, and there is none."""
+        return False
+
+    def pin_memory(self: Any, device: Any = None) -> Tensor:
+        """RuntimeError, as from PyTorch without an accelerator."""
+        raise RuntimeError(
+            "pin_memory: Cannot access accelerator device when none is available. Pinned memory serves copies to a device; "
+            "on the CPU leave it out"
+        )
+
     def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
         """Makes the tensor one more name of the memory of `source`, a tensor or a storage (None: no memory), seen with the given geometry.
 

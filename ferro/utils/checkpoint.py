@@ -25,7 +25,7 @@ from ferro.core.apply import watched
 from ferro.core.base import LEAF, Packed, TensorBase, history, meta_of, version_of, wrap
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.forward import tangents_of
-from ferro.core.random import Generator, default_generator
+from ferro.core.random import Generator, default
 from ferro.core.run import current_run
 from ferro.tensor import Tensor
 from ferro.utils._selective import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts
@@ -161,7 +161,7 @@ class _Arguments:
     """The arguments of a checkpointed function, and the states of the generators it may draw from."""
 
     def __init__(self, args: tuple, kwargs: dict, preserve: bool, tensors: bool = True) -> None:
-        self.states: list = [(default_generator, default_generator.get_state())] if preserve else []
+        self.states: list = [(default(), default().get_state())] if preserve else []
 
         def keep(value: Any) -> Any:
             if tensors and isinstance(value, TensorBase):

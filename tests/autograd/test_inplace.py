@@ -526,6 +526,71 @@ def test_hooks_of_a_tensor_belong_to_the_content_it_had(T: Any) -> Any:
     return seen, x.grad
 
 
+@both
+def test_hooks_of_a_view_do_not_see_what_is_written_into_it(T: Any) -> Any:
+    class Doubled(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2
+
+    found = []
+    for write in (lambda v: v.mul_(3), lambda v: v.copy_(v.exp()), lambda v: v.zero_(), Doubled.apply,
+                  lambda v: v.masked_fill_(v > 1, 0.5)):  # fmt: skip
+        x = leaf(T, 1.0, 2.0)
+        seen: list = []
+        base = x * 1
+        view, other, _ = base[:1], base[:], base.view(2).register_hook(seen.append)
+        before = view * 7
+        view.register_hook(lambda g, seen=seen: seen.append(("view", g.tolist())))
+        view.grad_fn.register_prehook(lambda gs, seen=seen: seen.append("node"))
+        other.register_hook(lambda g, seen=seen: seen.append(("other", g.tolist())))
+        write(view)
+        assert other.grad_fn is not None
+        other.register_hook(lambda g, seen=seen: seen.append(("now", g.tolist())))
+        (view.sum() + other.sum()).backward(retain_graph=True)
+        found.append((list(seen), x.grad.tolist()))
+        before.sum().backward()
+        found.append((seen, x.grad.tolist()))
+    return found
+
+
+@both
+def test_a_function_that_writes_into_a_view_is_not_called_without_a_gradient(T: Any) -> Any:
+    class Doubled(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            seen.append(g.tolist())
+            return g * 2
+
+    class Nothing(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> None:
+            return None
+
+    found = []
+    for piece in (slice(0, 1), None):
+        seen: list = []
+        x = leaf(T, 1.0, 2.0)
+        y = x * 1 if piece is None else (x * 1)[piece]
+        Nothing.apply(Doubled.apply(y)).sum().backward()
+        found.append((seen, x.grad))
+    return found
+
+
 def test_a_custom_function_that_marks_its_input_dirty_is_in_place() -> None:
     class Scaled(Function):
         @staticmethod

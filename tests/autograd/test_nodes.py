@@ -168,6 +168,41 @@ def test_saved_inputs_and_results(T: Any) -> Any:
 
 
 @both
+def test_a_saved_result_counts_its_changes_with_the_result(T: Any) -> Any:
+    found = []
+    for seen_before in (False, True):
+        x = leaf(T, 0.5, 1.0)
+        y, pair = x.exp(), T.linalg.qr(x.reshape(2, 1) * leaf(T, 1.0, 2.0))
+        if seen_before:
+            y.detach(), pair[0].detach()
+        saved = y.grad_fn._saved_result
+        with T.no_grad():
+            y.add_(1)
+        found += [saved, saved._version, y._version, y.grad_fn is saved.grad_fn]
+        with T.no_grad():
+            saved.mul_(2)
+            pair[0].grad_fn._saved_Q.add_(1)
+        found += [y.detach(), y._version, error(lambda y=y: y.sum().backward(), "modified by an inplace operation"),
+                  error(lambda q=pair[0]: q.sum().backward(), "modified by an inplace operation")]  # fmt: skip
+    return found
+
+
+@both
+def test_a_second_backward_sees_changes_of_a_result_that_the_first_one_used(T: Any) -> Any:
+    found = []
+    for seen_before in (False, True):
+        x, w = leaf(T, 0.5, 1.0), leaf(T, 1.0, 3.0)
+        y = x.exp()
+        if seen_before:
+            y.detach()
+        (g,) = T.autograd.grad(y, x, w, create_graph=True)  # g = w y
+        with T.no_grad():
+            y.mul_(2)
+        found.append(error(lambda g=g, w=w: T.autograd.grad(g.sum(), w), "modified by an inplace operation"))
+    return found
+
+
+@both
 def test_only_what_is_needed_is_saved(T: Any) -> Any:
     x, c = leaf(T, 2.0), T.ones(1, dtype=T.float64)
     y = x * c

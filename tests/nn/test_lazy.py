@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -115,3 +116,11 @@ def test_a_lazy_layer_refuses_an_input_of_wrong_dimensions() -> None:
         ferro.nn.LazyConv1d(4, 1, groups=2)(ferro.ones(1, 3, 4))
     with pytest.raises(ValueError, match="out_channels must be divisible by groups"):
         ferro.nn.LazyConv1d(3, 1, groups=2)
+
+
+@pytest.mark.parametrize("name", sorted({text.split()[0] for text in LAYERS}))
+def test_the_constructor_of_a_lazy_layer_takes_what_torch_s_takes(name: str) -> None:
+    ours, theirs = [inspect.signature(getattr(nn, name)).parameters.values() for nn in (ferro.nn, torch.nn)]
+    assert [(p.name, p.kind, p.default) for p in ours] == [(p.name, p.kind, p.default) for p in theirs]
+    with pytest.raises(TypeError):
+        getattr(ferro.nn, name)(inputs=3)

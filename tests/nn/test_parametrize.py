@@ -321,3 +321,30 @@ def test_functional_call_under_its_older_name() -> None:
     with pytest.warns(FutureWarning, match=r"Please use `torch.func.functional_call` instead"):
         out = ferro.nn.utils.stateless.functional_call(layer, state, ferro.ones(1, 2))
     assert out.tolist() == [[2.0]]
+
+
+def test_a_method_of_ones_own_prunes_by_the_helpers_of_torch() -> None:
+    results = []
+    for t in (ferro, torch):
+        prune = t.nn.utils.prune
+
+        class Last(prune.BasePruningMethod):
+            PRUNING_TYPE = "unstructured"
+
+            def __init__(self, amount: float, prune: Any = prune) -> None:
+                prune._validate_pruning_amount_init(amount)
+                self.amount, self.helpers = amount, prune
+
+            def compute_mask(self, t: Any, default_mask: Any) -> Any:
+                self.helpers._validate_pruning_amount(self.amount, t.numel())
+                number = self.helpers._compute_nparams_toprune(self.amount, t.numel())
+                mask = default_mask.clone()
+                mask.view(-1)[t.numel() - number :] = 0
+                return mask
+
+        layer = t.nn.Linear(5, 3)
+        Last.apply(layer, "weight", 0.3)
+        results.append(layer.weight_mask.tolist())
+        with pytest.raises(ValueError, match="amount=16 should be smaller than the number of parameters to prune=15"):
+            Last.apply(t.nn.Linear(5, 3), "weight", 16)
+    assert results[0] == results[1]

@@ -149,15 +149,18 @@ def test_an_image_alone_and_an_empty_batch_are_convolved() -> None:
     [
         ({"x": (1, 3, 5, 5)}, r"groups=1, weight of size \[3, 2, 3, 3\].* to have 2 channels, but got 3 channels"),
         ({"x": (5, 5)}, r"3D \(unbatched\) or 4D \(batched\) input to conv2d"),
-        ({"x": (1, 2, 2, 2)}, "Kernel size can't be"),
+        (
+            {"x": (1, 2, 2, 2)},
+            r"padded input size per channel: \(2 x 2\). Kernel size: \(3 x 3\). Kernel size can't be",
+        ),
         ({"w": (3, 2, 3)}, r"weight of 4 dimensions.*\[3, 2, 3\]"),
         ({"b": (4,)}, "1-dimensional with 3 elements"),
         ({"groups": 2}, "divisible by 2"),
-        ({"groups": 0}, "groups must be positive"),
-        ({"stride": 0}, "stride must be positive"),
-        ({"dilation": 0}, "dilation must be positive"),
-        ({"padding": -1}, "padding must be non-negative"),
-        ({"stride": (1, 2, 3)}, "2 integers, one per spatial dimension"),
+        ({"groups": 0}, "non-positive groups is not supported"),
+        ({"stride": 0}, "non-positive stride is not supported.* conv2d"),
+        ({"dilation": 0}, r"dilation should be greater than zero, but got \[0, 0\]"),
+        ({"padding": -1}, "negative padding is not supported"),
+        ({"stride": (1, 2, 3)}, r"a list of 2 values to match the convolution dimensions, but got stride=\[1, 2, 3\]"),
     ],
 )
 def test_wrong_arguments_are_refused(changes: dict, message: str) -> None:

@@ -168,3 +168,16 @@ def test_what_was_changed_does_not_matter_where_the_formula_that_saved_it_does_n
     assert ferro.equal(g, z.exp())
     with pytest.raises(RuntimeError, match="modified by an inplace"):
         ferro.autograd.grad(z.exp().sum(), x)
+
+
+def test_what_was_changed_does_not_matter_to_a_node_without_gradient_on_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    for n in (1, 4):
+        x = leaf(1.0, 2.0)
+        y = x.tanh()
+        z = Nothing.apply(y * 1)
+        y.detach().mul_(2)  # what tanh saved: its own result
+        ferro.autograd.backward([z, x * 3], [ferro.ones(2, dtype=ferro.float64)] * 2, num_threads=n)
+        assert x.grad.tolist() == [3.0, 3.0]

@@ -16,6 +16,9 @@ import ferro
 from ferro.utils import data
 from ferro.utils.data import DataLoader, TensorDataset, default_collate
 
+# These tests are about order and threads, also of more workers than there are processors; one of them about the warning.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
 
 class Point(NamedTuple):
     """A sample with named parts."""
@@ -59,6 +62,11 @@ class Count(data.IterableDataset):
 def threads() -> list[threading.Thread]:
     """The living workers. Nobody collects garbage here: a loader that is done with must not need that."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("DataLoader")]
+
+
+def told(error: BaseException) -> str:
+    """What an error says: its message, and its notes where it was raised in this thread."""
+    return "\n".join([str(error), *getattr(error, "__notes__", [])])
 
 
 @pytest.fixture
@@ -193,9 +201,9 @@ def test_collate_nested() -> None:
         ([[1, 2], [1, 2], [1]], RuntimeError, "equal size: sample 2 of the batch has 1 elements, sample 0 has 2"),
         ([{"a": 1}, {"b": 1}], RuntimeError, r"sample 1 of the batch has keys \['b'\]"),
         ([1, "x"], TypeError, "sample 1 of the batch is of type str, sample 0 of type int"),
-        ([object()], TypeError, "found object"),
+        ([object()], TypeError, "found <class 'object'>"),
         ([np.array(["a"])], TypeError, "no tensors"),
-        ([{"a": {1, 2}}], TypeError, r"found set\['a'\]"),
+        ([{"a": {1, 2}}], TypeError, r"found <class 'set'>\['a'\]"),
     ],
 )
 def test_collate_says_which_sample_differs(batch: Any, error: type[Exception], message: str) -> None:
@@ -280,7 +288,7 @@ def test_an_error_names_the_sample(workers: int) -> None:
         next(iterator)
     with pytest.raises(KeyError, match="no such picture") as caught:
         next(iterator)
-    assert any("sample 13 of Squares" in note for note in caught.value.__notes__)
+    assert "sample 13 of Squares" in told(caught.value)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -288,14 +296,14 @@ def test_an_error_of_collating_names_shapes_and_samples(workers: int) -> None:
     loader = DataLoader(Squares(8, odd=6), batch_size=4, num_workers=workers)
     with pytest.raises(RuntimeError, match=r"sample 2 of the batch has shape \[3\] and sample 0 has \[2\]") as caught:
         list(loader)
-    assert any("[4, 5, 6, 7]" in note for note in caught.value.__notes__)
+    assert "[4, 5, 6, 7]" in told(caught.value)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_error_in_a_stream_says_where(workers: int) -> None:
     with pytest.raises(OSError, match="broken stream") as caught:
         list(DataLoader(Count(10, bad=4), batch_size=2, num_workers=workers))
-    assert any("of the stream Count" in note for note in caught.value.__notes__)
+    assert "of the stream Count" in told(caught.value)
 
 
 def test_a_loop_goes_on_after_an_error() -> None:
@@ -404,7 +412,7 @@ def test_an_error_while_a_worker_starts_is_raised() -> None:
     [
         ({"num_workers": -1}, "non-negative"),
         ({"timeout": -1}, "timeout option should be non-negative"),
-        ({"prefetch_factor": 2}, "let num_workers > 0"),
+        ({"prefetch_factor": 2}, "only be specified in multiprocessing.let num_workers > 0"),
         ({"num_workers": 1, "prefetch_factor": 0}, "positive"),
         ({"persistent_workers": True}, "needs num_workers > 0"),
         ({"sampler": [1], "shuffle": True}, "mutually exclusive with shuffle"),
@@ -435,3 +443,240 @@ def test_datasets_that_fetch_whole_batches(workers: int) -> None:
     assert first_numbers(DataLoader(Whole(3), batch_size=2, num_workers=workers)) == [[0.0, 1.0], [2.0]]
     part = data.Subset(Whole(5), [4, 2])
     assert first_numbers(DataLoader(part, batch_size=2, num_workers=workers)) == [[4.0, 2.0]]
+
+
+# -- what PyTorch's worker processes have of their own
+
+
+class Ranged(data.IterableDataset):
+    """The numbers from `start` to `end`; `worker_init_fn` narrows them, as PyTorch's documentation does it."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end = start, end
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.start, self.end))
+
+
+def narrowed(worker: int) -> None:
+    """Give the worker's copy of the dataset its share."""
+    info = data.get_worker_info()
+    assert info is not None
+    stream = info.dataset
+    while not isinstance(stream, Ranged):
+        stream = stream.datasets[0]
+    share = (stream.end - stream.start) // info.num_workers
+    stream.start += worker * share
+    stream.end = stream.start + share
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_worker_has_its_own_copy_of_the_dataset(nested: bool) -> None:
+    stream = Ranged(0, 8)
+    dataset = data.ChainDataset([stream]) if nested else stream
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, worker_init_fn=narrowed)
+    assert sorted(loader) == list(range(8))
+    assert (stream.start, stream.end) == (0, 8)
+
+
+def test_the_data_of_a_dataset_is_shared_and_methods_belong_to_the_copies() -> None:
+    class Numbered(data.Dataset):
+        worker = -1
+
+        def __init__(self) -> None:
+            self.cache: dict[int, int] = {}
+
+        def begin(self, worker: int) -> None:
+            self.worker = worker
+
+        def __getitem__(self, index: int) -> int:
+            self.cache[index] = index
+            return self.worker
+
+        def __len__(self) -> int:
+            return 6
+
+        def collated(self, batch: list[int]) -> tuple[int, list[int]]:
+            return self.worker, batch
+
+    dataset = Numbered()
+    loader = DataLoader(dataset, 2, num_workers=2, worker_init_fn=dataset.begin, collate_fn=dataset.collated)
+    assert list(loader) == [(0, [0, 0]), (1, [1, 1]), (0, [0, 0])]
+    assert dataset.worker == -1
+    assert sorted(dataset.cache) == list(range(6))
+
+
+def test_a_dataset_that_makes_its_objects_in_its_own_way_is_shared() -> None:
+    class Slotted(data.Dataset):
+        __slots__ = ("size",)
+
+        def __init__(self) -> None:
+            self.size = 3
+
+        def __getitem__(self, index: int) -> int:
+            return self.size
+
+    assert list(DataLoader(Slotted(), None, sampler=[0, 1], num_workers=1)) == [3, 3]
+
+
+def test_each_worker_draws_from_a_generator_of_its_own() -> None:
+    class Drawn(data.Dataset):
+        def __getitem__(self, index: int) -> tuple[float, int]:
+            return ferro.rand(()).item(), ferro.initial_seed()
+
+        def __len__(self) -> int:
+            return 12
+
+    def epoch() -> list[Any]:
+        return list(DataLoader(Drawn(), None, num_workers=2, generator=ferro.Generator().manual_seed(3)))
+
+    state = ferro.get_rng_state()
+    first = epoch()
+    assert first == epoch(), "the order in which threads run must not show"
+    assert len({number for number, _ in first}) == 12
+    assert len({seed for _, seed in first}) == 2
+    assert ferro.get_rng_state().equal(state)
+
+
+@pytest.mark.parametrize("kind", [ValueError, KeyError, UnicodeDecodeError])
+def test_an_error_of_a_worker_is_raised_in_pytorchs_words(kind: type[Exception]) -> None:
+    class Broken(data.Dataset):
+        def __getitem__(self, index: int) -> None:
+            raise kind(*(("utf-8", b"x", 0, 1, "bad file") if kind is UnicodeDecodeError else ("bad file",)))
+
+    iterator = iter(DataLoader(Broken(), sampler=[5], num_workers=1))
+    with pytest.raises(RuntimeError if kind is UnicodeDecodeError else kind) as caught:
+        next(iterator)
+    text = str(caught.value)
+    assert (
+        f"Caught {kind.__name__} in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n" in text
+    )
+    assert "bad file" in text
+    assert type(caught.value.__cause__) is kind
+
+
+def test_a_stream_longer_than_its_length_is_warned_of() -> None:
+    class Counted(Count):
+        def __len__(self) -> int:
+            return self.size
+
+    loader = DataLoader(Counted(4, divide=False), None, num_workers=2)
+    assert len(list(loader)) == 8, "no warning before len() was asked"
+    assert len(loader) == 4
+    iterator = iter(loader)
+    assert [next(iterator) for _ in range(4)] == [0, 0, 1, 1]
+    for fetched in (5, 6):
+        with pytest.warns(
+            UserWarning, match=f"but {fetched} samples have been fetched. For multiprocessing data-loading, this"
+        ):
+            next(iterator)
+
+
+@pytest.mark.filterwarnings("error:This DataLoader will create")
+def test_warnings_of_many_workers_and_of_pinned_memory() -> None:
+    with pytest.warns(UserWarning, match="excessive worker creation might get DataLoader running slow or even freeze"):
+        DataLoader(Squares(2), num_workers=1000)
+    loader = DataLoader(Squares(2), pin_memory=True)
+    with pytest.warns(UserWarning, match="'pin_memory' argument is set as true but no accelerator is found"):
+        (batch, _) = loader
+    assert not batch.is_pinned()
+    with pytest.raises(RuntimeError, match="Cannot access accelerator device when none is available"):
+        batch.pin_memory()
+
+
+def test_contexts_of_multiprocessing_are_checked_and_not_needed() -> None:
+    contexts = [None, "spawn", ferro.multiprocessing.get_context("spawn")]
+    for context in contexts:
+        assert len(list(DataLoader(Squares(2), num_workers=1, multiprocessing_context=context))) == 2
+    with pytest.raises(ValueError, match=r"multi-process loading \(num_workers > 0\), but got num_workers=0"):
+        DataLoader(Squares(2), multiprocessing_context="spawn")
+    with pytest.raises(ValueError, match="should specify a valid start method in"):
+        DataLoader(Squares(2), num_workers=1, multiprocessing_context="thread")
+    with pytest.raises(TypeError, match="multiprocessing_context option should be a valid context object"):
+        DataLoader(Squares(2), num_workers=1, multiprocessing_context=object())
+
+
+# -- PyTorch gives the same
+
+
+def test_a_distributed_sampler_gives_each_process_pytorchs_share() -> None:
+    torch = pytest.importorskip("torch")
+    for size, replicas, drop_last in [
+        (10, 4, False),
+        (10, 4, True),
+        (3, 4, False),
+        (3, 4, True),
+        (1, 3, False),
+        (8, 4, True),
+    ]:
+        for rank in range(replicas):
+            options = {"num_replicas": replicas, "rank": rank, "shuffle": False, "drop_last": drop_last}
+            mine = data.DistributedSampler(range(size), **options)
+            theirs = torch.utils.data.DistributedSampler(range(size), **options)
+            assert (list(mine), len(mine)) == (list(theirs), len(theirs))
+    parts = [data.DistributedSampler(range(9), 3, rank, seed=1) for rank in range(3)]
+    orders = []
+    for epoch in range(2):
+        for part in parts:
+            part.set_epoch(epoch)
+        orders.append([list(part) for part in parts])
+        assert sorted(i for share in orders[-1] for i in share) == list(range(9))
+    assert orders[0] != orders[1]
+    with pytest.raises(ValueError, match=r"Invalid rank 3, rank should be in the interval \[0, 2\]"):
+        data.DistributedSampler(range(9), 3, 3)
+    with pytest.raises(RuntimeError, match="Requires distributed package to be available"):
+        data.DistributedSampler(range(9))
+
+
+def test_stacked_datasets_fetch_whole_batches() -> None:
+    class Whole(data.Dataset):
+        short = 0
+
+        def __getitem__(self, index: int) -> int:
+            raise AssertionError("one by one")
+
+        def __getitems__(self, indices: list[int]) -> list[int]:
+            return [10 * i for i in indices][self.short :]
+
+        def __len__(self) -> int:
+            return 4
+
+    whole = Whole()
+    assert data.StackDataset(whole, range(4)).__getitems__([2, 0]) == [(20, 2), (0, 0)]
+    named = data.StackDataset(tens=whole, ones=range(4))
+    assert [batch["tens"].tolist() for batch in DataLoader(named, 2)] == [[0, 10], [20, 30]]
+    whole.short = 1
+    with pytest.raises(ValueError, match=r"output size mismatch\. Expected 2, got 1"):
+        named.__getitems__([2, 0])
+
+
+def test_a_subset_that_overrides_half_is_refused_and_an_empty_split_warned_of() -> None:
+    class Half(data.Subset):
+        def __getitem__(self, index: int) -> int:
+            return -1
+
+    with pytest.raises(NotImplementedError, match="Half overrides __getitem__ but not __getitems__"):
+        Half(range(3), [0])
+    with pytest.warns(UserWarning, match="Length of split at index 1 is 0. This might result in an empty dataset."):
+        assert len(data.random_split(range(1), [0.5, 0.5])[0]) == 1
+
+
+class Tagged(list):
+    """A list that has an attribute."""
+
+    tag = "none"
+
+
+def test_collating_keeps_classes_and_attributes() -> None:
+    first = Tagged([1, 2])
+    first.tag = "mine"
+    for made in (default_collate([first, Tagged([3, 4])]), data.default_convert(first)):
+        assert (type(made), made.tag) == (Tagged, "mine")
+    assert first == [1, 2]
+    assert isinstance(default_collate([range(2), range(2)]), list)
+    counted = Counter(a=1)
+    assert type(default_collate([counted, counted])) is Counter
+    with pytest.raises(RuntimeError, match="Batches of sparse tensors are not currently supported"):
+        default_collate([ferro.eye(2).to_sparse()])
+    loader: DataLoader[int] = DataLoader([1])
+    assert len(loader) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.core import dtypes
-from ferro.ops.creation import empty, ones, zeros
+from ferro.ops.creation import empty, zeros
 from ferro.tensor import Tensor
 
 from .. import functional as F
@@ -48,15 +48,20 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        kind = {"device": device, "dtype": dtype}
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(name, Parameter(empty(num_features, **kind)) if wanted else None)
-        tracked = track_running_stats
-        self.register_buffer("running_mean", zeros(num_features, **kind) if tracked else None)
-        self.register_buffer("running_var", ones(num_features, **kind) if tracked else None)
-        count = zeros((), dtype=dtypes.int64, device=device) if tracked else None
+        wanted = {"weight": affine, "bias": affine and bias}
+        for name, shape in self._shapes().items():
+            if name in wanted:
+                self.register_parameter(
+                    name, Parameter(empty(shape, device=device, dtype=dtype)) if wanted[name] else None
+                )
+            else:
+                self.register_buffer(name, empty(shape, device=device, dtype=dtype) if track_running_stats else None)
+        count = zeros((), dtype=dtypes.int64, device=device) if track_running_stats else None
         self.register_buffer("num_batches_tracked", count)
         self.reset_parameters()
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (self.num_features,))
 
     def reset_running_stats(self) -> None:
         """Forget the statistics: mean 0, variance 1, no batch seen."""

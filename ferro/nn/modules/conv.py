@@ -65,13 +65,16 @@ class _ConvNd(Module):
         self.groups = groups
         self.padding_mode = padding_mode
         self._edges = _edges(padding, kernel_size, dilation)
-        first, second = (in_channels, out_channels) if transposed else (out_channels, in_channels)
-        self.weight = Parameter(empty(first, second // groups, *kernel_size, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(empty(out_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        for name, shape in self._shapes().items():
+            wanted = bias or name == "weight"
+            self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None)
         self.reset_parameters()
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        first, second = self.out_channels, self.in_channels
+        if self.transposed:
+            first, second = second, first
+        return {"weight": (first, second // self.groups, *self.kernel_size), "bias": (self.out_channels,)}
 
     def reset_parameters(self) -> None:
         """Draw weight and bias afresh."""

@@ -41,12 +41,13 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(empty(out_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        for name, shape in self._shapes().items():
+            wanted = bias or name == "weight"
+            self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None)
         self.reset_parameters()
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {"weight": (self.out_features, self.in_features), "bias": (self.out_features,)}
 
     def reset_parameters(self) -> None:
         """Draw weight and bias afresh."""

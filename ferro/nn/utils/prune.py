@@ -189,24 +189,40 @@ class Identity(BasePruningMethod):
         return default_mask
 
 
+# The three functions below have PyTorch's names: methods that programs define use them.
+
+
+def _validate_pruning_amount_init(amount: Any) -> None:
+    """Refuse what is neither a number of units (an int) nor a fraction of them (a float)."""
+    if not isinstance(amount, numbers.Real):
+        raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
+    if amount < 0 or (amount > 1 and not isinstance(amount, numbers.Integral)):
+        raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
+
+
+def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
+    """Refuse a number of units that is larger than `tensor_size`."""
+    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+        raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
+
+
+def _compute_nparams_toprune(amount: Any, tensor_size: int) -> Any:
+    """The number of units that `amount` means of `tensor_size`."""
+    return amount if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
+
+
 class _Amount(BasePruningMethod):
     """A method that prunes a number of units (an int) or a fraction of them (a float)."""
 
-    def __init__(self, amount: Any) -> None:
-        if not isinstance(amount, numbers.Real):
-            raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-        whole, value = isinstance(amount, numbers.Integral), float(amount)
-        if value < 0 or (not whole and value > 1):
-            raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
-        self.amount = amount
-
     amount: Any
 
+    def __init__(self, amount: Any) -> None:
+        _validate_pruning_amount_init(amount)
+        self.amount = amount
+
     def _number_of(self, units: int) -> int:
-        number: Any = self.amount if isinstance(self.amount, numbers.Integral) else round(self.amount * units)
-        if number > units:
-            raise ValueError(f"amount={number} should be smaller than the number of parameters to prune={units}")
-        return int(number)
+        _validate_pruning_amount(self.amount, units)
+        return int(_compute_nparams_toprune(self.amount, units))
 
 
 class _Unstructured(_Amount):

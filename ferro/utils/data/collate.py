@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from ferro.core import dtypes
+from ferro.core.layout import strided
 from ferro.ops.creation import as_tensor, tensor
 from ferro.ops.joining import stack
 from ferro.tensor import Tensor
@@ -20,20 +22,20 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, (np.ndarray, np.generic)):
         return _array(data) if _is_numeric(data) else data
     if isinstance(data, Mapping):
-        return {key: default_convert(value) for key, value in data.items()}
+        return _mapping_like(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple):
         converted = [default_convert(item) for item in data]
         return type(data)(*converted) if hasattr(data, "_fields") else converted
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return [default_convert(item) for item in data]
+        return _sequence_like(data, [default_convert(item) for item in data])
     return data
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
     """Stack the samples of a batch: tensors, arrays, numbers; within dictionaries, tuples and lists, part by part.
 
-    Strings stay a list. Samples that do not fit together raise an error that names the first one that differs, by its
-    place in the batch.
+    Strings stay a list. Dictionaries and lists keep their class and attributes, tuples without names become lists. Samples
+    that do not fit together raise an error that names the first one that differs, by its place in the batch.
     """
     return _collated(batch, "")
 
@@ -56,7 +58,7 @@ def _collated(batch: Sequence[Any], where: str) -> Any:
         return _collated_sequence(batch, where)
     raise TypeError(
         "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
-        f"found {type(first).__name__}{where}"
+        f"found {type(first)}{where}"
     )
 
 
@@ -64,7 +66,8 @@ def _collated_arrays(batch: Sequence[Any], where: str) -> Tensor:
     first = batch[0]
     if not _is_numeric(first):
         raise TypeError(
-            f"default_collate: batch contains data of dtype {first.dtype}{where}, of which there are no tensors"
+            "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
+            f"found {first.dtype}{where}, of which there are no tensors"
         )
     for i, item in enumerate(batch):
         _same_type(item, first, i, where)
@@ -87,10 +90,7 @@ def _collated_mapping(batch: Sequence[Any], where: str) -> Any:
                 f"default_collate: sample {i} of the batch has keys {keys}{where}, sample 0 has {list(first)}"
             )
     collated = {key: _collated([item[key] for item in batch], f"{where}[{key!r}]") for key in first}
-    try:
-        return type(first)(collated)  # most mappings can be made from another
-    except TypeError:
-        return collated
+    return _mapping_like(first, collated)
 
 
 def _collated_sequence(batch: Sequence[Any], where: str) -> Any:
@@ -103,11 +103,45 @@ def _collated_sequence(batch: Sequence[Any], where: str) -> Any:
                 f"sample {i} of the batch has {size}{where}, sample 0 has {len(first)}"
             )
     parts = [_collated([item[k] for item in batch], f"{where}[{k}]") for k in range(len(first))]
-    return type(first)(*parts) if hasattr(first, "_fields") else parts
+    if isinstance(first, tuple):
+        return type(first)(*parts) if hasattr(first, "_fields") else parts
+    return _sequence_like(first, parts)
+
+
+def _mapping_like(first: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
+    """A mapping of the class and with the attributes of `first`; a dictionary, if its class cannot be made so."""
+    try:
+        if not isinstance(first, MutableMapping):
+            return type(first)(parts)  # type: ignore[call-arg]
+        made = copy(first)
+        made.update(parts)
+    except TypeError:
+        return parts
+    return made
+
+
+def _sequence_like(first: Sequence[Any], parts: list[Any]) -> Any:
+    """A sequence of the class and with the attributes of `first`; a list, if its class cannot be made so."""
+    if type(first) is list:
+        return parts
+    try:
+        if not isinstance(first, MutableSequence):
+            return type(first)(parts)  # type: ignore[call-arg]
+        made = copy(first)
+        for i, part in enumerate(parts):
+            made[i] = part
+    except TypeError:
+        return parts
+    return made
 
 
 def _stacked(batch: Sequence[Any], where: str) -> Tensor:
     first = batch[0]
+    if first.layout is not strided:
+        raise RuntimeError(
+            "default_collate: Batches of sparse tensors are not currently supported by the default collate_fn; "
+            "please provide a custom collate_fn to handle them appropriately."
+        )
     for i, item in enumerate(batch):
         _same_type(item, first, i, where)
         if item.shape != first.shape:

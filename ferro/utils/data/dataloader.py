@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ferro.core import dtypes
 from ferro.ops.random import randint
@@ -20,6 +23,9 @@ from .workers import End, Failure, WorkerPool
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 
+T_co = TypeVar("T_co", covariant=True)
+
+
 class _Endless:
     """The sampler of a stream, which has no indices."""
 
@@ -27,18 +33,29 @@ class _Endless:
         return repeat(None)
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
     `num_workers` are threads of this process, not processes: nothing is pickled or copied, and samples that are read
     from files, decoded or computed by NumPy overlap with training. They fetch up to num_workers * prefetch_factor
     batches ahead. The order of the batches is the same for any number of workers; with a stream (IterableDataset) each
     worker iterates over it by itself and the batches come from the workers in turn, so that a dataset has to divide
-    its samples by `get_worker_info()`. An error in a worker is raised where its batch is asked for, with a note that
-    names the sample. A loop that is left early takes the threads with it.
+    its samples by `get_worker_info()`. Each worker has its own copy of the dataset (the object, not the data that its
+    attributes refer to) and its own default generator, seeded with its `get_worker_info().seed`. The global generators
+    of `random` and `numpy.random` are one for all threads. An error in a worker is raised where its batch is asked for; its
+    message names the worker and the sample. A loop that is left early takes the threads with it.
 
     pin_memory, pin_memory_device, multiprocessing_context and in_order are accepted for PyTorch's sake: there is no
-    memory to pin and no process to start, and the order is always kept.
+    memory to pin (a warning says so) and no process to start, and the order is always kept.
+
+    Raises ValueError for options that do not fit together, and warns of more workers than there are processors, and of
+    a stream that gives more samples than the length that it was asked for.
+
+    Example::
+
+        >>> from ferro.utils.data import DataLoader
+        >>> [batch.tolist() for batch in DataLoader(range(5), batch_size=2)]
+        [[0, 1], [2, 3], [4]]
     """
 
     def __init__(
@@ -70,6 +87,7 @@ class DataLoader:
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
+        _check_context(multiprocessing_context, num_workers)
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
         self.generator = generator
@@ -102,7 +120,9 @@ class DataLoader:
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
         self._kept_pool: WorkerPool | None = None
+        self._told_length: int | None = None  # what len() answered for a stream
         self._fixed = True
+        _warn_of_many(num_workers)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and self.__dict__.get("_fixed"):
@@ -119,25 +139,30 @@ class DataLoader:
         """The number of batches; of a stream, as far as the dataset knows its length."""
         if not isinstance(self.dataset, IterableDataset):
             return len(self._indices())
-        samples = len(self.dataset)  # type: ignore[arg-type]  # if it has a length
+        samples = self._told_length = len(self.dataset)  # type: ignore[arg-type]  # if it has a length
         if self.batch_size is None:
             return samples
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
+    @property
+    def _auto_collation(self) -> bool:
+        """Whether samples are put together to batches."""
+        return self.batch_sampler is not None
+
     def _indices(self) -> Any:
         """What is iterated over: lists of indices, or without batching single ones."""
-        return self.sampler if self.batch_sampler is None else self.batch_sampler
+        return self.batch_sampler if self._auto_collation else self.sampler
 
-    def _fetcher(self) -> Callable[[], Any]:
-        """What makes a fetcher. It does not refer to the loader, so that worker threads do not keep one alive."""
+    def _fetcher(self) -> Callable[..., Any]:
+        """What makes a fetcher of a dataset and a collate_fn. It knows no loader: worker threads must not keep one alive."""
         kind = IterableFetcher if isinstance(self.dataset, IterableDataset) else MapFetcher
-        return partial(kind, self.dataset, self.batch_sampler is not None, self.collate_fn, self.drop_last)
+        return partial(kind, auto_collation=self._auto_collation, drop_last=self.drop_last)
 
     def _pool(self, seed: int) -> WorkerPool:
         """New workers, or with persistent_workers those of the last epoch."""
         if self._kept_pool is not None and self._kept_pool.here():
             return self._kept_pool
-        pool = WorkerPool(self.dataset, self.num_workers, seed, self._fetcher(), self.worker_init_fn)
+        pool = WorkerPool(self.dataset, self.num_workers, seed, self._fetcher(), self.collate_fn, self.worker_init_fn)
         if self.persistent_workers:
             self._kept_pool = pool
         return pool
@@ -146,16 +171,58 @@ class DataLoader:
 def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
     if num_workers < 0:
         raise ValueError(
-            f"num_workers option should be non-negative; use num_workers=0 for no threads, got {num_workers}"
+            f"num_workers option should be non-negative; use num_workers=0 to disable multiprocessing. Got {num_workers}"
         )
     if timeout < 0:
         raise ValueError(f"timeout option should be non-negative, got {timeout}")
     if num_workers == 0 and prefetch_factor is not None:
-        raise ValueError("prefetch_factor option could only be specified together with workers: let num_workers > 0")
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+            "multiprocessing, otherwise set prefetch_factor to None."
+        )
     if prefetch_factor is not None and prefetch_factor <= 0:
-        raise ValueError(f"prefetch_factor option should be positive, got {prefetch_factor}")
+        raise ValueError(
+            f"prefetch_factor option should be non-negative, and with workers positive; got {prefetch_factor}"
+        )
     if persistent_workers and num_workers == 0:
         raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _check_context(context: Any, num_workers: int) -> None:
+    """Whether `context` could start processes, which is all that is asked of it."""
+    if context is None:
+        return
+    if num_workers == 0:
+        raise ValueError(
+            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
+            f"num_workers={num_workers}"
+        )
+    import multiprocessing.context
+
+    methods = multiprocessing.get_all_start_methods()
+    if isinstance(context, str) and context not in methods:
+        raise ValueError(
+            f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
+            f"multiprocessing_context={context!r}"
+        )
+    if not isinstance(context, (str, multiprocessing.context.BaseContext)):
+        raise TypeError(
+            "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+            f"but got multiprocessing_context={context}"
+        )
+
+
+def _warn_of_many(num_workers: int) -> None:
+    """More workers than processors are of use only if they wait for something else."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if num_workers > processors:
+        warnings.warn(
+            f"This DataLoader will create {num_workers} worker processes in total (in ferro, threads). Our suggested max number of "
+            f"worker in current system is {processors}, which is smaller than what this DataLoader is going to create. "
+            "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower the "
+            "worker number to avoid potential slowness/freeze if necessary.",
+            stacklevel=3,
+        )
 
 
 def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
@@ -182,9 +249,39 @@ class _Epoch:
         self._seed = int(randint(0, 2**62, (1,), dtype=dtypes.int64, generator=loader.generator).item())
         self._indices = iter(loader._indices())
         self._loader = loader
+        self._given = 0  # batches, or without batching samples
+        self._length = loader._told_length
+        if loader.pin_memory:
+            warnings.warn(
+                "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+                stacklevel=4,
+            )
 
     def __iter__(self) -> Iterator[Any]:
-        return self  # type: ignore[return-value]  # both subclasses define __next__
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._next()
+        self._given += 1
+        if self._length is not None and self._given > self._length:
+            self._warn_of_length(self._length)
+        return batch
+
+    def _next(self) -> Any:
+        raise NotImplementedError
+
+    def _warn_of_length(self, length: int) -> None:
+        message = (
+            f"Length of IterableDataset {self._loader.dataset} was reported to be {length}(when accessing "
+            f"len(dataloader)), but {self._given} samples have been fetched. "
+        )
+        if self._loader.num_workers > 0:
+            message += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
+                "replica at each worker: let each give its share of the samples by get_worker_info(). Please see "
+                "https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset for examples."
+            )
+        warnings.warn(message, stacklevel=3)
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -195,9 +292,9 @@ class _InLine(_Epoch):
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
-        self._fetcher = loader._fetcher()()
+        self._fetcher = loader._fetcher()(loader.dataset, collate_fn=loader.collate_fn)
 
-    def __next__(self) -> Any:
+    def _next(self) -> Any:
         index = next(self._indices)
         try:
             return self._fetcher.fetch(index)
@@ -216,7 +313,7 @@ class _Ahead(_Epoch):
         self._running = list(range(loader.num_workers))
         self._turn = 0
         self._sent = 0  # tickets handed out
-        self._given = 0  # tickets whose batch was given out
+        self._taken = 0  # tickets whose batch was given out
         self._owners: dict[int, int] = {}
         self._arrived: dict[int, Any] = {}
         for _ in range(loader.num_workers * (loader.prefetch_factor or 1)):
@@ -235,12 +332,16 @@ class _Ahead(_Epoch):
         self._pool.send(worker, self._epoch, self._sent, index)
         self._sent += 1
 
-    def __next__(self) -> Any:
+    @property
+    def _workers(self) -> list[threading.Thread]:
+        return self._pool.threads
+
+    def _next(self) -> Any:
         if self._epoch != self._pool.shared.epoch:
             raise RuntimeError(
                 "this iterator ended when its DataLoader, whose workers are persistent, was iterated over again"
             )
-        while self._given < self._sent:
+        while self._taken < self._sent:
             outcome = self._next_outcome()
             if not isinstance(outcome, End):
                 self._send_one()
@@ -249,19 +350,19 @@ class _Ahead(_Epoch):
             raise StopIteration
         if isinstance(outcome, Failure):
             try:
-                raise outcome.error
+                raise outcome.reraised()
             finally:
                 del outcome  # the error refers to this frame: without this both would live until the cycle is collected
         return outcome
 
     def _next_outcome(self) -> Any:
         """What became of the next batch in order; a worker that is at its end is handed no more."""
-        while self._given not in self._arrived:
+        while self._taken not in self._arrived:
             ticket, outcome = self._pool.receive(self._epoch, self._timeout)
             self._arrived[ticket] = outcome
-        outcome = self._arrived.pop(self._given)
-        worker = self._owners.pop(self._given)
-        self._given += 1
+        outcome = self._arrived.pop(self._taken)
+        worker = self._owners.pop(self._taken)
+        self._taken += 1
         if isinstance(outcome, End) and worker in self._running:
             place = self._running.index(worker)
             self._running.remove(worker)

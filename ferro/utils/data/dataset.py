@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -21,7 +22,9 @@ class Dataset(Generic[T_co]):
     """
 
     def __getitem__(self, index: Any) -> T_co:
-        raise NotImplementedError(f"{type(self).__name__} does not define __getitem__")
+        raise NotImplementedError(
+            f"Subclasses of Dataset should implement __getitem__. {type(self).__name__} does not define it"
+        )
 
     def __add__(self, other: Dataset[Any]) -> ConcatDataset:
         return ConcatDataset([self, other])
@@ -66,7 +69,7 @@ class StackDataset(Dataset[Any]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and kwargs:
             raise ValueError(
-                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, "
+                "Supported either ``tuple``- (via ``args``) or``dict``- (via ``kwargs``) like input/output, "
                 "but both types are given."
             )
         if not args and not kwargs:
@@ -82,8 +85,29 @@ class StackDataset(Dataset[Any]):
             return {name: dataset[index] for name, dataset in self.datasets.items()}
         return tuple(dataset[index] for dataset in self.datasets)
 
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """The samples of a batch; each dataset that can gives its part of them at once."""
+        if isinstance(self.datasets, dict):
+            parts = [_samples(dataset, indices) for dataset in self.datasets.values()]
+            return [dict(zip(self.datasets, sample, strict=True)) for sample in zip(*parts, strict=True)]
+        return list(zip(*(_samples(dataset, indices) for dataset in self.datasets), strict=True))
+
     def __len__(self) -> int:
         return self._length
+
+
+def _samples(dataset: Any, indices: list[int]) -> Any:
+    """The samples of some indices, all at once if the dataset can give them so."""
+    at_once = getattr(dataset, "__getitems__", None)
+    if not callable(at_once):
+        return [dataset[i] for i in indices]
+    samples: Any = at_once(indices)
+    if len(samples) != len(indices):
+        raise ValueError(
+            f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(samples)} from "
+            f"{type(dataset).__name__}.__getitems__"
+        )
+    return samples
 
 
 class ConcatDataset(Dataset[Any]):
@@ -139,6 +163,12 @@ class Subset(Dataset[T_co]):
     indices: Sequence[int]
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        if type(self).__getitem__ is not Subset.__getitem__ and type(self).__getitems__ is Subset.__getitems__:
+            raise NotImplementedError(
+                f"{type(self).__name__} overrides __getitem__ but not __getitems__. When subclassing Subset and overriding "
+                "__getitem__, you must also override __getitems__, which is what a DataLoader calls. A simple "
+                "implementation:\n\ndef __getitems__(self, indices):\n    return [self.__getitem__(idx) for idx in indices]"
+            )
         self.dataset = dataset
         self.indices = indices
 
@@ -150,7 +180,7 @@ class Subset(Dataset[T_co]):
     def __getitems__(self, indices: list[int]) -> list[Any]:
         """The samples of a batch, all at once if the dataset can give them so."""
         chosen = [self.indices[i] for i in indices]
-        at_once = getattr(self.dataset, "__getitems__", None)
+        at_once: Any = getattr(self.dataset, "__getitems__", None)
         return [self.dataset[i] for i in chosen] if at_once is None else at_once(chosen)
 
     def __len__(self) -> int:
@@ -170,11 +200,16 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
         parts = [math.floor(size * fraction) for fraction in lengths]
         for i in range(size - sum(parts)):
             parts[i % len(parts)] += 1
+        for i, part in enumerate(parts):
+            if part == 0:
+                warnings.warn(
+                    f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2
+                )
     else:
         parts = [int(length) for length in lengths]
     if sum(parts) != size:
         raise ValueError(
-            f"Sum of input lengths does not equal the length of the input dataset: {list(lengths)} for length {size}"
+            f"Sum of input lengths does not equal the length of the input dataset! They are {list(lengths)} for length {size}"
         )
     order = randperm(size, generator=generator).tolist()
     ends = list(accumulate(parts))

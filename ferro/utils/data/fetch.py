@@ -13,7 +13,7 @@ class ExhaustedError(Exception):
 class MapFetcher:
     """Takes samples by key; an error gets a note that says which sample it came from."""
 
-    def __init__(self, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any], drop_last: bool) -> None:
+    def __init__(self, dataset: Any, collate_fn: Callable[[Any], Any], auto_collation: bool, drop_last: bool) -> None:
         self.dataset = dataset
         self.auto_collation = auto_collation
         self.collate_fn = collate_fn
@@ -40,7 +40,7 @@ class MapFetcher:
 class IterableFetcher:
     """Takes samples as they come; an error gets a note that says after how many samples it came."""
 
-    def __init__(self, dataset: Any, auto_collation: bool, collate_fn: Callable[[Any], Any], drop_last: bool) -> None:
+    def __init__(self, dataset: Any, collate_fn: Callable[[Any], Any], auto_collation: bool, drop_last: bool) -> None:
         self.iterator = iter(dataset)
         self.name = type(dataset).__name__
         self.auto_collation = auto_collation

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+import traceback
 import weakref
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
+from types import MethodType
 from typing import Any, NamedTuple
 
+from ferro.core.random import set_own
+
+from .dataset import Dataset
 from .fetch import ExhaustedError
 
 _local = threading.local()
@@ -17,7 +23,11 @@ PATIENCE = 5.0
 
 
 class WorkerInfo(NamedTuple):
-    """What a worker can know about itself; `seed` is the base seed of the loader plus the worker's number."""
+    """What a worker can know about itself.
+
+    `seed` is the base seed of the loader plus the worker's number, and the seed of the worker's random numbers. `dataset`
+    is the worker's own copy: what `worker_init_fn` sets there, no other worker sees.
+    """
 
     id: int
     num_workers: int
@@ -31,9 +41,36 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Failure(NamedTuple):
-    """Instead of a batch: what fetching it raised."""
+    """Instead of a batch: what fetching it raised, and in which worker."""
 
     error: BaseException
+    worker: int
+
+    def reraised(self) -> BaseException:
+        """What is raised where the batch is asked for: an error of the same class, as PyTorch's of a worker process.
+
+        Its message goes on with the traceback in the worker; its cause is the error itself, with all its attributes.
+        """
+        error = self.error
+        if not isinstance(error, Exception):
+            return error
+        story = "".join(traceback.format_exception(error))
+        message = f"Caught {type(error).__name__} in DataLoader worker process {self.worker}.\nOriginal {story}"
+        try:
+            raised = type(error)(_Lines(message) if isinstance(error, KeyError) else message)
+        except Exception:  # noqa: BLE001 - the class wants other arguments, and says so as it likes
+            raised = RuntimeError(message)
+        raised.__cause__ = error
+        return raised
+
+
+class _Lines(str):
+    """The message of a KeyError, which shows the repr of its argument: here the lines themselves."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class End:
@@ -52,19 +89,22 @@ class WorkerPool:
     """The worker threads of a loader and the queues to and from them; closed when it is collected, at the latest."""
 
     def __init__(
-        self, dataset: Any, num_workers: int, seed: int, make_fetcher: Callable[[], Any], init_fn: Any
+        self, dataset: Any, num_workers: int, seed: int, make_fetcher: Callable[..., Any], collate_fn: Any, init_fn: Any
     ) -> None:
         self.results: SimpleQueue[Any] = SimpleQueue()
         self.tasks: list[SimpleQueue[Any]] = [SimpleQueue() for _ in range(num_workers)]
         self.shared = _Shared()
         self.process = os.getpid()
-        threads = []
+        self.threads: list[threading.Thread] = []
         for i, tasks in enumerate(self.tasks):
-            info = WorkerInfo(i, num_workers, seed + i, dataset)
-            arguments = self.shared, tasks, self.results, info, make_fetcher, init_fn
-            threads.append(threading.Thread(target=_work, args=arguments, name=f"DataLoader worker {i}", daemon=True))
-        self.close = weakref.finalize(self, _close, self.shared, self.tasks, threads)
-        for thread in threads:
+            copies: dict[int, Any] = {}
+            info = WorkerInfo(i, num_workers, seed + i, own(dataset, copies))
+            make = partial(make_fetcher, info.dataset, own(collate_fn, copies))
+            arguments = self.shared, tasks, self.results, info, make, own(init_fn, copies)
+            thread = threading.Thread(target=_work, args=arguments, name=f"DataLoader worker {i}", daemon=True)
+            self.threads.append(thread)
+        self.close = weakref.finalize(self, _close, self.shared, self.tasks, self.threads)
+        for thread in self.threads:
             thread.start()
 
     def here(self) -> bool:
@@ -94,6 +134,31 @@ class WorkerPool:
                 return ticket, outcome
 
 
+def own(value: Any, copies: dict[int, Any]) -> Any:
+    """`value` for one worker: datasets, also inside of datasets, are copied, and methods bound to the copies.
+
+    So each worker sees the attributes that it sets itself, as a forked process would. What the attributes refer to (arrays,
+    lists, files) is not copied: all workers share it. `copies` are the datasets that were copied already, by id.
+    """
+    if isinstance(value, MethodType):
+        return MethodType(value.__func__, own(value.__self__, copies))
+    if type(value) in (list, tuple) and value and isinstance(value[0], Dataset):
+        return type(value)(own(part, copies) for part in value)
+    if type(value) is dict and value and isinstance(next(iter(value.values())), Dataset):
+        return {name: own(part, copies) for name, part in value.items()}
+    if not isinstance(value, Dataset) or not _plain(type(value)):
+        return value
+    if id(value) not in copies:
+        twin = copies[id(value)] = object.__new__(type(value))
+        twin.__dict__.update({name: own(held, copies) for name, held in vars(value).items()})
+    return copies[id(value)]
+
+
+def _plain(kind: type) -> bool:
+    """Whether an object of this class is its `__dict__`. Others are not copied behind their backs, and shared."""
+    return kind.__new__ is object.__new__ and not any(vars(base).get("__slots__") for base in kind.__mro__)
+
+
 def _close(shared: _Shared, tasks: list[SimpleQueue[Any]], threads: list[threading.Thread]) -> None:
     shared.closed = True
     for queue in tasks:
@@ -114,6 +179,7 @@ def _work(
 ) -> None:
     """The life of a worker."""
     _local.info = info
+    set_own(info.seed)
     started: BaseException | None = None
     if init_fn is not None:
         try:
@@ -135,7 +201,6 @@ def _work(
         except ExhaustedError:
             outcome = End()
         except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for
-            error.add_note(f"This happened in worker {info.id} of {info.num_workers}.")
-            outcome = Failure(error)
+            outcome = Failure(error, info.id)
         results.put((epoch, ticket, outcome))
         del outcome, task, index  # a waiting worker keeps no batch alive

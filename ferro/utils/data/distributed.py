@@ -1,0 +1,64 @@
+"""The share of a dataset that one of several processes takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sized
+
+from ferro.ops.random import randperm
+
+from .sampler import Sampler, seeded
+
+
+class DistributedSampler(Sampler[int]):
+    """The indices of process `rank` of `num_replicas`: every num_replicas-th of an order that all processes draw alike.
+
+    All get equally many: the first indices are given out twice, or with drop_last the last ones not at all. `shuffle` draws
+    a new order for each `seed` and epoch; `set_epoch` says which epoch it is.
+
+    ferro has no process groups that could be asked, so both numbers must be given (RuntimeError); ValueError if `rank` is
+    not among them.
+
+    Example::
+
+        >>> from ferro.utils.data import DistributedSampler
+        >>> [list(DistributedSampler(range(5), 2, rank, shuffle=False)) for rank in (0, 1)]
+        [[0, 2, 4], [1, 3, 0]]
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None or rank is None:
+            raise RuntimeError(
+                "Requires distributed package to be available, which ferro has not: give num_replicas and rank"
+            )
+        if not 0 <= rank < num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self.dataset = dataset
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.epoch = 0
+        self.drop_last = drop_last
+        size = len(dataset)
+        self.num_samples = size // num_replicas if drop_last else -(-size // num_replicas)
+        self.total_size = self.num_samples * num_replicas
+        self.shuffle = shuffle
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[int]:
+        size = len(self.dataset)
+        order = randperm(size, generator=seeded(self.seed + self.epoch)).tolist() if self.shuffle else range(size)
+        return iter([order[i % size] for i in range(self.rank, self.total_size, self.num_replicas)])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch is next: each has an order of its own."""
+        self.epoch = epoch
