@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, move, new_step, number
+from .optimizer import Params
+from .options import check
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, move, number
 
 
 class Adadelta(PerParameterOptimizer):
     """p ← p - lr d,  d = g sqrt(mean of d² + eps) / sqrt(mean of g² + eps). (Zeiler, 2012)"""
+
+    _lists: ClassVar = {"square_avgs": "square_avg", "acc_deltas": "acc_delta", "state_steps": "step"}
 
     def __init__(
         self,
@@ -26,32 +29,28 @@ class Adadelta(PerParameterOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
         check(0.0 <= rho <= 1.0, "rho value", rho)
-        check(eps >= 0.0, "epsilon value", eps)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "rho": rho,
             "eps": eps,
             "weight_decay": weight_decay,
             "maximize": maximize,
-            "capturable": switches["capturable"],
-            "foreach": switches["foreach"],
-            "differentiable": switches["differentiable"],
+            "capturable": capturable,
+            "foreach": foreach,
+            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
 
     @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return begin_with_zeros(param, "square_avg", "acc_delta")
+
+    @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = new_step()
-            state["square_avg"] = zeros_like(param)
-            state["acc_delta"] = zeros_like(param)
-        state["step"] += 1
+        counted(state)
         rho, eps = group["rho"], group["eps"]
-        grad = decayed(param, grad, group["weight_decay"])
+        grad = decayed(param, grad, group)
         square, moved = state["square_avg"], state["acc_delta"]
         square.mul_(rho).addcmul_(grad, grad, value=1 - rho)
         if group["differentiable"]:
@@ -80,14 +79,4 @@ def adadelta(
     maximize: bool,
 ) -> None:
     """One step of Adadelta for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
-    group = {
-        "lr": lr,
-        "rho": rho,
-        "eps": eps,
-        "weight_decay": weight_decay,
-        "maximize": maximize,
-        **switches,
-    }
-    states = {"step": state_steps, "square_avg": square_avgs, "acc_delta": acc_deltas}
-    Adadelta._each(params, grads, states, group)
+    Adadelta._step_lists(locals())

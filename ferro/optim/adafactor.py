@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.core.dtypes import finfo
-from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, new_step
+from .optimizer import Params
+from .options import check_one_number, should
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, new_step
 
 
 class Adafactor(PerParameterOptimizer):
@@ -17,6 +18,9 @@ class Adafactor(PerParameterOptimizer):
     The means of g² have the weight t^beta2_decay for the newest; a = max(eps[1], rms(p)) min(lr, 1 / sqrt(t)).
     (Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018, algorithms 4 and 5)
     """
+
+    _not_negative = ()
+    _takes_complex = False
 
     def __init__(
         self,
@@ -30,16 +34,13 @@ class Adafactor(PerParameterOptimizer):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        for name, value, holds in (
-            ("Learning rate should be >= 0", lr, lr >= 0.0),
-            ("beta2_decay should be <= 0", beta2_decay, beta2_decay <= 0.0),
-            ("epsilon1 should be >= 0", eps[0], eps[0] is None or eps[0] >= 0.0),
-            ("epsilon2 should be >= 0", eps[1], eps[1] >= 0.0),
-            ("Clipping threshold d should be >= 1", d, d >= 1.0),
-            ("weight_decay should be >= 0", weight_decay, weight_decay >= 0.0),
-        ):
-            if not holds:
-                raise ValueError(f"{name} but is: {value}")
+        check_one_number("lr", lr)
+        should(lr >= 0.0, "Learning rate should be >= 0", lr)
+        should(beta2_decay <= 0.0, "beta2_decay should be <= 0", beta2_decay)
+        should(eps[0] is None or eps[0] >= 0.0, "epsilon1 should be >= 0", eps[0])
+        should(eps[1] >= 0.0, "epsilon2 should be >= 0", eps[1])
+        should(d >= 1.0, "Clipping threshold d should be >= 1", d)
+        should(weight_decay >= 0.0, "weight_decay should be >= 0", weight_decay)
         defaults = {
             "lr": lr,
             "beta2_decay": beta2_decay,
@@ -51,21 +52,17 @@ class Adafactor(PerParameterOptimizer):
         }
         super().__init__(params, defaults)
 
-    def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        raise RuntimeError("Adafactor does not support complex parameters")
+    @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        if param.ndim < 2:
+            return begin_with_zeros(param, "variance")
+        row, column = (*param.shape[:-1], 1), (*param.shape[:-2], 1, param.shape[-1])
+        return {"step": new_step(), "row_var": param.new_zeros(row), "col_var": param.new_zeros(column)}
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         matrix = grad.ndim > 1
-        if not state:
-            state["step"] = new_step()
-            if matrix:
-                state["row_var"] = grad.new_zeros((*grad.shape[:-1], 1))
-                state["col_var"] = grad.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
-            else:
-                state["variance"] = zeros_like(grad)
-        state["step"] += 1
-        step, lr = state["step"].item(), float(group["lr"])
+        step, lr = counted(state), float(group["lr"])
         eps1, eps2 = group["eps"]
         eps1 = finfo(param.dtype).eps if eps1 is None else eps1
         rms = param.norm(2).item() / param.numel() ** 0.5

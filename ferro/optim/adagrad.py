@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ferro.ops.creation import full_like
 from ferro.tensor import Tensor
 
-from .optimizer import (
-    Params,
-    PerParameterOptimizer,
-    accepted,
-    check,
-    check_lr,
-    decayed,
-    move_by_quotient,
-    new_step,
-    number,
-    plus,
-)
+from .optimizer import Params
+from .per_parameter import PerParameterOptimizer, counted, decayed, move_by_quotient, new_step, number, plus
 
 
 class Adagrad(PerParameterOptimizer):
     """p ← p - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum of g²) + eps). (Duchi et al., 2011)"""
+
+    _not_negative = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
+    _lists: ClassVar = {"state_sums": "sum", "state_steps": "step"}
 
     def __init__(
         self,
@@ -38,22 +31,16 @@ class Adagrad(PerParameterOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_lr(lr)
-        check(lr_decay >= 0.0, "lr_decay value", lr_decay)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        check(initial_accumulator_value >= 0.0, "initial_accumulator_value value", initial_accumulator_value)
-        check(eps >= 0.0, "epsilon value", eps)
-        switches = accepted(foreach=foreach, differentiable=differentiable, fused=fused)
         defaults = {
             "lr": lr,
             "lr_decay": lr_decay,
             "eps": eps,
             "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value,
-            "foreach": switches["foreach"],
+            "foreach": foreach,
             "maximize": maximize,
-            "differentiable": switches["differentiable"],
-            "fused": switches["fused"],
+            "differentiable": differentiable,
+            "fused": fused,
         }
         super().__init__(params, defaults)
 
@@ -71,8 +58,7 @@ class Adagrad(PerParameterOptimizer):
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         grad = grad.coalesce()
-        state["step"] += 1
-        lr = float(group["lr"]) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        lr = float(group["lr"]) / (1 + (counted(state) - 1) * group["lr_decay"])
         place, values = tuple(grad._indices()), grad._values()
         total = state["sum"][place] + values * values
         state["sum"][place] = total
@@ -80,9 +66,8 @@ class Adagrad(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        state["step"] += 1
-        grad = decayed(param, grad, group["weight_decay"])
-        lr = number(group["lr"], group) / (1 + (state["step"].item() - 1) * group["lr_decay"])
+        grad = decayed(param, grad, group)
+        lr = number(group["lr"], group) / (1 + (counted(state) - 1) * group["lr_decay"])
         total = state["sum"].addcmul_(grad, grad, value=1)
         move_by_quotient(param, grad, plus(total.sqrt(), group["eps"], group), -lr)
 
@@ -107,14 +92,4 @@ def adagrad(
     maximize: bool,
 ) -> None:
     """One step of Adagrad for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, differentiable=differentiable, fused=fused)
-    group = {
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "lr_decay": lr_decay,
-        "eps": eps,
-        "maximize": maximize,
-        **switches,
-    }
-    states = {"step": state_steps, "sum": state_sums}
-    Adagrad._each(params, grads, states, group, grad_scale, found_inf)
+    Adagrad._step_lists(locals())

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ferro.core.base import bump
 from ferro.cpu.kernels.optim import adam_step
 from ferro.ops.comparison import maximum
-from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .fused import arrays_to_change
-from .optimizer import (
-    Params,
-    PerParameterOptimizer,
-    accepted,
-    check,
-    check_betas,
-    check_lr,
-    decayed,
-    move_by_quotient,
-    new_step,
-    number,
-    plus,
-)
+from .optimizer import Params
+from .options import check_one_number
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, decayed, move_by_quotient, number, plus
 
 
 class Adam(PerParameterOptimizer):
@@ -32,6 +21,13 @@ class Adam(PerParameterOptimizer):
     With amsgrad the largest v so far is used; with decoupled_weight_decay p shrinks by lr weight_decay directly
     instead of through g. (Kingma and Ba, 2015; Reddi et al., 2018; Loshchilov and Hutter, 2019)
     """
+
+    _lists: ClassVar = {
+        "exp_avgs": "exp_avg",
+        "exp_avg_sqs": "exp_avg_sq",
+        "max_exp_avg_sqs": "max_exp_avg_sq",
+        "state_steps": "step",
+    }
 
     def __init__(
         self,
@@ -49,20 +45,15 @@ class Adam(PerParameterOptimizer):
         fused: bool | None = None,
         decoupled_weight_decay: bool = False,
     ) -> None:
-        check_lr(lr)
         if isinstance(lr, Tensor) and foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        check(eps >= 0.0, "epsilon value", eps)
         if len({isinstance(beta, Tensor) for beta in betas}) > 1:
             raise ValueError("betas must be either both floats or both Tensors")
         for i, beta in enumerate(betas):
             if isinstance(beta, Tensor):
                 if foreach and not capturable:
                     raise ValueError(f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True")
-                if beta.numel() != 1:
-                    raise ValueError(f"Tensor betas[{i}] must be 1-element, got the shape {list(beta.shape)}")
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+                check_one_number(f"betas[{i}]", beta)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -70,19 +61,21 @@ class Adam(PerParameterOptimizer):
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
             "maximize": maximize,
-            **accepted(foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused),
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
             "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
 
     @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        extra = ("max_exp_avg_sq",) if group["amsgrad"] else ()
+        return begin_with_zeros(param, "exp_avg", "exp_avg_sq", *extra)
+
+    @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = new_step()
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
-            if group["amsgrad"]:
-                state["max_exp_avg_sq"] = zeros_like(param)
         count = state["step"]
         step, decoupled = count._data.item() + 1, group["decoupled_weight_decay"]
         lr, weight_decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
@@ -98,22 +91,21 @@ class Adam(PerParameterOptimizer):
             return
         count.fill_(step)
         lr, beta1, beta2 = (number(x, group) for x in (lr, beta1, beta2))
-        if weight_decay != 0 and decoupled:
-            param.mul_(1 - lr * weight_decay)
-        else:
-            grad = decayed(param, grad, weight_decay)
-        mean.lerp_(grad, 1 - beta1)
-        square.mul_(beta2)
-        if isinstance(beta2, Tensor):
-            square.addcmul_(grad * grad, 1 - beta2)
-        else:
-            square.addcmul_(grad, grad, value=1 - beta2)
+        mean, square = moved_means(decayed(param, grad, group, lr), state, beta1, beta2)
         if largest is not None:
             before = largest.clone() if group["differentiable"] else largest
             square = largest.copy_(maximum(before, square))
         root_correction = (1 - beta2**step) ** 0.5
         denominator = plus(square.sqrt() / root_correction, group["eps"], group)
         move_by_quotient(param, mean, denominator, -lr / (1 - beta1**step))
+
+
+def moved_means(grad: Tensor, state: dict[str, Any], beta1: Any, beta2: Any) -> tuple[Tensor, Tensor]:
+    """The running means of the gradient and of its square, one step further."""
+    mean, square = state["exp_avg"].lerp_(grad, 1 - beta1), state["exp_avg_sq"].mul_(beta2)
+    if isinstance(beta2, Tensor):
+        return mean, square.addcmul_(grad * grad, 1 - beta2)
+    return mean, square.addcmul_(grad, grad, value=1 - beta2)
 
 
 def adam(
@@ -141,21 +133,4 @@ def adam(
     maximize: bool,
 ) -> None:
     """One step of Adam for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable, fused=fused)
-    group = {
-        "amsgrad": amsgrad,
-        "betas": (beta1, beta2),
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "eps": eps,
-        "maximize": maximize,
-        "decoupled_weight_decay": decoupled_weight_decay,
-        **switches,
-    }
-    states = {
-        "step": state_steps,
-        "exp_avg": exp_avgs,
-        "exp_avg_sq": exp_avg_sqs,
-        "max_exp_avg_sq": max_exp_avg_sqs,
-    }
-    Adam._each(params, grads, states, group, grad_scale, found_inf)
+    Adam._step_lists(locals())

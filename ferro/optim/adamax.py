@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ferro.ops.comparison import maximum
-from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import (
-    Params,
-    PerParameterOptimizer,
-    accepted,
-    check,
-    check_betas,
-    check_lr,
-    decayed,
-    move_by_quotient,
-    new_step,
-    number,
-)
+from .optimizer import Params
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, move_by_quotient, number
 
 
 class Adamax(PerParameterOptimizer):
     """p ← p - lr m̂ / u, m the running mean of g, u ← max(beta2 u, |g| + eps). (Kingma and Ba, 2015)"""
+
+    _lists: ClassVar = {"exp_avgs": "exp_avg", "exp_infs": "exp_inf", "state_steps": "step"}
 
     def __init__(
         self,
@@ -38,37 +29,30 @@ class Adamax(PerParameterOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check(eps >= 0.0, "epsilon value", eps)
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        switches = accepted(foreach=foreach, differentiable=differentiable, capturable=capturable)
         defaults = {
             "lr": lr,
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
-            "foreach": switches["foreach"],
+            "foreach": foreach,
             "maximize": maximize,
-            "differentiable": switches["differentiable"],
-            "capturable": switches["capturable"],
+            "differentiable": differentiable,
+            "capturable": capturable,
         }
         super().__init__(params, defaults)
 
     @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return begin_with_zeros(param, "exp_avg", "exp_inf")
+
+    @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = new_step()
-            state["exp_avg"] = zeros_like(param)
-            state["exp_inf"] = zeros_like(param)
-        state["step"] += 1
-        beta1, beta2 = group["betas"]
-        grad = decayed(param, grad, group["weight_decay"])
+        step, (beta1, beta2) = counted(state), group["betas"]
+        grad = decayed(param, grad, group)
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.lerp_(grad, 1 - beta1)
         largest.copy_(maximum(largest * beta2, grad.abs().add_(group["eps"])))
-        correction = 1 - beta1 ** state["step"].item()
-        move_by_quotient(param, mean, largest, -number(group["lr"], group) / correction)
+        move_by_quotient(param, mean, largest, -number(group["lr"], group) / (1 - beta1**step))
 
 
 def adamax(
@@ -90,14 +74,4 @@ def adamax(
     weight_decay: float,
 ) -> None:
     """One step of Adamax for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
-    group = {
-        "eps": eps,
-        "betas": (beta1, beta2),
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "maximize": maximize,
-        **switches,
-    }
-    states = {"step": state_steps, "exp_avg": exp_avgs, "exp_inf": exp_infs}
-    Adamax._each(params, grads, states, group)
+    Adamax._step_lists(locals())

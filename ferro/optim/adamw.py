@@ -6,7 +6,7 @@ from typing import Any
 
 from ferro.tensor import Tensor
 
-from .adam import Adam, adam
+from .adam import Adam
 from .optimizer import Params
 
 
@@ -68,26 +68,4 @@ def adamw(
     maximize: bool,
 ) -> None:
     """One step of AdamW for each parameter, in place, with its state given as lists: `adam` with decoupled weight decay."""
-    adam(
-        params,
-        grads,
-        exp_avgs,
-        exp_avg_sqs,
-        max_exp_avg_sqs,
-        state_steps,
-        foreach=foreach,
-        capturable=capturable,
-        differentiable=differentiable,
-        fused=fused,
-        grad_scale=grad_scale,
-        found_inf=found_inf,
-        has_complex=has_complex,
-        decoupled_weight_decay=True,
-        amsgrad=amsgrad,
-        beta1=beta1,
-        beta2=beta2,
-        lr=lr,
-        weight_decay=weight_decay,
-        eps=eps,
-        maximize=maximize,
-    )
+    AdamW._step_lists({**locals(), "decoupled_weight_decay": True})

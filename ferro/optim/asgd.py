@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ferro.ops.creation import ones, scalar_tensor
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, new_step
+from .optimizer import Params
+from .per_parameter import PerParameterOptimizer, counted, decayed, new_step
 
 
 class ASGD(PerParameterOptimizer):
@@ -16,6 +17,9 @@ class ASGD(PerParameterOptimizer):
 
     (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992)
     """
+
+    _not_negative = ("lr", "weight_decay")
+    _lists: ClassVar = {"axs": "ax", "mus": "mu", "etas": "eta", "state_steps": "step"}
 
     def __init__(
         self,
@@ -30,33 +34,28 @@ class ASGD(PerParameterOptimizer):
         differentiable: bool = False,
         capturable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "lambd": lambd,
             "alpha": alpha,
             "t0": t0,
             "weight_decay": weight_decay,
-            "foreach": switches["foreach"],
+            "foreach": foreach,
             "maximize": maximize,
-            "differentiable": switches["differentiable"],
-            "capturable": switches["capturable"],
+            "differentiable": differentiable,
+            "capturable": capturable,
         }
         super().__init__(params, defaults)
 
     @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"step": new_step(), "eta": scalar_tensor(float(group["lr"])), "mu": ones(()), "ax": zeros_like(param)}
+
+    @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         lr, lambd = float(group["lr"]), group["lambd"]
-        if not state:
-            state["step"] = new_step()
-            state["eta"] = scalar_tensor(lr)
-            state["mu"] = ones(())
-            state["ax"] = zeros_like(param)
-        state["step"] += 1
-        step, eta, mu, average = state["step"].item(), state["eta"].item(), state["mu"].item(), state["ax"]
-        grad = decayed(param, grad, group["weight_decay"])
+        step, eta, mu, average = counted(state), state["eta"].item(), state["mu"].item(), state["ax"]
+        grad = decayed(param, grad, group)
         param.mul_(1 - lambd * eta).add_(grad, alpha=-eta)
         if mu == 1:
             average.copy_(param)
@@ -86,15 +85,4 @@ def asgd(
     weight_decay: float,
 ) -> None:
     """One step of ASGD for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
-    group = {
-        "lambd": lambd,
-        "lr": lr,
-        "t0": t0,
-        "alpha": alpha,
-        "weight_decay": weight_decay,
-        "maximize": maximize,
-        **switches,
-    }
-    states = {"step": state_steps, "ax": axs, "mu": mus, "eta": etas}
-    ASGD._each(params, grads, states, group)
+    ASGD._step_lists(locals())

@@ -11,7 +11,8 @@ from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .line_search import Point, strong_wolfe
-from .optimizer import Optimizer, Params, check_lr
+from .optimizer import Optimizer, Params
+from .options import check_not_negative
 
 
 class LBFGS(Optimizer):
@@ -34,7 +35,7 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        check_lr(lr)
+        check_not_negative("lr", lr)
         defaults = {
             "lr": lr,
             "max_iter": max_iter,

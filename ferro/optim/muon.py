@@ -8,7 +8,9 @@ from ferro.ops.likes import zeros_like
 from ferro.ops.products import addmm
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer
+from .optimizer import Params
+from .options import check_one_number, should
+from .per_parameter import PerParameterOptimizer
 
 ADJUSTMENTS = (None, "original", "match_rms_adamw")
 
@@ -22,6 +24,9 @@ class Muon(PerParameterOptimizer):
     LLM training", 2025)
     """
 
+    _not_negative = ()
+    _takes_complex = False
+
     def __init__(
         self,
         params: Params,
@@ -34,9 +39,10 @@ class Muon(PerParameterOptimizer):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        for name, value in (("Learning rate", lr), ("momentum", momentum), ("weight decay", weight_decay)):
-            if not value >= 0.0:
-                raise ValueError(f"{name} should be >= 0 but is: {value}")
+        check_one_number("lr", lr)
+        should(lr >= 0.0, "Learning rate should be >= 0", lr)
+        should(momentum >= 0.0, "momentum should be >= 0", momentum)
+        should(weight_decay >= 0.0, "weight decay should be >= 0", weight_decay)
         if adjust_lr_fn not in ADJUSTMENTS:
             raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported; use one of {ADJUSTMENTS}")
         if ns_steps >= 100:
@@ -61,13 +67,12 @@ class Muon(PerParameterOptimizer):
                         f"Muon only supports 2D parameters whereas we found a parameter with size: {param.size()}"
                     )
 
-    def _update_pairs(self, param: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        raise RuntimeError("Muon does not support complex parameters")
+    @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {"momentum_buffer": zeros_like(param)}
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["momentum_buffer"] = zeros_like(grad)
         lr, momentum = float(group["lr"]), group["momentum"]
         buffer = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer

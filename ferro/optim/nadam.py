@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ferro.ops.creation import ones
-from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import (
-    Params,
-    PerParameterOptimizer,
-    accepted,
-    check,
-    check_betas,
-    check_lr,
-    decayed,
-    move_by_quotient,
-    new_step,
-    number,
-    plus,
-)
+from .adam import moved_means
+from .optimizer import Params
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, move_by_quotient, number, plus
 
 
 class NAdam(PerParameterOptimizer):
@@ -28,6 +17,14 @@ class NAdam(PerParameterOptimizer):
 
     mu_t = beta1 (1 - 0.96^(t momentum_decay) / 2).
     """
+
+    _not_negative = ("lr", "eps", "weight_decay", "momentum_decay")
+    _lists: ClassVar = {
+        "exp_avgs": "exp_avg",
+        "exp_avg_sqs": "exp_avg_sq",
+        "mu_products": "mu_product",
+        "state_steps": "step",
+    }
 
     def __init__(
         self,
@@ -44,12 +41,6 @@ class NAdam(PerParameterOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check(eps >= 0.0, "epsilon value", eps)
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        check(momentum_decay >= 0.0, "momentum_decay value", momentum_decay)
-        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "betas": betas,
@@ -58,33 +49,25 @@ class NAdam(PerParameterOptimizer):
             "momentum_decay": momentum_decay,
             "decoupled_weight_decay": decoupled_weight_decay,
             "maximize": maximize,
-            "foreach": switches["foreach"],
-            "capturable": switches["capturable"],
-            "differentiable": switches["differentiable"],
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
 
     @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {**begin_with_zeros(param, "exp_avg", "exp_avg_sq"), "mu_product": ones(())}
+
+    @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = new_step()
-            state["mu_product"] = ones(())
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
-        state["step"] += 1
-        step = state["step"].item()
-        lr, weight_decay, (beta1, beta2) = number(group["lr"], group), group["weight_decay"], group["betas"]
-        if weight_decay != 0 and group["decoupled_weight_decay"]:
-            param.mul_(1 - lr * weight_decay)
-        else:
-            grad = decayed(param, grad, weight_decay)
+        step, lr, (beta1, beta2) = counted(state), number(group["lr"], group), group["betas"]
+        grad = decayed(param, grad, group, lr)
         mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
         state["mu_product"] *= mu
         # A recorded step has a derivative by the product of the momenta, too.
         product = state["mu_product"] if group["differentiable"] else state["mu_product"].item()
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        mean, square = moved_means(grad, state, beta1, beta2)
         denominator = plus(square.div(1 - beta2**step).sqrt(), group["eps"], group)
         now, ahead = -lr * (1.0 - mu) / (1.0 - product), -lr * mu_next / (1.0 - product * mu_next)
         move_by_quotient(param, grad, denominator, now)
@@ -113,16 +96,4 @@ def nadam(
     eps: float,
 ) -> None:
     """One step of NAdam for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
-    group = {
-        "betas": (beta1, beta2),
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "momentum_decay": momentum_decay,
-        "eps": eps,
-        "decoupled_weight_decay": decoupled_weight_decay,
-        "maximize": maximize,
-        **switches,
-    }
-    states = {"step": state_steps, "mu_product": mu_products, "exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs}
-    NAdam._each(params, grads, states, group)
+    NAdam._step_lists(locals())

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import (
-    Params,
-    PerParameterOptimizer,
-    accepted,
-    check,
-    check_betas,
-    check_lr,
-    decayed,
-    new_step,
-    number,
-    plus,
-)
+from .adam import moved_means
+from .optimizer import Params
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, number, plus
 
 
 class RAdam(PerParameterOptimizer):
@@ -26,6 +16,8 @@ class RAdam(PerParameterOptimizer):
 
     (Liu et al., "On the variance of the adaptive learning rate and beyond", 2020)
     """
+
+    _lists: ClassVar = {"exp_avgs": "exp_avg", "exp_avg_sqs": "exp_avg_sq", "state_steps": "step"}
 
     def __init__(
         self,
@@ -41,40 +33,27 @@ class RAdam(PerParameterOptimizer):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check(eps >= 0.0, "epsilon value", eps)
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "betas": betas,
             "eps": eps,
             "weight_decay": weight_decay,
             "maximize": maximize,
-            "foreach": switches["foreach"],
-            "capturable": switches["capturable"],
+            "foreach": foreach,
+            "capturable": capturable,
             "decoupled_weight_decay": decoupled_weight_decay,
-            "differentiable": switches["differentiable"],
+            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
 
     @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return begin_with_zeros(param, "exp_avg", "exp_avg_sq")
+
+    @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = new_step()
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
-        state["step"] += 1
-        step = state["step"].item()
-        lr, weight_decay, (beta1, beta2) = number(group["lr"], group), group["weight_decay"], group["betas"]
-        if weight_decay != 0 and group["decoupled_weight_decay"]:
-            param.mul_(1 - lr * weight_decay)
-        else:
-            grad = decayed(param, grad, weight_decay)
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        mean.lerp_(grad, 1 - beta1)
-        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        step, lr, (beta1, beta2) = counted(state), number(group["lr"], group), group["betas"]
+        mean, square = moved_means(decayed(param, grad, group, lr), state, beta1, beta2)
         correction = 1 - beta2**step
         move = mean / (1 - beta1**step) * lr
         rho_inf = 2 / (1 - beta2) - 1
@@ -105,15 +84,4 @@ def radam(
     eps: float,
 ) -> None:
     """One step of RAdam for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
-    group = {
-        "betas": (beta1, beta2),
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "eps": eps,
-        "decoupled_weight_decay": decoupled_weight_decay,
-        "maximize": maximize,
-        **switches,
-    }
-    states = {"step": state_steps, "exp_avg": exp_avgs, "exp_avg_sq": exp_avg_sqs}
-    RAdam._each(params, grads, states, group)
+    RAdam._step_lists(locals())

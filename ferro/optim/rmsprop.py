@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import (
-    Params,
+from .optimizer import Params
+from .per_parameter import (
     PerParameterOptimizer,
-    accepted,
-    check,
-    check_lr,
+    begin_with_zeros,
+    counted,
     decayed,
     move,
     move_by_quotient,
-    new_step,
     number,
     plus,
 )
@@ -24,6 +21,14 @@ from .optimizer import (
 
 class RMSprop(PerParameterOptimizer):
     """p ← p - lr g / (sqrt(v) + eps), v the running mean of g², less the squared mean of g if centered."""
+
+    _not_negative = ("lr", "eps", "momentum", "weight_decay", "alpha")
+    _lists: ClassVar = {
+        "square_avgs": "square_avg",
+        "grad_avgs": "grad_avg",
+        "momentum_buffer_list": "momentum_buffer",
+        "state_steps": "step",
+    }
 
     def __init__(
         self,
@@ -39,12 +44,6 @@ class RMSprop(PerParameterOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
-        check(eps >= 0.0, "epsilon value", eps)
-        check(momentum >= 0.0, "momentum value", momentum)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        check(alpha >= 0.0, "alpha value", alpha)
-        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -52,25 +51,23 @@ class RMSprop(PerParameterOptimizer):
             "eps": eps,
             "centered": centered,
             "weight_decay": weight_decay,
-            "capturable": switches["capturable"],
-            "foreach": switches["foreach"],
+            "capturable": capturable,
+            "foreach": foreach,
             "maximize": maximize,
-            "differentiable": switches["differentiable"],
+            "differentiable": differentiable,
         }
         super().__init__(params, defaults)
 
     @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        names = {"square_avg": True, "momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
+        return begin_with_zeros(param, *[name for name, used in names.items() if used])
+
+    @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = new_step()
-            state["square_avg"] = zeros_like(param)
-            if group["momentum"] > 0:
-                state["momentum_buffer"] = zeros_like(param)
-            if group["centered"]:
-                state["grad_avg"] = zeros_like(param)
-        state["step"] += 1
+        counted(state)
         lr, alpha = number(group["lr"], group), group["alpha"]
-        grad = decayed(param, grad, group["weight_decay"])
+        grad = decayed(param, grad, group)
         square = state["square_avg"].mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
             mean = state["grad_avg"].lerp_(grad, 1 - alpha)
@@ -104,21 +101,4 @@ def rmsprop(
     centered: bool,
 ) -> None:
     """One step of RMSprop for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
-    group = {
-        "lr": lr,
-        "alpha": alpha,
-        "eps": eps,
-        "weight_decay": weight_decay,
-        "momentum": momentum,
-        "centered": centered,
-        "maximize": maximize,
-        **switches,
-    }
-    states = {
-        "step": state_steps,
-        "square_avg": square_avgs,
-        "grad_avg": grad_avgs,
-        "momentum_buffer": momentum_buffer_list,
-    }
-    RMSprop._each(params, grads, states, group)
+    RMSprop._step_lists(locals())

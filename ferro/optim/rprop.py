@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ferro.ops.comparison import where
 from ferro.ops.creation import full_like
-from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, new_step
+from .optimizer import Params
+from .options import check
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted
 
 
 class Rprop(PerParameterOptimizer):
@@ -17,6 +18,9 @@ class Rprop(PerParameterOptimizer):
 
     (Riedmiller and Braun, "A direct adaptive method for faster backpropagation learning", 1993)
     """
+
+    _not_negative = ("lr",)
+    _lists: ClassVar = {"prevs": "prev", "step_sizes": "step_size", "state_steps": "step"}
 
     def __init__(
         self,
@@ -30,27 +34,25 @@ class Rprop(PerParameterOptimizer):
         maximize: bool = False,
         differentiable: bool = False,
     ) -> None:
-        check_lr(lr)
         check(0.0 < etas[0] < 1.0 < etas[1], "eta values", f"{etas[0]}, {etas[1]}")
-        switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
         defaults = {
             "lr": lr,
             "etas": etas,
             "step_sizes": step_sizes,
-            "foreach": switches["foreach"],
+            "foreach": foreach,
             "maximize": maximize,
-            "differentiable": switches["differentiable"],
-            "capturable": switches["capturable"],
+            "differentiable": differentiable,
+            "capturable": capturable,
         }
         super().__init__(params, defaults)
 
     @staticmethod
+    def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        return {**begin_with_zeros(param, "prev"), "step_size": full_like(param, float(group["lr"]))}
+
+    @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if not state:
-            state["step"] = new_step()
-            state["prev"] = zeros_like(param)
-            state["step_size"] = full_like(grad, float(group["lr"]))
-        state["step"] += 1
+        counted(state)
         previous, size = state["prev"], state["step_size"]
         smaller, larger = group["etas"]
         turned = grad * previous
@@ -80,12 +82,4 @@ def rprop(
     etaplus: float,
 ) -> None:
     """One step of Rprop for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, capturable=capturable, differentiable=differentiable)
-    group = {
-        "etas": (etaminus, etaplus),
-        "step_sizes": (step_size_min, step_size_max),
-        "maximize": maximize,
-        **switches,
-    }
-    states = {"step": state_steps, "prev": prevs, "step_size": step_sizes}
-    Rprop._each(params, grads, states, group)
+    Rprop._step_lists(locals())

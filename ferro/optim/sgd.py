@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from ferro.cpu.kernels.optim import sgd_step
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .fused import arrays_to_change
-from .optimizer import Params, PerParameterOptimizer, accepted, check, check_lr, decayed, move, number
+from .optimizer import Params
+from .per_parameter import PerParameterOptimizer, decayed, move, number
 
 _NUMBERS = itemgetter("lr", "momentum", "dampening", "weight_decay")
 
@@ -20,6 +21,9 @@ class SGD(PerParameterOptimizer):
 
     The buffer b starts as the first gradient.
     """
+
+    _not_negative = ("lr", "momentum", "weight_decay")
+    _lists: ClassVar = {"momentum_buffer_list": "momentum_buffer"}
 
     def __init__(
         self,
@@ -35,12 +39,8 @@ class SGD(PerParameterOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        check_lr(lr)
-        check(momentum >= 0.0, "momentum value", momentum)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        switches = accepted(foreach=foreach, differentiable=differentiable, fused=fused)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -48,9 +48,9 @@ class SGD(PerParameterOptimizer):
             "weight_decay": weight_decay,
             "nesterov": nesterov,
             "maximize": maximize,
-            "foreach": switches["foreach"],
-            "differentiable": switches["differentiable"],
-            "fused": switches["fused"],
+            "foreach": foreach,
+            "differentiable": differentiable,
+            "fused": fused,
         }
         super().__init__(params, defaults)
 
@@ -75,7 +75,7 @@ class SGD(PerParameterOptimizer):
             p, b = arrays
             sgd_step(p, b, grad._data, float(lr), momentum, dampening, weight_decay, group["nesterov"], first)
             return
-        grad = decayed(param, grad, weight_decay)
+        grad = decayed(param, grad, group)
         if buffer is not None:
             if first:
                 buffer.copy_(grad)
@@ -103,15 +103,4 @@ def sgd(
     maximize: bool,
 ) -> None:
     """One step of SGD for each parameter, in place, with its state given as lists: what `step` does."""
-    switches = accepted(foreach=foreach, fused=fused)
-    group = {
-        "weight_decay": weight_decay,
-        "momentum": momentum,
-        "lr": lr,
-        "dampening": dampening,
-        "nesterov": nesterov,
-        "maximize": maximize,
-        **switches,
-    }
-    states = {"momentum_buffer": momentum_buffer_list}
-    SGD._each(params, d_p_list, states, group, grad_scale, found_inf)
+    SGD._step_lists(locals())

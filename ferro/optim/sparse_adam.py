@@ -7,7 +7,9 @@ from typing import Any
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .optimizer import Params, PerParameterOptimizer, check, check_betas
+from .optimizer import Params
+from .options import check, check_one_number
+from .per_parameter import PerParameterOptimizer
 
 
 class SparseAdam(PerParameterOptimizer):
@@ -17,6 +19,7 @@ class SparseAdam(PerParameterOptimizer):
     """
 
     _counts = ()
+    _not_negative = ()
 
     def __init__(
         self,
@@ -26,9 +29,9 @@ class SparseAdam(PerParameterOptimizer):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
+        check_one_number("lr", lr)
         check(lr > 0.0, "learning rate", lr)
         check(eps > 0.0, "epsilon value", eps)
-        check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
         places = [(i, j, p) for i, group in enumerate(self.param_groups) for j, p in enumerate(group["params"])]
         sparse, complex_ = [[[i, j] for i, j, p in places if is_bad(p)] for is_bad in (_is_sparse, Tensor.is_complex)]
@@ -44,9 +47,7 @@ class SparseAdam(PerParameterOptimizer):
     @classmethod
     def _update_sparse(cls, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
-            state["step"] = 0
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
+            state.update(step=0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
         state["step"] += 1
         grad = grad.coalesce()
         place, values = tuple(grad._indices()), grad._values()
