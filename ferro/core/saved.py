@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import _packed, is_constant
-from ferro.core.base import Packed, TensorBase, check_guards, saved_tensors, unpacked, wrap
+from ferro.core.base import Packed, TensorBase, Unpacked, check_guards, saved_tensors, wrap
 from ferro.core.device import CPU
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, node_meta
 from ferro.core.size import Size
@@ -108,11 +108,8 @@ def _value(node: Node, index: int) -> Any:
     if kind == "plain":
         value = node.saved[index]
         return value.item() if isinstance(value, np.generic) else value
-    packed, node.saved = node.saved, unpacked(node) if node.meta is not None and node.meta.packed else node.saved
-    try:
-        (value,) = saved_tensors(node, [(kind, index)], ())
-    finally:
-        node.saved = packed
+    source = Unpacked(node) if node.meta is not None and node.meta.packed else node
+    (value,) = saved_tensors(source, [(kind, index)], ())
     return wrap(value._data.copy()) if isinstance(value, TensorBase) and is_constant(value) else value
 
 

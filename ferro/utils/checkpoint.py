@@ -107,39 +107,53 @@ def noop_context_fn() -> tuple[Any, Any]:
 
 
 class _Input:
-    """A tensor among the arguments: saved as any tensor is, by the checkpoint or saved-tensor hooks around this one."""
+    """A tensor among the arguments: saved as any tensor is, by the checkpoint or saved-tensor hooks around this one.
+
+    One without history comes back as the very tensor that it is; of others the history is not kept.
+    """
 
     def __init__(self, t: Any) -> None:
         self.needs = history(t) is not None
         self.tangents = tangents_of(t)
+        self.kind, self.attributes = type(t), None if type(t) is Tensor else t.__dict__
         pack = _mode.current().pack
         self.packed = None
         if pack:
             with _mode.switched(grad=False, pack=()):
                 self.packed = Packed(pack[-1][0](t), pack[-1][1], None)
             return
-        self.data = t._data
         self.version = version_of(t)
         self.expected = self.version.n
+        self.kept = self._cut(t) if self.needs or self.tangents else t
 
     def tensor(self) -> Any:
         """The tensor again, cut off from its history (the tangents of forward mode stay)."""
-        t = self._unchanged() if self.packed is None else wrap(self.packed.tensor()._data)
+        t = self._unchanged() if self.packed is None else self.packed.tensor()
+        if not self.needs and not self.tangents:
+            return t
+        t = self._cut(t)
         t._node = LEAF if self.needs else None
         if self.tangents:
             meta_of(t).tangents = self.tangents
         return t
 
+    def _cut(self, t: Any) -> Any:
+        """The same numbers and class without history."""
+        cut = wrap(t._data, None, self.kind)
+        if self.packed is None:
+            cut._counter = self.version
+        if self.attributes:
+            cut.__dict__.update(self.attributes)
+        return cut
+
     def _unchanged(self) -> Any:
         v = self.version
         if v.n != self.expected:
             raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: an input of "
-                               f"shape {list(self.data.shape)} of a checkpointed function is at version {v.n}; expected version "
+                               f"shape {list(self.kept._data.shape)} of a checkpointed function is at version {v.n}; expected version "
                                f"{self.expected} instead. The last change was made by '{v.culprit}'. Recomputation would start from other "
                                "values: use the out-of-place form, or give the checkpoint a clone().")  # fmt: skip
-        t = wrap(self.data)
-        t._counter = v
-        return t
+        return self.kept
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -158,9 +172,10 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class _Arguments:
-    """The arguments of a checkpointed function, and the states of the generators it may draw from."""
+    """The arguments of a checkpointed function, the precision of autocast, and the states of the generators it may draw from."""
 
     def __init__(self, args: tuple, kwargs: dict, preserve: bool, tensors: bool = True) -> None:
+        self.cast = _mode.current().cast
         self.states: list = [(default(), default().get_state())] if preserve else []
 
         def keep(value: Any) -> Any:
@@ -244,7 +259,7 @@ class _Sink(_Saving):
 
     def __call__(self, t: Any) -> Any:
         frame, index = self.frame, len(self.notes)
-        plain = wrap(t._data)
+        plain = t if t._node is None else wrap(t._data)
         self.notes.append(self.note(t))
         if index >= len(frame.holders):
             if frame.complete and frame.check != "none":
@@ -304,7 +319,7 @@ class _Frame:
         """Runs the function again; returns the tensors it saves, by number."""
         args, kwargs = self.arguments.restored()
         sink = _Sink(self)
-        mode = _mode.switched(grad=True, inference=False, pack=((sink, _same),))
+        mode = _mode.switched(grad=True, inference=False, cast=self.arguments.cast, pack=((sink, _same),))
         with mode, self.arguments.random(), self.context, contextlib.suppress(_Stop):
             self.function(*args, **kwargs)
         if self.complete and self.check != "none":
@@ -470,7 +485,7 @@ class CheckpointFunction(Function):
         for place, t in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[place] = t
         detached = detach_variable(tuple(inputs))
-        with _mode.switched(grad=True), ctx.arguments.random():
+        with _mode.switched(grad=True, cast=ctx.arguments.cast), ctx.arguments.random():
             outputs = ctx.run_function(*detached)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [

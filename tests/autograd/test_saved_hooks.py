@@ -27,6 +27,19 @@ def logged(log: list, name: str) -> Any:
 
 
 @both
+def test_what_hooks_give_back_may_have_been_changed_before_or_since(T: Any) -> Any:
+    x, w = T.ones(2, dtype=T.float64).add_(1), leaf(T, 1.0, 2.0)
+    with hooks(T):
+        y, z = w * x, T.stack([w * 1, x]).prod(0)
+    kept = w * x
+    x.add_(1)
+    (second,) = T.autograd.grad(y.sum(), w, create_graph=True)
+    y.sum().backward()
+    z.sum().backward()
+    return w.grad, second, error(kept.sum().backward, "modified by an inplace")
+
+
+@both
 def test_the_innermost_hooks_apply(T: Any) -> Any:
     log: list = []
     x = leaf(T, 1.0, 2.0)

@@ -149,6 +149,60 @@ def test_backward_twice_recomputes_twice_and_freed_graphs_say_so() -> None:
         out.backward()
 
 
+@pytest.mark.parametrize("lib", ["ferro", "torch"])
+def test_an_input_without_history_is_the_same_object_when_recomputed(lib: str) -> None:
+    T = ferro if lib == "ferro" else pytest.importorskip("torch", exc_type=ImportError)
+    seen: list = []
+
+    class Marked(T.Tensor): ...
+
+    class Keeps(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.save_for_backward(y)
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            seen.append(ctx.saved_tensors[0])
+            return g, None
+
+    def function(x: Any, y: Any, marked: Any) -> Any:
+        seen.append((type(marked), marked.tag, y))
+        return Keeps.apply(x * marked.detach().as_subclass(T.Tensor), y)
+
+    x, y = T.ones(1, requires_grad=True), T.ones(1).add_(1)
+    marked = T.ones(1).as_subclass(Marked).requires_grad_()
+    marked.tag = "mine"
+    T.utils.checkpoint.checkpoint(function, x, y, marked, use_reentrant=False).sum().backward()
+    assert seen[0][:2] == seen[1][:2] == (Marked, "mine")
+    assert seen[1][2] is y
+    assert seen[2] is y
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("lib", ["ferro", "torch"])
+def test_the_recomputation_has_the_precision_of_the_forward_pass(lib: str, enabled: bool, reentrant: bool) -> None:
+    T = ferro if lib == "ferro" else pytest.importorskip("torch", exc_type=ImportError)
+    seen: list = []
+
+    def function(x: Any, w: Any) -> Any:
+        y = T.mm(T.mm(x, w), w)
+        seen.append(y.dtype)
+        return y
+
+    x, w = T.ones(2, 2, requires_grad=True), T.ones(2, 2, requires_grad=True)
+    with T.autocast("cpu", T.bfloat16, enabled=enabled):
+        loss = T.utils.checkpoint.checkpoint(function, x, w, use_reentrant=reentrant).sum()
+    with T.autocast("cpu", T.bfloat16, enabled=not enabled):  # not that of backward
+        loss.backward()
+    assert seen == [T.bfloat16 if enabled else T.float32] * len(seen)
+    assert len(seen) == 1 + reentrant  # (without re-entrance it stops when all is saved)
+    assert x.grad.dtype is T.float32
+    assert x.grad.tolist() == [[4.0, 4.0], [4.0, 4.0]]
+
+
 def test_backward_inside_the_function() -> None:
     x = leaf(0.4)
 
