@@ -164,7 +164,7 @@ def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, 
     if not count:
         raise RuntimeError("grad: is_grads_batched=True needs at least one row of grad_outputs")
     return tuple(over_rows(lambda row: list(grad(roots, wanted, row, retain_graph, create_graph, True, allow_unused, False, materialize)),
-                           seeds, count))  # fmt: skip
+                           seeds, count, transform=False))  # fmt: skip
 
 
 def _sequence(given: Any) -> list:

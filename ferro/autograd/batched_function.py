@@ -38,7 +38,7 @@ def by_staticmethod(cls: Any, args: tuple, kwargs: dict) -> Any:
     if any(isinstance(v, TensorBase) for v in kwargs.values()) and RUNNING.get():
         raise NotImplementedError(f"{cls.__name__}: Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass kwarg-only "
                                   f"Tensors to autograd.Function. Got: {sorted(kwargs)}")  # fmt: skip
-    if level is None:
+    if level is None or not level.transform:
         return NotImplemented
     own = getattr(cls, "vmap", None)
     if cls.generate_vmap_rule:

@@ -195,7 +195,7 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
 
 def _batched(function: Callable, units: Any, out_dim: int = 0) -> list:
     """The results of `function`, several tensors, for all `units` at once: what vmap does."""
-    level = Level(units._data.shape[0], "error", next_sequence())
+    level = Level(units._data.shape[0], "error", next_sequence(), transform=False)
     with running(level):
         found = function(batching.enter(units, level, 0))
         return [batching.leave(t, level, out_dim % (t._data.ndim + 1)) for t in found]

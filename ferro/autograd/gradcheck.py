@@ -124,6 +124,17 @@ def _random(like: Any, rng: np.random.Generator) -> Any:
     return wrap(np.asarray(data).astype(like._data.dtype))
 
 
+def _unit(like: Any, rng: np.random.Generator) -> Any:
+    """A random array of norm 1."""
+    v = _random(like, rng)._data
+    return v / max(float(np.linalg.norm(v)), 1e-30)
+
+
+def _projected(a: Any, b: Any) -> Any:
+    """The real inner product of two arrays, as a matrix of one element."""
+    return np.array([[float(np.sum(_flat(a) * _flat(b)))]])
+
+
 def _strided(t: Any) -> Any:
     data = t._data
     wide = np.zeros((*data.shape, 2), data.dtype)
@@ -171,29 +182,30 @@ class _Check:
         rng = np.random.default_rng(1234)
         if not self.live:
             self._no_graph()
-        for j in range(len(self.outputs)):
-            for k in self.wanted:
-                if fast:
-                    self._projection(j, k, rng, reverse, forward)
-                    continue
-                numeric = self._numeric(j, k)
-                if reverse and j in self.live:
-                    self._same(self._reverse(j, k, dtypes), numeric, j, k, "Jacobian")
-                if forward:
-                    self._same(self._forward(j, k), numeric, j, k, "Jacobian computed with forward mode")
+        for k in self.wanted:
+            if fast:
+                self._projections(k, rng, reverse, forward)
+                continue
+            numeric = self._numeric(k)
+            for j in self.live if reverse else ():
+                self._same(self._reverse(j, k, dtypes), numeric[j], j, k, "Jacobian")
+            for j, found in enumerate(self._forward(k) if forward else ()):
+                self._same(found, numeric[j], j, k, "Jacobian computed with forward mode")
         if reverse and self.live:
             self._scaled()
         if reverse and undefined and self.live:
             self._undefined(rng)
+        if forward and undefined:
+            self._undefined_tangents(rng)
         if reverse and batched:
             self._batched(rng)
         if forward and together:
             self._pushed_together(rng)
 
     def _no_graph(self) -> None:
-        for j in range(len(self.outputs)):
-            for k in self.wanted:
-                if np.abs(self._numeric(j, k)).max(initial=0.0) > self.atol:
+        for k in self.wanted:
+            for j, numeric in enumerate(self._numeric(k)):
+                if np.abs(numeric).max(initial=0.0) > self.atol:
                     raise GradcheckError(f"Numerical gradient for function expected to be zero: output {j} changes with input {k}, "
                                          "but does not require grad")  # fmt: skip
 
@@ -226,19 +238,27 @@ class _Check:
                                      f"went from {list(before._data.shape)}, {before.dtype} to {list(o._data.shape)}, {o.dtype}")  # fmt: skip
         return found
 
-    def _difference(self, j: int, k: int, direction: Any) -> Any:
-        plus, minus = self._moved(k, direction, self.eps)[j], self._moved(k, direction, -self.eps)[j]
-        return (plus - minus) / (2 * self.eps)
+    def _differences(self, k: int, direction: Any) -> list:
+        """The differences of all outputs over input k in a direction."""
+        plus, minus = self._moved(k, direction, self.eps), self._moved(k, direction, -self.eps)
+        return [(p - m) / (2 * self.eps) for p, m in zip(plus, minus, strict=True)]
 
-    def _numeric(self, j: int, k: int) -> Any:
-        """d out_j / d in_k as a matrix of real numbers: rows are degrees of freedom of the input, columns of the output."""
-        rows = []
+    def _numeric(self, k: int) -> list:
+        """For each output j, d out_j / d in_k as a matrix of real numbers: rows are degrees of freedom of the input."""
+        return self._jacobians(k, lambda direction: self._differences(k, direction))
+
+    def _jacobians(self, k: int, along: Callable) -> list:
+        """The Jacobians of all outputs by input k from what `along` gives for each of its degrees of freedom."""
+        rows: list = [[] for _ in self.outputs]
         for index, unit in self._entries(k):
             direction = np.zeros(self.inputs[k]._data.shape, np.complex128 if isinstance(unit, complex) else np.float64)
             direction[index] = unit
-            rows.append(_flat(self._difference(j, k, direction)))
-        columns = _flat(self.outputs[j]._data).size
-        return np.array(rows).reshape(len(rows), columns)
+            for found, row in zip(rows, along(direction), strict=True):
+                found.append(_flat(row))
+        return [
+            np.array(found).reshape(len(found), _flat(o._data).size)
+            for found, o in zip(rows, self.outputs, strict=True)
+        ]
 
     def _reverse(self, j: int, k: int, dtypes: bool) -> Any:
         """The same by one backward per real degree of freedom of the output."""
@@ -268,20 +288,39 @@ class _Check:
             )
         return g
 
-    def _push(self, j: int, k: int, direction: Any) -> Any:
-        """The directional derivative by forward mode."""
-        out, t = self._tangents(k, wrap(np.asarray(direction).astype(self.inputs[k]._data.dtype)))[j]
-        return np.zeros(out._data.shape, out._data.dtype) if t is None else np.array(t._data)
+    def _push(self, k: int, direction: Any) -> list:
+        """The directional derivatives of all outputs by forward mode."""
+        given = wrap(np.asarray(direction).astype(self.inputs[k]._data.dtype))
+        return [
+            np.zeros(out._data.shape, out._data.dtype) if t is None else np.array(t._data)
+            for out, t in self._tangents({k: given})
+        ]
 
-    def _tangents(self, k: int, direction: Any) -> list:
-        """The outputs with their tangents: every differentiable input is dual, input k with the given tangent."""
-        x = self.inputs[k]
+    def _tangents(self, given: dict, plain: int | None = None) -> list:
+        """The outputs with their tangents: every differentiable input but `plain` is dual, with the tangent given for it or zero."""
         with forward_ad.dual_level():
-            duals: dict[int, Any] = {}
-            for v in [self.inputs[i] for i in self.wanted]:
-                tangent = direction if v is x else wrap(np.zeros(v._data.shape, v._data.dtype))
-                duals[id(v)] = forward_ad.make_dual(v.detach(), tangent)
-            return [forward_ad.unpack_dual(o) for o in self._call(tuple([duals.get(id(v), v) for v in self.inputs]))]
+            inputs = list(self.inputs)
+            for k in self.wanted:
+                v = self.inputs[k]
+                tangent = given[k] if k in given else wrap(np.zeros(v._data.shape, v._data.dtype))
+                inputs[k] = v.detach() if k == plain else forward_ad.make_dual(v.detach(), tangent)
+            return [forward_ad.unpack_dual(o) for o in self._call(tuple(inputs))]
+
+    def _undefined_tangents(self, rng: np.random.Generator) -> None:
+        """An absent tangent acts like zeros: of one input at a time, where the others have some."""
+        given = {k: _random(self.inputs[k], rng) for k in self.wanted}
+        for k in self.wanted:
+            others = {i: t for i, t in given.items() if i != k}
+            zero = self._tangents(others)
+            absent = self._tangents(others, plain=k)
+            for j, ((_, a), (_, b)) in enumerate(zip(zero, absent, strict=True)):
+                if (
+                    a is not None
+                    and b is not None
+                    and not np.allclose(a._data, b._data, self.rtol, self.atol, equal_nan=True)
+                ):
+                    raise GradcheckError(f"Mismatch in tangent values for output with index: {j} when input: {k} has an undefined tangent value. "
+                                         f"Got: {b} but expected: {a}")  # fmt: skip
 
     def _pushed_together(self, rng: np.random.Generator) -> None:
         """Tangents that forward mode pushes together, under vmap, agree with a loop."""
@@ -292,11 +331,11 @@ class _Check:
             rows = [_random(x, rng) for _ in range(2)]
 
             def push(given: list, k: int = k) -> list:
-                return [o * 0 if d is None else d for o, d in self._tangents(k, given[0])]
+                return [o * 0 if d is None else d for o, d in self._tangents({k: given[0]})]
 
             loop = [push([r]) for r in rows]
             try:
-                together = over_rows(push, [wrap(np.stack([r._data for r in rows]))], len(rows))
+                together = over_rows(push, [wrap(np.stack([r._data for r in rows]))], len(rows), transform=False)
             except RuntimeError as e:
                 raise GradcheckError(f"While computing batched gradients, got: {e}\n\ngradcheck or gradgradcheck failed while testing batched "
                                      "forward-mode gradient computation: the function, or a jvp of its operations, does not run under vmap. "
@@ -308,28 +347,20 @@ class _Check:
                             f"For output {j} and input {k}: batched forward-mode gradients disagree with a loop"
                         )
 
-    def _forward(self, j: int, k: int) -> Any:
-        rows = []
-        for index, unit in self._entries(k):
-            direction = np.zeros(self.inputs[k]._data.shape, np.complex128 if isinstance(unit, complex) else np.float64)
-            direction[index] = unit
-            rows.append(_flat(self._push(j, k, direction)))
-        return np.array(rows).reshape(len(rows), _flat(self.outputs[j]._data).size)
+    def _forward(self, k: int) -> list:
+        return self._jacobians(k, lambda direction: self._push(k, direction))
 
-    def _projection(self, j: int, k: int, rng: np.random.Generator, reverse: bool, forward: bool) -> None:
-        """fast_mode: v^T J u for random unit vectors u and v."""
-        u, v = _random(self.inputs[k], rng)._data, _random(self.outputs[j], rng)._data
-        u, v = u / max(float(np.linalg.norm(u)), 1e-30), v / max(float(np.linalg.norm(v)), 1e-30)
-        numeric = float(np.sum(_flat(v) * _flat(self._difference(j, k, u))))
-        if reverse and j in self.live:
-            g = self._pull(j, k, v)
-            analytic = 0.0 if g is None else float(np.sum(_flat(g._data) * _flat(u)))
-            self._same(np.array([[analytic]]), np.array([[numeric]]), j, k, "projected Jacobian")
-        if forward:
-            analytic = float(np.sum(_flat(v) * _flat(self._push(j, k, u))))
-            self._same(
-                np.array([[analytic]]), np.array([[numeric]]), j, k, "projected Jacobian computed with forward mode"
-            )
+    def _projections(self, k: int, rng: np.random.Generator, reverse: bool, forward: bool) -> None:
+        """fast_mode: v^T J u for random unit vectors u and, of each output, v."""
+        u = _unit(self.inputs[k], rng)
+        vs = [_unit(out, rng) for out in self.outputs]
+        numeric = [_projected(v, d) for v, d in zip(vs, self._differences(k, u), strict=True)]
+        for j in self.live if reverse else ():
+            g = self._pull(j, k, vs[j])
+            found = np.zeros((1, 1)) if g is None else _projected(u, g._data)
+            self._same(found, numeric[j], j, k, "projected Jacobian")
+        for j, pushed in enumerate(self._push(k, u) if forward else ()):
+            self._same(_projected(vs[j], pushed), numeric[j], j, k, "projected Jacobian computed with forward mode")
 
     def _same(self, analytic: Any, numeric: Any, j: int, k: int, what: str) -> None:
         if analytic.shape == numeric.shape and np.allclose(analytic, numeric, self.rtol, self.atol):

@@ -12,6 +12,8 @@ from ferro.batched.rules import sliced, stacked
 
 ERROR = ("vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness flags on vmap or "
          "perform the randomness operation out of vmap")  # fmt: skip
+ERROR_OF_ROWS = ("vmap: We do not yet support calling random operations inside of vmap. Please perform random operations outside of vmap as a "
+                 "workaround (gradients or tangents are being computed for several rows at once)")  # fmt: skip
 SAME_OF_BATCHED = ("Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch (the numbers "
                    "are drawn with parameters that differ from slice to slice)")  # fmt: skip
 IN_PLACE = ("vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this is "
@@ -22,7 +24,7 @@ def drawing(numbers: Any, levels: tuple[Level, ...]) -> Any:
     """What draws from NumPy's generator `numbers` in a function that runs at these levels."""
     for level in levels:
         if level.randomness == "error":
-            raise RuntimeError(ERROR)
+            raise RuntimeError(ERROR if level.transform else ERROR_OF_ROWS)
         numbers = Draws(numbers, level)
     return numbers
 

@@ -17,14 +17,16 @@ _numbers = itertools.count(1)
 class Level:
     """One run of a function under vmap.
 
-    number: grows with every level, so an inner one has the greater; begin: the tape's sequence number when it began.
+    number: grows with every level, so an inner one has the greater; begin: the tape's sequence number when it began;
+    transform: whether it is one of a program's transforms, or a batch of gradients or tangents that autograd computes at once.
     """
 
-    __slots__ = ("begin", "entered", "number", "randomness", "size")
+    __slots__ = ("begin", "entered", "number", "randomness", "size", "transform")
 
-    def __init__(self, size: int, randomness: str, begin: int) -> None:
+    def __init__(self, size: int, randomness: str, begin: int, transform: bool = True) -> None:
         import ferro.batched.world  # noqa: F401 (the rules are read when they are first wanted)
 
+        self.transform = transform
         self.number, self.size, self.randomness, self.begin = next(_numbers), size, randomness, begin
         self.entered = ALIVE.append(None)
 

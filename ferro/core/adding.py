@@ -15,7 +15,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import worlds
-from ferro.core.base import bump, meta_of, wrap
+from ferro.core.base import LEAF, bump, meta_of, wrap
 from ferro.core.node import Pick
 from ferro.core.owners import is_sole
 from ferro.core.sparse_rows import Rows
@@ -128,7 +128,7 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
                 return
             continue
         if record:
-            fresh = worlds.functional.clone(gx)
+            fresh = _recorded_copy(gx, leaf)
         elif grad is None:
             fresh = wrap(gx if owned and gx.strides == leaf._data.strides else _laid_out(gx, leaf._data))
         else:
@@ -215,8 +215,19 @@ def _laid_out(gx: Any, like: Any) -> Any:
         return copied(gx)
     if like.flags.c_contiguous:
         return cpu.contiguous(gx)
-    out = np.empty_like(like, gx.dtype)
-    if out.strides != like.strides:
-        return np.array(gx, order="C", copy=True)
+    out = _empty(like, gx.dtype)
     np.copyto(out, gx)
     return out
+
+
+def _empty(like: Any, dtype: Any) -> Any:
+    out = np.empty_like(like, dtype)
+    return out if out.strides == like.strides else np.empty(like.shape, dtype)
+
+
+def _recorded_copy(gx: Any, leaf: Any) -> Any:
+    """The same of a gradient with history."""
+    if leaf._node is not LEAF or type(gx._data) is not ndarray:
+        return worlds.functional.clone(gx)
+    out = wrap(_empty(leaf._data, gx._data.dtype))
+    return out.copy_(gx)

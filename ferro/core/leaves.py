@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy import ndarray
+
 from ferro.core.adding import accumulate
 from ferro.core.base import meta_of
 from ferro.core.hooks import as_tensor, call_hook, hook_result, run_prehooks
 from ferro.core.node import AccumulateGrad
-from ferro.core.owners import is_sole
+from ferro.core.owners import is_alone, is_sole
 from ferro.core.run import STATE, Run
 from ferro.core.sparse_rows import Rows
 from ferro.cpu import locks
@@ -26,7 +28,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
         with run.lock, run.user():
             for hook in tuple(meta.hooks.values()):
                 gx = call_hook(run, hook, gx, "of a leaf")
-        owned = False
+        owned = not run.record and type(gx) is ndarray and is_alone(gx)  # what a hook returned, and nobody keeps
     if run.capture is not None and not (run.into_grad and leaf in run.capture):
         run.captured[leaf] = gx
         return
@@ -34,13 +36,13 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     if end is not None and end.prehooks:
         with run.lock, run.user():
             gx = run_prehooks(run, AccumulateGrad(leaf), gx)
-        owned = False
+        owned = not run.record and type(gx) is ndarray and is_alone(gx)
     if gx is not None and leaf._node is not None:  # (None: requires_grad was switched off since)
         if meta is not None and meta.post:
             with run.lock:
-                deliver(run, leaf, gx, owned and (end is None or not end.post))
+                deliver(run, leaf, gx, owned)
         else:
-            accumulate(leaf, gx, run.record, owned and (end is None or not end.post), run.freed.place)
+            accumulate(leaf, gx, run.record, owned, run.freed.place)
     elif gx is None and meta is not None and meta.post:
         with run.lock, run.user():
             _run_post(leaf, meta)

@@ -33,6 +33,11 @@ def is_shared(x: Any) -> bool:
     return count(x) != SOLE_HERE
 
 
+def is_alone(array: Any) -> bool:
+    """In the function whose local variable `array` is: whether that alone refers to its memory."""
+    return array.base is None and count(array) == SOLE_HERE and array.flags.writeable
+
+
 class _Holder:
     __slots__ = ("array",)
 

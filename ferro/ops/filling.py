@@ -67,6 +67,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 COPY = Op("copy", lambda xp, x, src: xp.expand(xp.cast(src, x.dtype) if src.dtype != x.dtype else src, x.shape), kind=LINEAR,
           x=lambda xp, g: xp.zeros_like(g),
           src=lambda xp, g: g)  # the engine sums what was broadcast  # fmt: skip
+COPY.backward_name = "CopyBackwards"  # as in PyTorch
 
 
 def fill(input: Tensor, value: Any) -> Tensor:

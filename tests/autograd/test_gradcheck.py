@@ -375,7 +375,7 @@ def test_tangents_pushed_together() -> None:
     options = {"check_forward_ad": True, "check_batched_forward_grad": True}
     assert ferro.autograd.gradcheck(lambda x: (x.sin(), x * 2), x, **options)
     raises(lambda: ferro.autograd.gradcheck(lambda x: x * (1 + 0 * ferro.randn_like(x)), x, **options),
-           ferro.autograd.GradcheckError, "While computing batched gradients", "called random operation while in randomness error mode")  # fmt: skip
+           ferro.autograd.GradcheckError, "While computing batched gradients", "We do not yet support calling random operations inside of vmap")  # fmt: skip
 
 
 def test_a_mismatch_names_the_part_of_complex_outputs() -> None:
@@ -391,3 +391,75 @@ def test_a_mismatch_names_the_part_of_complex_outputs() -> None:
         ferro.autograd.GradcheckError,
         "part of complex outputs only, Jacobian mismatch",
     )
+
+
+@both
+def test_forward_mode_is_asked_once_for_each_input_and_absent_tangents_count_as_zeros(T: Any) -> Any:
+    calls = [0]
+
+    class Two(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            return x.clone(), y * 2
+
+        @staticmethod
+        def jvp(ctx: Any, a: Any, b: Any) -> Any:
+            calls[0] += 1
+            return a, b * 2
+
+    found = []
+    for undefined, together, second in (
+        (False, False, True),
+        (True, False, True),
+        (True, True, True),
+        (True, True, False),
+    ):
+        calls[0] = 0
+        x, y = leaf(T, 1.0), T.ones(1, dtype=T.float64, requires_grad=second)
+        T.autograd.gradcheck(Two.apply, (x, y), check_forward_ad=True, check_backward_ad=False, check_undefined_grad=undefined,
+                             check_batched_forward_grad=together, check_batched_grad=False)  # fmt: skip
+        found.append(calls[0])
+    return found
+
+
+@both
+def test_a_jvp_that_takes_an_absent_tangent_for_something_else_is_found(T: Any) -> Any:
+    class Wrong(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            ctx.set_materialize_grads(False)
+            return x + y
+
+        @staticmethod
+        def jvp(ctx: Any, a: Any, b: Any) -> Any:
+            return a * 1 if b is None else b * 1 if a is None else a + b + 0 * a
+
+    class Worse(Wrong):
+        @staticmethod
+        def jvp(ctx: Any, a: Any, b: Any) -> Any:
+            return a * 3 if b is None else b * 1 if a is None else a + b
+
+    options = {"check_forward_ad": True, "check_backward_ad": False, "check_batched_grad": False}
+    return (
+        T.autograd.gradcheck(Wrong.apply, (leaf(T, 1.0), leaf(T, 2.0)), **options),
+        error(lambda: T.autograd.gradcheck(Worse.apply, (leaf(T, 1.0), leaf(T, 2.0)), **options),
+              "Mismatch in tangent values for output with index: ", "has an undefined tangent value."),
+    )  # fmt: skip
+
+
+@both
+def test_rows_of_gradients_run_functions_without_rules_for_vmap(T: Any) -> Any:
+    class Square(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return 2 * Square.apply(g) * x
+
+    x = leaf(T, 1.0, 2.0)
+    rows = T.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=T.float64)
+    return T.autograd.grad(Square.apply(x), x, rows, is_grads_batched=True)
