@@ -168,7 +168,9 @@ def describe(t: Any, name: str = "tensor") -> str:
     if node is not None and node is not LEAF:
         extra.append(f"grad_fn=<{(node.node if isinstance(node, Pick) else node).name()}>")
     elif extra[-1:] != ["grad_fn=<Invalid>"] and t.requires_grad:
-        extra.append("requires_grad=True")
+        view = t._meta.view if t._meta is not None else None
+        outdated = node is None and view is not None and view.outdated
+        extra.append("grad_fn=<Invalid>" if outdated else "requires_grad=True")
     tangent = tangents_of(t).get(current().level)
     if tangent is not None:
         extra.append(f"tangent={tangent}")

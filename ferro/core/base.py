@@ -88,6 +88,7 @@ class View(Meta):
     creation: str | None
     dual: Any  # where tangents begin, if not at the base: (dual tensor, number of steps to it), or OWN: at the view itself
     born: int  # of a view made under no_grad: a sequence number of that time; else 0
+    outdated = False  # whether it was made under no_grad and its memory has been changed since
     place: Place | None  # where such a view was made, and
     under: Any  # under which mode: a Lost
 
@@ -351,8 +352,9 @@ def _rederive(t: TensorBase, view: View) -> bool:
         if not _mode.is_grad_enabled():
             return False
         raise refusal(t._counter.culprit, view, t._node, indirect=True)
-    if not recorded:
-        return True  # made under no_grad
+    if not recorded:  # made under no_grad
+        view.outdated = True
+        return True
     node = derived(view)
     if t._meta.retains and node is not None:
         retain(t, t._node, node)

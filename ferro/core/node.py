@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from ferro.cpu import locks
 
-sequence = count()
+sequence = count(1)  # (0 stands for none)
 next_sequence = sequence.__next__
 if locks.GUARDED:  # (a count may give two threads that run at the same time the same number)
 

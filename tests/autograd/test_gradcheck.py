@@ -375,7 +375,8 @@ def test_tangents_pushed_together() -> None:
     options = {"check_forward_ad": True, "check_batched_forward_grad": True}
     assert ferro.autograd.gradcheck(lambda x: (x.sin(), x * 2), x, **options)
     raises(lambda: ferro.autograd.gradcheck(lambda x: x * (1 + 0 * ferro.randn_like(x)), x, **options),
-           ferro.autograd.GradcheckError, "While computing batched gradients", "We do not yet support calling random operations inside of vmap")  # fmt: skip
+           ferro.autograd.GradcheckError, "While computing batched gradients",
+           "We do not yet support calling random operations inside of vmap")  # fmt: skip
 
 
 def test_a_mismatch_names_the_part_of_complex_outputs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import ferro
@@ -631,3 +632,49 @@ def test_handles_have_numbers(T: Any) -> Any:
     h = x.register_hook(lambda g: None)
     h2 = x.register_hook(lambda g: None)
     return isinstance(h.id, int), h.id != h2.id, hasattr(h, "remove")
+
+
+@both
+def test_hooks_of_a_leaf_and_of_its_node_run_in_order_on_one_gradient(T: Any) -> Any:
+    x, kept = leaf(T, 1.0, 2.0), []
+    node = x.view_as(x).grad_fn.next_functions[0][0]
+    x.register_hook(lambda g: g - 2)
+    node.register_prehook(lambda gs: (gs[0] / 4,))
+    x.register_post_accumulate_grad_hook(lambda t: [t.grad.add_(0.5)].clear())
+    node.register_hook(lambda gi, go: kept.append(go[0]))
+    x.sum().backward()
+    first, seen = x.grad.clone(), kept[0].clone()
+    x.sum().backward()
+    return first, seen, x.grad, kept
+
+
+@both
+def test_what_a_hook_returned_and_keeps_is_not_added_to(T: Any) -> Any:
+    x, kept = leaf(T, 1.0, 2.0), []
+
+    def hook(g: Any) -> Any:
+        kept.append(g * 2)
+        return kept[-1]
+
+    x.register_hook(hook)
+    for _ in range(2):
+        (x * 3).sum().backward()
+    return x.grad, kept
+
+
+@both
+def test_a_recorded_gradient_is_a_copy_laid_out_like_its_leaf(T: Any) -> Any:
+    x = T.ones(2, 3, dtype=T.float64).t().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        (x * x).sum().backward(create_graph=True)
+    y = T.ones(3, 2, dtype=T.float64).copy_(x)
+    names = [type(g.grad_fn).__name__ for g in (x.grad, y)]
+    return (
+        x.grad,
+        x.grad.stride(),
+        x.grad._version,
+        names,
+        x.grad.grad_fn.next_functions[0],
+        T.autograd.grad(x.grad.sum(), x),
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 import ferro
 from tests.autograd.both import account, both, error, leaf, raises
+from tests.helpers import run_python
 
 
 def numbers(T: Any, *shape: int) -> Any:
@@ -466,3 +467,29 @@ def test_copies_hold_no_history_alive() -> None:
 
 def test_account_sees_a_difference() -> None:
     assert account(ferro.ones(2)) != account(ferro.ones(2, dtype=ferro.float64))
+
+
+@both
+def test_repr_says_that_a_view_made_under_no_grad_has_been_overtaken(T: Any) -> Any:
+    x = leaf(T, 1.0, 2.0)
+    plain = T.ones(2, dtype=T.float64)
+    with T.no_grad():
+        views = [x[:1], x.view(2), (x * 1)[1:], x.narrow(0, 0, 1)[:1], plain[:1]]
+    recorded = x[:1]
+    before = ["Invalid" in repr(v) for v in (*views, recorded)]
+    with T.no_grad():
+        x.mul_(2)
+        plain.mul_(2)
+    return before, ["Invalid" in repr(v) for v in (*views, recorded)], [v.requires_grad for v in views]
+
+
+def test_the_first_view_of_a_process_is_no_exception() -> None:
+    run_python("""
+import ferro
+x = ferro.ones(2, requires_grad=True)
+with ferro.no_grad():
+    view = x[:1]
+    x.mul_(2)
+assert "Invalid" in repr(view), view
+assert (view * 2).grad_fn is None
+""")
