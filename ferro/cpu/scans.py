@@ -63,14 +63,21 @@ def logcumsumexp(x: Any, dim: int) -> Any:
     if x.dtype.kind != "c":
         return np.logaddexp.accumulate(x.astype(np.float64, copy=False), dim).astype(x.dtype, copy=False)
     y = np.moveaxis(x, dim, 0)
-    out = np.array(y)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        for k in range(1, len(y)):
-            high = np.where(out[k - 1].real >= y[k].real, out[k - 1], y[k])
-            low = np.where(out[k - 1].real >= y[k].real, y[k], out[k - 1])
-            total = high + np.log1p(np.exp(low - high))
-            out[k] = np.where(np.isinf(high.real) & (high == low), high, total)
+    out = np.empty_like(y)
+    before: Any = x.dtype.type(-np.inf)
+    with np.errstate(all="ignore"):
+        for k in range(len(y)):
+            before = out[k] = _log_of_two(before, y[k])
     return np.moveaxis(out, 0, dim)
+
+
+def _log_of_two(a: Any, b: Any) -> Any:
+    """log(exp(a) + exp(b)) of complex numbers: a where both are 0 (whatever their phase), nan where one is nan."""
+    high, low = np.where(a.real >= b.real, a, b), np.where(a.real >= b.real, b, a)
+    total = high + np.log1p(np.exp(low - high))
+    total = np.where(high.real == -np.inf, a, total)
+    total = np.where(low.real == np.inf, np.log(np.exp(a) + np.exp(b)), total)
+    return np.where(np.isnan(a) | np.isnan(b), complex(np.nan, np.nan), total)
 
 
 def cummax(x: Any, dim: int) -> tuple:

@@ -13,6 +13,7 @@ from ferro.core import dtypes, return_types
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.looped import by_slices
+from ferro.core.notices import warn_once
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.worlds import world
 from ferro.ops.extrema import pair_into
@@ -86,17 +87,31 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     edges = need_tensor(name, "sorted_sequence", sorted_sequence)._data
     x = input._data if isinstance(input, TensorBase) else np.asarray(input)
     if side not in (None, "left", "right"):
-        raise RuntimeError(f"{name}: side can only be 'left' or 'right' but got {side!r}")
+        raise RuntimeError(f"{name}(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
         raise RuntimeError(f"{name}: side and right can't be set to opposites, got side of left while right was True")
-    if edges.ndim == 0 or (x.ndim == 0 and edges.ndim != 1):
+    if edges.ndim == 0:
+        raise RuntimeError(f"{name}(): boundaries tensor should have positive dimension, but got 0 dimension")
+    if x.ndim == 0 and edges.ndim != 1:
         raise RuntimeError(
-            f"{name}: a scalar can be sought only in a sequence of one dimension, got shape {list(edges.shape)}"
+            f"{name}(): input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor "
+            f"dim({edges.ndim}) and input value's dim(0) numel(1)"
         )
     if edges.ndim > 1 and (edges.ndim != x.ndim or edges.shape[:-1] != x.shape[:-1]):
-        raise RuntimeError(f"{name}: the sequence must have 1 dimension, or all dimensions but the last must match "
-                           f"those of the input; got "
-                           f"{list(edges.shape)} and {list(x.shape)}")  # fmt: skip
+        raise RuntimeError(f"{name}(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and "
+                           f"input value tensor must match, but we got boundaries tensor {list(edges.shape)} and input value tensor "
+                           f"{list(x.shape)}")  # fmt: skip
+    for array in (edges, x):
+        if array.dtype.kind == "c":
+            raise NotImplementedError(
+                f"{name}: \"searchsorted_out_cpu\" not implemented for '{dtypes.type_name(dtypes.FROM_NUMPY[array.dtype])}': complex "
+                "numbers have no order"
+            )
+    looked_at: Any = (("boundary", sorted_sequence), ("input value", input))
+    for what, tensor in looked_at:
+        if isinstance(tensor, TensorBase) and not tensor.is_contiguous():
+            warn_once(f"{name}(): {what} tensor is non-contiguous, this will lower the performance due to extra data copy when converting "
+                      "non-contiguous tensor to contiguous, please use contiguous tensor if possible.")  # fmt: skip
     if sorter is not None:
         edges = _arranged(name, edges, need_tensor(name, "sorter", sorter)._data)
     found = world(edges if type(edges) is not np.ndarray else x).searchsorted(edges, x, right or side == "right")
@@ -106,14 +121,17 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
 def _arranged(name: str, edges: Any, order: Any) -> Any:
     """The sequence in the order of the sorter."""
     if order.dtype is not dtypes.int64.np:
-        raise RuntimeError(f"{name}: sorter must be a tensor of int64 but got {dtypes.FROM_NUMPY[order.dtype]}")
+        raise RuntimeError(
+            f"{name}(): sorter must be a tensor of long dtype but got dtype {dtypes.type_name(dtypes.FROM_NUMPY[order.dtype])}"
+        )
     if order.shape != edges.shape:
         raise RuntimeError(
-            f"{name}: boundary and sorter must have the same size, but got {list(edges.shape)} and {list(order.shape)}"
+            f"{name}(): boundary and sorter must have the same size, but got boundary tensor {list(edges.shape)}and got sorter tensor "
+            f"{list(order.shape)}"
         )
     numbers = plain(order)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= edges.shape[-1]):
-        raise RuntimeError(f"{name}: sorter index out of range: allowed are 0 to {edges.shape[-1] - 1}")
+        raise RuntimeError(f"{name}(): sorter index out of range: allowed are 0 to {edges.shape[-1] - 1}")
     return np.take_along_axis(edges, order, -1)
 
 
@@ -175,7 +193,9 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Te
         left, right = float(a.min()), float(a.max())
     if left == right:
         left, right = left - 1, right + 1
-    _check_range("histc", left, right)
+    _check_finite("histc: range of", left, right)
+    if left > right:
+        raise RuntimeError(f"histc: max must be larger than min, but got min {left} and max {right}")
     edges = np.asarray([left, *[right] * _bins("histc", bins)], a.dtype)  # only the outer edges count
     hist = world(a).histogram(a.reshape(-1, 1), [edges], True, None)
     return into("histc", out, wrap(hist.astype(input._data.dtype, copy=False)))
@@ -190,6 +210,18 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
     area under the histogram is 1.
     """
     a = _histogrammed("histogram", input).reshape(-1, 1)
+    if range is not None and isinstance(bins, TensorBase):
+        raise TypeError(
+            "histogram() received an invalid combination of arguments: bins is a tensor of edges, which say the range; leave range= out"
+        )
+    if range is not None and len(range) != 2:
+        raise RuntimeError(
+            f"histogram: for a 1-dimensional histogram range should have 2 elements, but got {len(range)}"
+        )
+    for part, o in zip(("hist", "bin_edges"), out or (), strict=False):
+        if need_tensor("histogram", "out", o).dtype is not input.dtype:
+            raise RuntimeError(f"histogram: input tensor and {part} tensor should have the same dtype, but got input "
+                               f"{dtypes.META_NAMES[input.dtype]} and {part} {dtypes.META_NAMES[o.dtype]}")  # fmt: skip
     found = _grid("histogram", a, input.dtype, [bins], [None if range is None else tuple(range)], weight, density)
     pair = (found[0], found[1][0])
     return return_types.histogram(pair if out is None else pair_into("histogram", out, pair))
@@ -210,9 +242,13 @@ def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor |
     n = a.shape[-1]
     many = list(bins) if isinstance(bins, (tuple, list)) else [bins] * n
     if len(many) != n:
-        raise RuntimeError(f"{name}: expected {n} bins, one for each coordinate of the points, but got {len(many)}")
+        raise RuntimeError(
+            f"{name}: The size of bins must be equal to the innermost dimension of the input. They are {len(many)} and {n}"
+        )
     if range is not None and len(range) != 2 * n:
-        raise RuntimeError(f"{name}: for {n}-dimensional points range needs {2 * n} numbers, but got {len(range)}")
+        raise RuntimeError(
+            f"{name}: for a {n}-dimensional histogram range should have {2 * n} elements, but got {len(range)}"
+        )
     ranges = (
         [None] * n if range is None else [(left, right) for left, right in zip(range[::2], range[1::2], strict=True)]
     )
@@ -224,7 +260,9 @@ def _histogrammed(name: str, input: Any) -> Any:
     """The array of a histogram's input, which must be real and floating; 16-bit floats as float32."""
     a = need_tensor(name, "input", input)._data
     if a.dtype not in dtypes.INEXACT or a.dtype.kind == "c":
-        raise NotImplementedError(f"{name}: not implemented for {input.dtype}; it takes floating point tensors")
+        raise NotImplementedError(
+            f"{name}: \"histogramdd\" not implemented for '{dtypes.type_name(input.dtype)}'; it takes floating point tensors"
+        )
     return _wide(a)
 
 
@@ -232,31 +270,36 @@ def _wide(a: Any) -> Any:
     return a.astype(np.float32) if a.dtype in dtypes.HALF else a
 
 
-def _bins(name: str, bins: Any) -> int:
+def _bins(name: str, bins: Any, d: int = 0) -> int:
     n = operator.index(bins)
     if n <= 0:
-        raise RuntimeError(f"{name}: bins must be > 0, but got {n}")
+        raise RuntimeError(f"{name}(): bins must be > 0, but got {n} for dimension {d}")
     return n
 
 
-def _check_range(name: str, left: float, right: float) -> None:
+def _check_finite(what: str, left: float, right: float) -> None:
     if not (math.isfinite(left) and math.isfinite(right)):
-        raise RuntimeError(f"{name}: range of [{left}, {right}] is not finite")
-    if left > right:
-        raise RuntimeError(f"{name}: max must be larger than min, but got min {left} and max {right}")
+        raise RuntimeError(f"{what} [{left:g}, {right:g}] is not finite")
 
 
 def _grid(name: str, points: Any, dtype: Any, bins: list, ranges: list, weight: Any, density: bool) -> tuple:
     """The histogram of the rows of `points`, and its edges, in the dtype of the input."""
     w = None
+    called = dtypes.META_NAMES[dtype]
+    for d, b in enumerate(bins):
+        if isinstance(b, TensorBase) and (own := dtypes.FROM_NUMPY[b._data.dtype]) is not dtype:
+            raise RuntimeError(f"{name}: input tensor and bins tensors should have the same dtype, but got input with dtype {called} and "
+                               f"bins for dimension {d} with dtype {dtypes.META_NAMES[own]}")  # fmt: skip
     if weight is not None:
         w = _wide(weight._data).reshape(-1)
-        if weight.dtype is not dtype or len(w) != len(points):
-            raise RuntimeError(
-                f"{name}: weight must have the dtype of the input, {dtype}, and one element for each of the "
-                f"{len(points)} points; got {weight.dtype} of shape {list(weight._data.shape)}"
-            )
-    edges = [_edges(name, column, dtype, b, r) for column, b, r in zip(points.T, bins, ranges, strict=True)]
+        if weight.dtype is not dtype:
+            raise RuntimeError(f"{name}: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got "
+                               f"input({called}), and weight({dtypes.META_NAMES[weight.dtype]})")  # fmt: skip
+        if len(w) != len(points):
+            raise RuntimeError(f"{name}: if weight tensor is provided it should have the same shape as the input tensor excluding its "
+                               f"innermost dimension, but got input with shape {list(points.shape)} and weight with shape "
+                               f"{list(weight._data.shape)}")  # fmt: skip
+    edges = [_edges(name, points[:, d], dtype, b, r, d) for d, (b, r) in enumerate(zip(bins, ranges, strict=True))]
     hist = world(points).histogram(points, edges, False, w)
     if density:
         hist = hist / hist.sum()
@@ -266,21 +309,26 @@ def _grid(name: str, points: Any, dtype: Any, bins: list, ranges: list, weight: 
     return wrap(hist), tuple([wrap(e) for e in edges])
 
 
-def _edges(name: str, x: Any, dtype: Any, bins: Any, given: Any) -> Any:
-    """The edges of one coordinate's bins."""
+def _edges(name: str, x: Any, dtype: Any, bins: Any, given: Any, d: int) -> Any:
+    """The edges of the bins of coordinate d."""
     if isinstance(bins, TensorBase):
-        own = dtypes.FROM_NUMPY[bins._data.dtype]
-        if bins._data.ndim != 1:
-            raise RuntimeError(f"{name}: bins tensor should have one dimension, but got {bins._data.ndim}")
-        if own is not dtype:
-            raise RuntimeError(f"{name}: bins must have the dtype of the input, {dtype}, but got {own}")
+        for allowed, words, found in (
+            (bins._data.ndim == 1, "have one dimension", f"{bins._data.ndim} dimensions"),
+            (bins._data.size > 0, "have at least 1 element", "0 elements"),
+        ):
+            if not allowed:
+                raise RuntimeError(
+                    f"{name}: bins tensor should {words}, but got {found} in the bins tensor for dimension {d}"
+                )
         return _wide(bins._data).copy()
-    n = _bins(name, bins)
+    n = _bins(name, bins, d)
     if given is not None:
         left, right = float(given[0]), float(given[1])
     else:
         left, right = (float(x.min()), float(x.max())) if x.size else (0.0, 1.0)
-    _check_range(name, left, right)
+    _check_finite(f"{name}: dimension {d}'s range", left, right)
+    if left > right:
+        raise RuntimeError(f"{name}: min should not exceed max, but got min {left:g} max {right:g} for dimension {d}")
     if left == right:
         left, right = left - 0.5, right + 0.5
     return np.linspace(left, right, n + 1, dtype=x.dtype)

@@ -47,14 +47,27 @@ def need_elements(name: str, shape: tuple, dim: Any) -> None:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size; the shape is {list(shape)}")
 
 
+# Which words PyTorch finds for a dtype of out= that is not that of the result (0 and 1, or as a compiler calls them 2 and 3).
+_WRONG_OUT = {
+    **dict.fromkeys(("cummax", "cummin"), "expected scalar_type {0} but found {1}"),
+    **dict.fromkeys(("median", "nanmedian"), "Expected tensor for '{4}' to have the same type as the result; but type torch.{1}Tensor "
+                                             "does not equal torch.{0}Tensor"),
+    "kthvalue": "output {4} must be of same type as the result, of scalar type {0}",
+    "mode": "expected scalar type '{0}' but got '{1}' for {4} output",
+}  # fmt: skip
+
+
 def pair_into(name: str, out: Any, results: tuple) -> tuple:
     """Writes the two results of an operation into the two tensors of `out=`, whose dtypes must be theirs."""
     if not isinstance(out, (tuple, list)) or len(out) != len(results):
         raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(results)} Tensors")
-    for o, r in zip(out, results, strict=True):
+    for part, o, r in zip(("values", "indices"), out, results, strict=True):
         if need_tensor(name, "out", o).dtype is not r.dtype:
-            raise RuntimeError(f"{name}(): Expected out tensor to have dtype {r.dtype}, but got {o.dtype} instead "
-                               f"(expected scalar_type {type_name(r.dtype)} but found {type_name(o.dtype)})")  # fmt: skip
+            words = _WRONG_OUT.get(name, "Expected out tensor to have dtype {2}, but got {3} instead")
+            names = [type_name(r.dtype), type_name(o.dtype), dtypes.META_NAMES[r.dtype], dtypes.META_NAMES[o.dtype]]
+            raise RuntimeError(
+                f"{name}(out=): {words.format(*names, part)}: the {part} are {r.dtype}, out= is {o.dtype}"
+            )
     return tuple([into(name, o, r) for o, r in zip(out, results, strict=True)])
 
 

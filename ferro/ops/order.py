@@ -257,6 +257,10 @@ def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolat
     if names:
         dim, keepdim = renamed(name, names, dim, keepdim)
     q = _check_quantile(name, input, q, interpolation)
+    if out is not None and need_tensor(name, "out", out).dtype is not input.dtype:
+        raise RuntimeError(
+            f"{name}: quantile() out tensor must be same dtype as the input tensor: {out.dtype} is not {input.dtype}"
+        )
     a, fn = input._data, worlds.functional
     many = q._data.ndim == 1
     d = a.ndim if dim is None else one_dim(name, a.ndim, dim)

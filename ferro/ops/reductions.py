@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,17 @@ def summable(x: Any, dtype: Any) -> Any:
     return cast(x, dtypes.int64.np) if x._data.dtype.kind in "biu" else x
 
 
+def computed_in(name: str, dtype: Any, out: Any) -> Any:
+    """The dtype that is computed in: that of `out=`, if there is one, which must be the `dtype=`, if there is one."""
+    if out is None:
+        return dtype
+    found = need_tensor(name, "out", out).dtype
+    if dtype is not None and (wanted := dtypes.FROM_NUMPY[dtypes.to_numpy(dtype)]) is not found:
+        raise RuntimeError(f"{name}(out=): Expected out tensor to have dtype {dtypes.META_NAMES[wanted]}, but got "
+                           f"{dtypes.META_NAMES[found]} instead: out= is {found}, dtype= {wanted}")  # fmt: skip
+    return found
+
+
 def need_inexact(name: str, x: Any, what: str = "input") -> None:
     """RuntimeError unless the tensor is floating-point or complex."""
     if x._data.dtype not in dtypes.INEXACT:
@@ -106,6 +118,8 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
         dim, keepdim = renamed("sum", names, dim, keepdim)
     a = need_tensor("sum", "input", input)._data
     dim = ALL_DIMS[a.ndim] if dim is None else many_dims("sum", a.ndim, dim)
+    if out is not None:
+        dtype = computed_in("sum", dtype, out)
     if dtype is not None or (a.dtype is not FLOAT32 and a.dtype.kind in "biu"):
         input = summable(input, dtype)
     result = unary(SUM, input, (dim, keepdim))
@@ -124,6 +138,12 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
         dim, keepdim = renamed("nansum", names, dim, keepdim)
     need_real("nansum", input)
     dim = many_dims("nansum", input._data.ndim, dim)
+    if out is not None:
+        dtype = computed_in("nansum", dtype, out)
+        if dtype.category < 2 <= input.dtype.category:
+            raise NotImplementedError(
+                f"\"nansum_cpu\" not implemented for '{dtypes.type_name(dtype)}': out= cannot hold what {input.dtype} adds up to"
+            )
     x = summable(input, dtype)
     result = unary(SUM if x._data.dtype.kind in "biu" else NANSUM, x, (dim, keepdim))
     return result if out is None else into("nansum", out, result)
@@ -142,8 +162,13 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     a = need_tensor("mean", "input", input)._data
     dim = ALL_DIMS[a.ndim] if dim is None else many_dims("mean", a.ndim, dim)
     if dtype is not None or a.dtype is not FLOAT32:
-        input = summable(input, dtype) if dtype is not None else input
-        need_inexact("mean", input, "input (or a dtype= of these)")
+        have, what = (
+            (input.dtype, "Input") if dtype is None else (dtypes.FROM_NUMPY[dtypes.to_numpy(dtype)], "Optional")
+        )
+        if have.category < 2:
+            raise RuntimeError(f"mean(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. "
+                               f"Got: {dtypes.type_name(have)}; convert the input, e.g. with .float(), or say dtype=")  # fmt: skip
+        input = input if dtype is None else summable(input, computed_in("mean", dtype, out))
     result = unary(MEAN, input, (dim, keepdim))
     return result if out is None else into("mean", out, result)
 
@@ -177,6 +202,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     if names:
         dim, keepdim = renamed("prod", names, dim, keepdim)
     d = None if dim is None else one_dim("prod", input._data.ndim, dim)
+    if out is not None:
+        dtype = computed_in("prod", dtype, out)
     result = unary(PROD, summable(input, dtype), (d, d is not None and keepdim))
     return result if out is None else into("prod", out, result)
 
@@ -251,9 +278,15 @@ def _moments(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, corre
     if correction is None:
         correction = 1 if unbiased is None else int(unbiased)
     a = need_tensor(name, "input", input)._data
-    if a.dtype is not FLOAT32:
-        need_inexact(name, input)
-    return many_dims(name, a.ndim, dim), correction, bool(keepdim)
+    if a.dtype is not FLOAT32 and a.dtype not in dtypes.INEXACT:
+        raise RuntimeError(
+            f"{name}: std and var only support floating point and complex dtypes, got {input.dtype}; convert it, e.g. with .float()"
+        )
+    dims = many_dims(name, a.ndim, dim)
+    if count(a.shape, dims) <= correction:
+        warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
+                      f"divided by output numel). The correction is {correction}, the factor {count(a.shape, dims)}.", stacklevel=3)  # fmt: skip
+    return dims, correction, bool(keepdim)
 
 
 def _var_x(xp: Any, g: Any, x: Any, dim: tuple, correction: Any, keepdim: bool) -> Any:
@@ -358,6 +391,10 @@ def logsumexp(
         raise TypeError("logsumexp() missing 1 required positional argument: 'dim'")
     if input._data.dtype not in dtypes.INEXACT:
         input = cast(input, dtypes.default().np)
+    if out is not None and need_tensor("logsumexp", "out", out).dtype.category < 2:
+        raise RuntimeError(
+            f"logsumexp(): Expected floating point type for result tensor, but got: {dtypes.type_name(out.dtype)}"
+        )
     result = unary(LOGSUMEXP, input, (many_dims("logsumexp", input._data.ndim, dim), keepdim))
     return result if out is None else into("logsumexp", out, result)
 
@@ -414,7 +451,9 @@ def _logical(name: str, input: Any, dim: Any, keepdim: bool, out: Any) -> Any:
     # an empty tuple is no dimension here: every element stands for itself
     dims = many_dims(name, a.ndim, dim, empty_is_all=False)
     result = getattr(world(a), name)(a, dims, keepdim)
-    return into(name, out, wrap(result.astype(a.dtype) if a.dtype is dtypes.uint8.np else result))
+    if dtypes.uint8.np in (a.dtype, None if out is None else need_tensor(name, "out", out)._data.dtype):
+        result = result.astype(np.bool_ if out is not None and out._data.dtype is np.dtype(np.bool_) else np.uint8)
+    return into(name, out, wrap(result))
 
 
 def count_nonzero(input: Tensor, dim: Any = None, **names: Any) -> Tensor:

@@ -13,7 +13,7 @@ from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.cpu.layouts import DENSE
 from ferro.ops.extrema import INDEXED, pair_into
-from ferro.ops.reductions import need_real, renamed, sum, summable
+from ferro.ops.reductions import computed_in, need_real, renamed, sum, summable
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -101,7 +101,7 @@ PICKED_SUM = Op("picked_sum", lambda xp, x, index, /, dim: xp.picked_sum(x, dim,
 def cumsum(input: Tensor, dim: Any = None, *, dtype: Any = None, out: Tensor | None = None, **names: Any) -> Tensor:
     """The sums x_0 + ... + x_i along `dim`; integers are summed as int64."""
     dim = _dim("cumsum", input, dim, names)
-    result = unary(CUMSUM, summable(input, out.dtype if dtype is None and out is not None else dtype), (dim,))
+    result = unary(CUMSUM, summable(input, computed_in("cumsum", dtype, out)), (dim,))
     return result if out is None else into("cumsum", out, result)
 
 
@@ -127,7 +127,7 @@ def cumsum_vjp(g: Tensor, dim: int) -> Tensor:
 def cumprod(input: Tensor, dim: Any = None, *, dtype: Any = None, out: Tensor | None = None, **names: Any) -> Tensor:
     """The products x_0 ... x_i along `dim`; the gradient is exact, to any order, where elements are zero."""
     dim = _dim("cumprod", input, dim, names)
-    result = unary(CUMPROD, summable(input, out.dtype if dtype is None and out is not None else dtype), (dim,))
+    result = unary(CUMPROD, summable(input, computed_in("cumprod", dtype, out)), (dim,))
     return result if out is None else into("cumprod", out, result)
 
 

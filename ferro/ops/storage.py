@@ -112,14 +112,13 @@ def _filled(self: Any, name: str, others: tuple, function: Callable) -> Any:
         if t._data.dtype is not data.dtype:
             raise TypeError(f"{name}: expected {FROM_NUMPY[data.dtype]} for argument {i + 1}, got {t.dtype}")
     try:
-        columns = [np.broadcast_to(t._data, data.shape).flat for t in others]
+        columns = [np.broadcast_to(t._data, data.shape) for t in others]
     except ValueError:
         raise RuntimeError(f"{name}: the expanded size of the tensor {list(data.shape)} must match the existing sizes "
                            f"{[list(t._data.shape) for t in others]}") from None  # fmt: skip
-    flat = data.flat
     try:
-        for i in range(data.size):
-            flat[i] = function(flat[i].item(), *[c[i].item() for c in columns])
+        numbers = map(function, *[column.astype(object).ravel().tolist() for column in (data, *columns)])
+        data[...] = np.array(list(numbers), data.dtype).reshape(data.shape)
     except ValueError as e:
         raise TypeError(f"{name}: the function must return numbers: {e}") from None
     finally:

@@ -198,10 +198,10 @@ def test_search_in_sorted_sequences() -> None:
     assert ferro.searchsorted(mixed, x[:2], sorter=ferro.tensor([1, 2, 0])).tolist() == [0, 2]
     for call, text in ((lambda: ferro.searchsorted(edges, 1.0, side="up"), "'left' or 'right'"),
                        (lambda: ferro.searchsorted(edges, 1.0, side="left", right=True), "opposites"),
-                       (lambda: ferro.searchsorted(rows, ferro.ones(3, 1)), r"\[2, 2\] and \[3, 1\]"),
-                       (lambda: ferro.searchsorted(rows, 1.0), "a scalar can be sought only"),
+                       (lambda: ferro.searchsorted(rows, ferro.ones(3, 1)), r"must match, but we got .* \[2, 2\] and .* \[3, 1\]"),
+                       (lambda: ferro.searchsorted(rows, 1.0), "can be a scalar only when boundaries tensor dimension is 1"),
                        (lambda: ferro.searchsorted(mixed, x, sorter=ferro.tensor([0, 1, 5])), "out of range"),
-                       (lambda: ferro.searchsorted(mixed, x, sorter=mixed), "int64"),
+                       (lambda: ferro.searchsorted(mixed, x, sorter=mixed), "sorter must be a tensor of long dtype but got dtype Float"),
                        (lambda: ferro.bucketize(x, rows), "must be 1 dimension")):  # fmt: skip
         with pytest.raises(RuntimeError, match=text):
             call()
@@ -233,7 +233,7 @@ def test_histograms() -> None:
     for call, text in ((lambda: x.histc(3), "not finite"), (lambda: x.histc(0, 0, 1), "bins must be > 0"),
                        (lambda: x.histc(3, 2, 1), "max must be larger"),
                        (lambda: x.histogram(ferro.tensor([[0.0, 1.0]])), "one dimension"),
-                       (lambda: x.histogram(3, range=(0.0, 1.0), weight=ferro.ones(2)), "one element for each of the 5 points"),
+                       (lambda: x.histogram(3, range=(0.0, 1.0), weight=ferro.ones(2)), "should have the same shape as the input tensor"),
                        (lambda: ferro.histogramdd(x, [3]), "at least 2 dimensions")):  # fmt: skip
         with pytest.raises(RuntimeError, match=text):
             call()

@@ -44,7 +44,7 @@ def test_sums_of_16_bit_floats_are_rounded_once(dtype: Any) -> None:
 
 @pytest.mark.parametrize("name", ["mean", "nanmean", "var", "std", "var_mean", "std_mean"])
 def test_means_of_integers_are_refused(name: str) -> None:
-    with pytest.raises(RuntimeError, match=rf"{name}.*floating point or complex.*int64"):
+    with pytest.raises(RuntimeError, match=rf"{name}.*floating point (or|and) complex.*(int64|Long)"):
         getattr(ferro, name)(ferro.ones(3, dtype=ferro.int64))
     if name == "mean":
         assert ferro.mean(ferro.tensor([1, 2]), dtype=ferro.float32).item() == 1.5
@@ -113,10 +113,18 @@ def test_the_gradient_of_prod_is_exact_where_elements_are_zero() -> None:
 
 def test_the_variance_over_too_few_elements_is_infinite_or_nan() -> None:
     x = leaf([1.0, 3.0])
+    too_few = "degrees of freedom is <= 0. Correction should be strictly less than the reduction factor"
     for correction in (2, 3):
-        assert x.var(correction=correction).item() == INF
-        assert grad(x.var(correction=correction), x) == [INF, INF]
-    assert np.isnan(leaf([1.0]).var().item())
+        with pytest.warns(UserWarning, match=rf"var\(\): {too_few}.* factor 2"):
+            y = x.var(correction=correction)
+        assert y.item() == INF
+        assert grad(y, x) == [INF, INF]
+    for name in ("var", "std", "var_mean", "std_mean"):
+        with pytest.warns(UserWarning, match=rf"^{name}\(\): {too_few}"):
+            getattr(ferro, name)(x.expand(3, 2), 1, correction=2)
+        getattr(ferro, name)(x.expand(3, 2), 0, correction=2)
+    with pytest.warns(UserWarning, match=too_few):
+        assert np.isnan(leaf([1.0]).var().item())
     assert np.isnan(ferro.zeros(0).mean().item())
     one = leaf([1.0])
     assert grad(one.var(correction=0), one) == [0]
@@ -228,6 +236,59 @@ def test_out_takes_the_result() -> None:
     assert (values.tolist(), indices.tolist()) == ([2, 5], [1, 0])
     with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
         ferro.max(x, 1, out=(values.double(), indices))
+
+
+def test_sums_and_products_are_computed_in_the_dtype_of_out() -> None:
+    x = ferro.tensor([[1.5, 2.5]])
+    for name, expected in (("sum", [3]), ("prod", [2])):
+        out = ferro.zeros(1, dtype=ferro.int32)
+        getattr(ferro, name)(x, 1, out=out)
+        assert out.tolist() == expected
+    for name, out in (("cumsum", x.long()), ("cumprod", x.bool())):
+        getattr(ferro, name)(x.double(), 1, out=out)
+        assert out.tolist() == getattr(x.to(out.dtype), name)(1).tolist()
+    for name in ("sum", "prod", "cumsum", "cumprod", "mean"):
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype double, but got float instead"):
+            getattr(ferro, name)(x, 1, dtype=ferro.float64, out=ferro.zeros(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        ("amax(x, 1, out=whole)", "Expected the dtype for input and out to match, but got Float for input's dtype and Long for out's dtype."),
+        ("argmin(x, 1, out=real)", "Expected out tensor to have dtype long int, but got float instead"),
+        ("all(x, 1, out=real)", "all only supports bool tensor for result, got: Float"),
+        ("any(x, 1, out=whole)", "any only supports bool tensor for result, got: Long"),
+        ("logsumexp(x, 1, out=whole)", "logsumexp(): Expected floating point type for result tensor, but got: Long"),
+        ("std(x, 1, out=whole)", "result type Float can't be cast to the desired output type Long"),
+        ("nansum(x, 1, out=whole)", "\"nansum_cpu\" not implemented for 'Long'"),
+        ("quantile(x, 0.5, 1, out=whole)", "quantile() out tensor must be same dtype as the input tensor"),
+        ("mode(x, 1, out=(whole, whole))", "expected scalar type 'Float' but got 'Long' for values output"),
+        ("mode(x, 1, out=(real, real))", "expected scalar type 'Long' but got 'Float' for indices output"),
+        ("sort(x, 1, out=(whole, whole))", "Expected out tensor to have dtype float, but got long int instead"),
+        ("cummax(x, 1, out=(whole, whole))", "expected scalar_type Float but found Long"),
+        ("bucketize(real, real, out=real)", "output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether"),
+        ("searchsorted(real + 1j, real)", "\"searchsorted_out_cpu\" not implemented for 'ComplexFloat'"),
+        ("histogram(x, real.double())", "input tensor and bins tensors should have the same dtype, but got input with dtype float"),
+        ("histogram(x, 1, weight=x.double())", "input tensor and weight tensor should have the same dtype, but got input(float), and weight(double)"),
+        ("histogram(x, 1, out=(whole, real))", "input tensor and hist tensor should have the same dtype, but got input float and hist long int"),
+        ("histogram(x, 2, range=(1, 0))", "min should not exceed max, but got min 1 max 0 for dimension 0"),
+        ("histogram(real * float('nan'), 2)", "dimension 0's range [nan, nan] is not finite"),
+        ("histogram(x, real, range=(0, 1))", "received an invalid combination of arguments"),
+        ("histogram(x, real[:0])", "bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension 0"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_results_and_bins_are_refused_in_pytorchs_words(call: str, sentence: str) -> None:
+    torch = pytest.importorskip("torch")
+    said = []
+    for T in (torch, ferro):
+        names = {"x": T.ones(2, 3), "whole": T.zeros(2, dtype=T.int64), "real": T.zeros(2)}
+        with pytest.raises((RuntimeError, NotImplementedError, TypeError)) as caught:
+            eval(f"T.{call}", {"T": T, **names})
+        said.append((type(caught.value), str(caught.value)))
+    assert said[0][0] is said[1][0]
+    assert all(sentence in text for _, text in said)
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

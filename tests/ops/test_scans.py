@@ -158,3 +158,15 @@ def test_no_difference_is_a_copy_whatever_the_dimension(torch: Any) -> None:
         x = T.ones(3)
         y = T.diff(x, n=0, dim=5)
         assert (y.tolist(), y is x) == ([1.0, 1.0, 1.0], False)
+
+
+def test_logcumsumexp_of_infinite_and_undefined_complex_numbers_is_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    inf, nan = float("inf"), float("nan")
+    rows = [[complex(-inf, 4), complex(-inf, 1), 1.2 + 2.1j, 1e10 + 1e20j, complex(inf, 0), complex(inf, 1), complex(inf, 3), complex(nan, 2)],
+            [complex(-inf, inf), complex(-inf, 1), 1.2 + 2.1j, complex(2.4, inf)],
+            [1, complex(0, nan)], [complex(inf, 3), complex(inf, 3)], [1, complex(inf, inf)]]  # fmt: skip
+    for row in rows:
+        ours, theirs = (T.logcumsumexp(T.tensor(row, dtype=T.complex128), 0).tolist() for T in (ferro, torch))
+        np.testing.assert_array_equal([z.real for z in ours], [z.real for z in theirs])
+        np.testing.assert_array_equal([z.imag for z in ours], [z.imag for z in theirs])
