@@ -138,7 +138,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
                   padding_idx: int | None = None) -> Tensor:  # fmt: skip
     """Sum, mean or maximum of the rows of `weight` in each bag of indices: the rows of a 2-D input, or the parts of a
     1-D one that start at `offsets`.  Indices equal to `padding_idx` are left out; an empty bag gives zeros; of equal
-    maxima the first gets the gradient.
+    maxima the first gets the gradient.  With `sparse` (sum and mean) the gradient of `weight` is a sparse tensor, as that of
+    `embedding`.
     """
     name = "embedding_bag"
     if need_tensor(name, "input", input)._data.dtype in INEXACT and weight._data.dtype not in INEXACT:
@@ -182,7 +183,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
         indices, bags = indices[kept], bags[kept]
         if per_sample_weights is not None:
             per_sample_weights = take_rows(per_sample_weights.unsqueeze(1), wrap(kept)).squeeze(1)
-    rows = apply(EMBEDDING, (weight, wrap(indices)), (None, bool(scale_grad_by_freq)))
+    op = SPARSE_EMBEDDING if sparse else EMBEDDING
+    rows = apply(op, (weight, wrap(indices)), (None, bool(scale_grad_by_freq)))
     if mode == "max":
         return _bag_max(rows, bags, count)
     if per_sample_weights is not None:

@@ -339,7 +339,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     x, index, dims = (viewed(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
     if index is None:
-        overwrite(x, "__setitem__", COPY, _without_ones(given, x._data.shape))
+        given = _without_ones(given, x._data.shape)
+        if given._counter is x._counter is not None and given._data.shape != x._data.shape:
+            given = given.expand(x._data.shape)  # a part of what is written, written everywhere: no overlap to refuse
+        overwrite(x, "__setitem__", COPY, given)
         return
     given = _without_ones(given, _result_shape(x._data.shape, index._data.shape[1:], dims))
     if given._data.dtype is not x._data.dtype:

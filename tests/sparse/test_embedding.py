@@ -89,3 +89,76 @@ def test_gradients_scaled_by_frequency() -> None:  # PyTorch refuses them
         (out**2).sum().backward()
         grads.append(w.grad.to_dense().tolist())
     assert grads[0] == grads[1]
+
+
+BAGS: dict[str, dict[str, Any]] = {
+    "sum": {"mode": "sum"}, "mean": {"mode": "mean"}, "padding": {"mode": "sum", "padding_idx": 1},
+    "padding-mean": {"mode": "mean", "padding_idx": 1}, "last": {"mode": "mean", "include_last_offset": True},
+}  # fmt: skip
+
+
+def bags(lib: Any, options: dict[str, Any], sparse: bool) -> Any:
+    """An EmbeddingBag of six rows."""
+    e = lib.nn.EmbeddingBag(6, 2, sparse=sparse, **options).double()
+    with lib.no_grad():
+        e.weight.copy_(lib.tensor(TABLE))
+    return e
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+@pytest.mark.parametrize("options", list(BAGS.values()), ids=list(BAGS))
+def test_bags_have_the_sparse_gradient_of_torch(options: dict[str, Any]) -> None:
+    grads = []
+    for lib, sparse in ((ferro, True), (ferro, False), (torch, True)):
+        e = bags(lib, options, sparse)
+        offsets = [0, 3, 3, 5] if "include_last_offset" in options else [0, 3, 3]
+        out = e(lib.tensor([1, 4, 1, 0, 4]), lib.tensor(offsets))
+        (out * lib.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=lib.float64)).sum().backward()
+        assert e.weight.grad.is_sparse is sparse
+        grads.append(e.weight.grad.to_dense().tolist())
+    assert np.allclose(grads[0], grads[1])
+    assert np.allclose(grads[0], grads[2])
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_bags_with_weights_of_samples() -> None:
+    grads = []
+    for lib in (ferro, torch):
+        e = bags(lib, {"mode": "sum"}, True)
+        w = lib.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=lib.float64, requires_grad=True)
+        (e(lib.tensor([[1, 4], [1, 0]]), per_sample_weights=w) ** 2).sum().backward()
+        grads += [e.weight.grad.to_dense().tolist(), w.grad.tolist()]
+    assert np.allclose(grads[0], grads[2])
+    assert np.allclose(grads[1], grads[3])
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_steps_of_bags_are_those_of_torch() -> None:
+    ends = []
+    for lib in (ferro, torch):
+        e = bags(lib, {"mode": "mean"}, True)
+        optimizer = lib.optim.SparseAdam(e.parameters(), lr=0.02)
+        for _ in range(10):
+            optimizer.zero_grad()
+            (e(lib.tensor([[1, 1, 4], [3, 4, 4]])) ** 2).sum().backward()
+            optimizer.step()
+        ends.append(e.weight.detach().numpy())
+    np.testing.assert_allclose(*ends, rtol=1e-10)
+
+
+def test_bags_of_maxima_have_no_sparse_gradient() -> None:
+    for lib in (ferro, torch):
+        with pytest.raises(ValueError, match="max mode does not support .*sparse"):
+            bags(lib, {"mode": "max"}, True)(lib.tensor([[1, 2]]))
+
+
+def test_a_recorded_backward_through_bags_is_dense() -> None:
+    w = ferro.tensor(TABLE, requires_grad=True)
+
+    def run(table: Any) -> Any:
+        return (
+            ferro.nn.functional.embedding_bag(ferro.tensor([[1, 4], [1, 0]]), table**2, sparse=True, mode="mean") ** 2
+        )
+
+    assert ferro.autograd.gradcheck(run, (w,))
+    assert ferro.autograd.gradgradcheck(run, (w,))
