@@ -22,7 +22,9 @@ class Rows:
     @classmethod
     def of(cls, g: Any, indices: Any, rows: int, padding: int | None, by_frequency: bool) -> Rows:
         """The gradient of a lookup with the cotangent `g`."""
-        places = np.array(indices, np.int64).reshape(-1)  # a copy: the indices may be changed before the gradient is read
+        places = np.array(indices, np.int64).reshape(
+            -1
+        )  # a copy: the indices may be changed before the gradient is read
         values = g.reshape(places.size, g.shape[-1])
         if by_frequency:
             values = values / np.bincount(places, minlength=rows)[places][:, None].astype(values.dtype)

@@ -26,10 +26,10 @@ def take_rows(table: Any, indices: Any) -> Any:
     line = indices if indices.ndim == 1 else indices.reshape(-1)
     try:
         rows = along.take(table, 0, line)
-        if rows is not None:
-            return rows if line is indices else rows.reshape(*indices.shape, table.shape[1])
-    except IndexError:
-        pass  # it is put into words below
+    except IndexError:  # the kernel's, of an index out of range: the check below says which
+        rows = None
+    if rows is not None:
+        return rows if line is indices else rows.reshape(*indices.shape, table.shape[1])
     unsigned = _UNSIGNED.get(indices.dtype)
     bits = indices if unsigned is None else indices.view(unsigned)  # read so, negative numbers are large ones
     if indices.size and not _top(bits, None) < table.shape[0]:

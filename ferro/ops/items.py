@@ -52,7 +52,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     if quick is not None:
         try:
             return viewed(SLICE, self, (quick,))
-        except IndexError:  # NumPy's, which `plain_key` puts into words
+        except IndexError:  # NumPy's, which `plain_key` puts into words; any other comes again from the same call below
             pass
     index = key[0] if len(key) == 1 else None
     if isinstance(index, TensorBase) and index._data.dtype is INT64 and index._data.ndim and self._data.ndim:

@@ -47,7 +47,9 @@ def _at_a_glance(x: Any, given: tuple) -> Any:
                 return None
         try:
             return viewed(RESHAPE, x, (shape,))
-        except ValueError:  # NumPy's of a wrong number of elements, which `infer` puts into words
+        except (
+            ValueError
+        ):  # NumPy's of a wrong number of elements, which `infer` puts into words before the call is made again
             pass
     return None
 
@@ -256,7 +258,9 @@ def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     if type(order) is tuple and order in _ORDERS:
         try:
             return viewed(PERMUTE, input, (order,))
-        except ValueError:  # NumPy's of another number of dimensions
+        except (
+            ValueError
+        ):  # NumPy's of another number of dimensions, put into words below; any other comes again from there
             pass
     n = input._data.ndim
     wanted = _sizes("permute", given or (dims,))

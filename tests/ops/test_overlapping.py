@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ferro
@@ -156,3 +157,24 @@ def test_an_out_that_lies_partly_in_an_operand_is_refused_as_torch_does(torch: A
         return False
 
     assert refused(ferro) is refused(torch)
+
+
+@pytest.mark.parametrize("write", ["x.__setitem__(1, x[1][2])", "x.__setitem__(1, x[1][2:3])", "x.__setitem__(slice(None), x[0])",
+                                   "x.__setitem__((0,), x[0, 3])", "x.__setitem__((slice(None), 1), x[2, 0])"])  # fmt: skip
+def test_a_part_of_what_is_written_may_be_written_everywhere(write: str) -> None:
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (ferro, torch):
+        x = lib.tensor(np.arange(12.0).reshape(3, 4))
+        eval(write, {"x": x})
+        found.append(x.tolist())
+    assert found[0] == found[1]
+
+
+def test_the_gradient_of_a_part_that_is_written_everywhere() -> None:
+    def run(x: Any) -> Any:
+        y = x * 2
+        y[1] = y[1][2]
+        return y
+
+    assert ferro.autograd.gradcheck(run, (ferro.tensor(np.arange(12.0).reshape(3, 4), requires_grad=True),))

@@ -148,7 +148,7 @@ def test_steps_of_bags_are_those_of_torch() -> None:
 
 def test_bags_of_maxima_have_no_sparse_gradient() -> None:
     for lib in (ferro, torch):
-        with pytest.raises(ValueError, match="max mode does not support .*sparse"):
+        with pytest.raises(ValueError, match=r"max mode does not support .*sparse"):
             bags(lib, {"mode": "max"}, True)(lib.tensor([[1, 2]]))
 
 
