@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -147,7 +148,9 @@ _MOST = {d.np: float(ml_dtypes.finfo(d.to_real().np).max) for d in ALL if d.cate
 def check_number(name: str, value: Any, d: Any) -> None:
     """RuntimeError if a NumPy dtype cannot hold a Python number, but as an infinity or wrapped around."""
     kind = d.kind
-    if kind in "iu":
+    if kind in "iuf" and isinstance(value, complex) and value.imag:
+        held = False
+    elif kind in "iu":
         most = np.iinfo(d).max
         held = (
             (-most if kind == "u" else np.iinfo(d).min) <= (value.real if isinstance(value, complex) else value) <= most
@@ -166,6 +169,11 @@ def check_number(name: str, value: Any, d: Any) -> None:
         )
 
 
+def refuse_gradient(name: str, d: dtype) -> None:
+    """RuntimeError: tensors of this dtype have no gradients."""
+    raise RuntimeError(f"{name}: Only Tensors of floating point and complex dtype can require gradients, got {d}")
+
+
 def _by_name(name: str) -> dtype:
     return next(d for d in (*ALL, *ABSENT) if d.name == name)
 
@@ -175,8 +183,16 @@ def from_numpy(np_dtype: Any) -> dtype:
     try:
         return FROM_NUMPY[np_dtype]
     except KeyError:
-        names = ", ".join(d.name for d in ALL)
-        raise TypeError(f"ferro has no dtype for NumPy's {np_dtype!r}; supported are {names}") from None
+        if not np.dtype(np_dtype).isnative:
+            raise ValueError(
+                "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently "
+                f"not supported: bring {np_dtype!r} to {np.dtype(np_dtype).newbyteorder('=')!r} with astype() first"
+            ) from None
+        raise TypeError(
+            f"can't convert np.ndarray of type numpy.{np.dtype(np_dtype).type.__name__}. The only supported types are: float64, float32, "
+            "float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool. (And ml_dtypes.bfloat16; "
+            f"ferro has no dtype for NumPy's {np_dtype!r}.)"
+        ) from None
 
 
 def own(array: Any) -> Any:
@@ -219,12 +235,18 @@ def get_default_dtype() -> dtype:
     return _default
 
 
+# Called with each new default dtype.
+FOLLOWERS: list[Callable[[dtype], None]] = []
+
+
 def set_default_dtype(d: dtype) -> None:
     """Sets the floating dtype of new tensors made from Python floats."""
     global _default  # noqa: PLW0603 (PyTorch's default dtype is process-wide)
     if not isinstance(d, dtype) or not d.is_floating_point:
-        raise TypeError(f"set_default_dtype: only floating-point dtypes are supported as the default, got {d!r}")
+        raise TypeError(f"set_default_dtype: only floating-point types are supported as the default type, got {d!r}")
     _default = d
+    for follow in FOLLOWERS:
+        follow(d)
 
 
 _INTEGERS = (uint8, int8, int16, int32, int64)

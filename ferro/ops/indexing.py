@@ -12,7 +12,7 @@ from ferro.batched.array import as_array, plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
-from ferro.core.base import wrap
+from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
@@ -52,7 +52,8 @@ def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False
     low, high = int(index.min()), int(index.max())
     if low < (-size if negative else 0) or high >= size:
         bad = low if low < (-size if negative else 0) else high
-        raise error(f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}")
+        said = "" if size else ": index is out of bounds for dimension with size 0"
+        raise error(f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}{said}")
 
 
 def on_expanded(name: str, example: str) -> str:
@@ -325,8 +326,14 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The positions in a tensor of some shape of elements counted in C order, one tensor for each dimension."""
     data = need_tensor("unravel_index", "indices", indices)._data
     if data.dtype.kind not in "iu":
-        raise TypeError(f"unravel_index(): expected 'indices' to be an integer tensor, got {indices.dtype}")
-    dims = sizes("unravel_index", (shape if isinstance(shape, (tuple, list)) else (shape,),))
+        raise TypeError(f"unravel_index(): expected 'indices' to be integer dtype, but got {indices.dtype}")
+    given = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if not isinstance(shape, (tuple, list)) and (isinstance(shape, TensorBase) or not hasattr(shape, "__index__")):
+        raise TypeError(f"unravel_index(): expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    for s in given:
+        if not hasattr(s, "__index__"):
+            raise TypeError(f"unravel_index(): expected 'shape' sequence to only contain ints, but got {type(s)}")
+    dims = sizes("unravel_index", given)
     if any(s < 0 for s in dims):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {dims}")
     in_bounds("unravel_index()", data, int(np.prod(dims)), 0, negative=True, error=ValueError)

@@ -595,10 +595,21 @@ def _reversed(x: Any) -> Tensor:
     return viewed(PERMUTE, x, (tuple(range(x._data.ndim))[::-1],))
 
 
+def sparse_dim(self: Tensor) -> int:
+    """How many dimensions are sparse: none of a dense tensor."""
+    return 0
+
+
+def dense_dim(self: Tensor) -> int:
+    """How many dimensions are not sparse: all of a dense tensor."""
+    return self._data.ndim
+
+
 class ShapeMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
+    sparse_dim, dense_dim = sparse_dim, dense_dim
     adjoint, flatten = adjoint, flatten
     movedim, moveaxis, permute = movedim, moveaxis, permute
     contiguous, dim_order, is_contiguous = contiguous, dim_order, is_contiguous
