@@ -220,31 +220,46 @@ def _steps(spacing: Any, dims: list, a: Any) -> list:
 def _even(x: Any, d: int, h: Any, order: int) -> Any:
     """Derivatives along d by points at a distance h."""
     n = x._data.shape[d]
-    inside = (narrow(x, d, 2, n - 2) - narrow(x, d, 0, n - 2)) / h / 2
+    inside = (narrow(x, d, 2, n - 2) - narrow(x, d, 0, n - 2)) / (2 * h)
     ends = []
-    for s, sign in ((0, 1), (n - 1, -1)):  # seen from an end, the points and the derivative run towards the inside
-        p, q = narrow(x, d, s, 1), narrow(x, d, s + sign, 1)
-        rise = q - p if order == 1 else 2 * q - 1.5 * p - 0.5 * narrow(x, d, s + 2 * sign, 1)
-        ends.append(rise * sign / h)
+    for s, step in ((0, 1), (n - 1, -1)):  # seen from an end, the points and the derivative run towards the inside
+        p, q = narrow(x, d, s, 1), narrow(x, d, s + step, 1)
+        if order == 1:
+            ends.append((q - p if step == 1 else p - q) / h)
+        else:
+            three = [p, q, narrow(x, d, s + 2 * step, 1)]
+            ends.append(_weighted(three[::step], [w * step / h for w in (-1.5, 2.0, -0.5)][::step]))
     return cat([ends[0], inside, ends[1]], d)
+
+
+def _weighted(values: list, weights: list) -> Any:
+    """The sum of three values times their weights; in the order of the points, so that it is NumPy's to the last bit."""
+    (p, q, r), (a, b, c) = values, weights
+    return p * a + q * b + r * c
 
 
 def _uneven(x: Any, d: int, h: Any, order: int) -> Any:
-    """Derivatives along d by points at distances h, a 1-d tensor: weighted means of the slopes between neighbours."""
+    """Derivatives along d by points at distances h, a 1-d tensor: those of the parabola through three points."""
     n = x._data.shape[d]
     x, h = promote(x, h)
     h = reshape(h, (n - 1,) + (1,) * (x._data.ndim - 1 - d))
-    slopes = (narrow(x, d, 1, n - 1) - narrow(x, d, 0, n - 1)) / h
     left, right = narrow(h, 0, 0, n - 2), narrow(h, 0, 1, n - 2)
-    inside = (narrow(slopes, d, 0, n - 2) * right + narrow(slopes, d, 1, n - 2) * left) / (left + right)
-    ends = []
-    for s, sign in ((0, 1), (n - 2, -1)):
-        slope = narrow(slopes, d, s, 1)
-        if order == 2:
-            first, second = narrow(h, 0, s, 1), narrow(h, 0, s + sign, 1)
-            slope = slope + (slope - narrow(slopes, d, s + sign, 1)) * (first / (first + second))
-        ends.append(slope)
-    return cat([ends[0], inside, ends[1]], d)
+    both = left + right
+    weights = [-right / (left * both), (right - left) / (left * right), left / (right * both)]
+    inside = _weighted([narrow(x, d, k, n - 2) for k in range(3)], weights)
+    if order == 1:
+        first, last = [(narrow(x, d, s + 1, 1) - narrow(x, d, s, 1)) / narrow(h, 0, s, 1) for s in (0, n - 2)]
+        return cat([first, inside, last], d)
+    p, q = narrow(h, 0, 0, 1), narrow(h, 0, 1, 1)
+    first = _weighted(
+        [narrow(x, d, k, 1) for k in range(3)], [-(2 * p + q) / (p * (p + q)), (p + q) / (p * q), -p / (q * (p + q))]
+    )
+    p, q = narrow(h, 0, n - 3, 1), narrow(h, 0, n - 2, 1)
+    last = _weighted(
+        [narrow(x, d, n - 3 + k, 1) for k in range(3)],
+        [q / (p * (p + q)), -(q + p) / (p * q), (2 * q + p) / (q * (p + q))],
+    )
+    return cat([first, inside, last], d)
 
 
 _COORDINATES = Arg(values=[-1.0, 0.5, 1.0, 2.5])

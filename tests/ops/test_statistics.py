@@ -240,3 +240,17 @@ def test_multinomial_needs_floating_weights_and_an_integer_out() -> None:
 def test_complex_half_precision_is_refused_with_a_way_out() -> None:
     with pytest.raises(NotImplementedError, match=r"cfloat\(\)"):
         ferro.ones(2).chalf()
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
+def test_gradient_in_float32_rounds_as_numpys(order: int, uneven: bool) -> None:
+    rng = np.random.default_rng(order)
+    for _ in range(20):
+        values = rng.uniform(-9, 9, (5, 4)).astype(np.float32)
+        spacing = [rng.uniform(-9, 9, n).astype(np.float32) if uneven else float(rng.uniform(1, 9)) for n in (5, 4)]
+        theirs = np.gradient(values, *spacing, axis=(0, 1), edge_order=order)
+        given = [ferro.from_numpy(s) if isinstance(s, np.ndarray) else s for s in spacing]
+        ours = ferro.gradient(ferro.from_numpy(values), spacing=given, dim=(0, 1), edge_order=order)
+        for a, b in zip(theirs, ours, strict=True):
+            np.testing.assert_allclose(b.numpy(), a, rtol=1e-6 if uneven else 3e-7, atol=0)
