@@ -10,6 +10,7 @@ from ferro import (
     amp,
     autograd,
     backends,
+    cuda,
     debug,
     fft,
     func,
