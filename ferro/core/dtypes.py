@@ -145,6 +145,11 @@ META_NAMES = {  # as PyTorch's checks of `out=` and masks say them
 _MOST = {d.np: float(ml_dtypes.finfo(d.to_real().np).max) for d in ALL if d.category >= 2}
 
 
+def largest(d: Any) -> float:
+    """The largest finite number of a floating NumPy dtype."""
+    return _MOST[d]
+
+
 def check_number(name: str, value: Any, d: Any) -> None:
     """RuntimeError if a NumPy dtype cannot hold a Python number, but as an infinity or wrapped around."""
     kind = d.kind

@@ -288,7 +288,8 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-x; not defined for bool tensors."""
     if need_tensor("neg", "input", input)._data.dtype is BOOL:
         raise RuntimeError(
-            "neg: Negation, the `-` operator, on a bool tensor is not supported. Use `~` or logical_not() instead."
+            "neg: Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+            "`logical_not()` operator instead."
         )
     result = unary(NEG, input)
     return result if out is None else into("neg", out, result, input)

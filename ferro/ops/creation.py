@@ -175,10 +175,15 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device
     """A tensor without set values whose dimensions lie in memory in the order `physical_layout`."""
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     size, order = tuple(size), tuple(physical_layout)
-    if sorted(order) != list(range(len(size))):
-        raise RuntimeError(
-            f"empty_permuted: physical_layout {order} is not a permutation of the {len(size)} dimensions"
-        )
+    if len(order) != len(size):
+        raise RuntimeError("Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+                           f"{len(size)} is not equal to len(physical_layout) = {len(order)}, for {size} and {order}")  # fmt: skip
+    for i, o in enumerate(order):
+        if not 0 <= o < len(size):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {o} at index {i}).  NB: negative "
+                               "dims not currently supported; file an issue if you want it. (in physical_layout)")  # fmt: skip
+    if len(set(order)) != len(order):
+        raise RuntimeError(f"empty_permuted: Duplicate dim not allowed in physical_layout, got {order}")
     a = unset_array([size[i] for i in order], d).transpose(np.argsort(order))
     return finish("empty_permuted", a, requires_grad, device)
 
@@ -303,7 +308,9 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
     try:
         steps = operator.index(steps)
     except TypeError:
-        raise TypeError(f"{name}(): argument 'steps' (position 3) must be int, not {type(steps).__name__}") from None
+        given = ", ".join("Tensor" if isinstance(v, TensorBase) else type(v).__name__ for v in (start, end, steps))
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given}): argument 'steps' (position 3) must be int, "
+                        f"not {type(steps).__name__}") from None  # fmt: skip
     if steps < 0:
         raise RuntimeError(f"{name}: number of steps must be non-negative, got {steps}")
     for argument, v in (("start", start), ("end", end)):

@@ -13,7 +13,7 @@ from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
-from ferro.core.inplace import record_write, refuse_overlap
+from ferro.core.inplace import is_expanded, record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -63,7 +63,10 @@ def on_expanded(name: str, example: str) -> str:
 
 
 def apart(name: str, out: Any, *inputs: Any) -> None:
-    """Refuses an `out=` that shares memory with an input."""
+    """Refuses an `out=` that shares memory with an input, or whose own elements do."""
+    if is_expanded(need_tensor(name, "out", out)._data):
+        raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                           "Please clone() the tensor before performing the operation.")  # fmt: skip
     if any(out is x or np.may_share_memory(need_tensor(name, "out", out)._data, x._data) for x in inputs):
         raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
                            "location. Please clone() the tensor before performing the operation.")  # fmt: skip

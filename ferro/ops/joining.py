@@ -36,10 +36,14 @@ def _tensors(name: str, given: Any) -> tuple:
     if not isinstance(given, (tuple, list)):
         raise TypeError(f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(given).__name__}")
     if not given:
-        raise (ValueError if name == "cat" else RuntimeError)(f"{name}: expected a non-empty list of Tensors")
+        if name == "cat":
+            raise ValueError("cat: expected a non-empty list of Tensors")
+        said = f"{name} expects a non-empty TensorList" if name.endswith("stack") and name != "stack" else name
+        raise RuntimeError(f"{said}: expected a non-empty list of Tensors")
     for i, x in enumerate(given):
         if not isinstance(x, TensorBase):
-            need_tensor(name, f"tensors[{i}]", x)
+            raise TypeError(f"{name}(): expected Tensor as element {i} in argument 0, but got {type(x).__name__}; argument "
+                            f"'tensors[{i}]' must be Tensor")  # fmt: skip
     return tuple(given)
 
 

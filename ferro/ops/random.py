@@ -205,9 +205,11 @@ def multinomial(
 ) -> Tensor:
     """`num_samples` indices per row, drawn with the (unnormalised) weights of the row."""
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype}")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {dtypes.type_name(input.dtype)}"
+        )
     if out is not None and out.dtype is not dtypes.int64:
-        raise RuntimeError(f"multinomial expects a tensor of int64 for out, got: {out.dtype}")
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {dtypes.type_name(out.dtype)}")
     a = as_array(input._data, np.float64)
     if a.ndim not in (1, 2):
         raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
@@ -218,8 +220,13 @@ def multinomial(
         raise RuntimeError(f"multinomial: cannot sample n_sample <= 0 samples, got {num_samples}")
     if a.shape[-1] > 1 << 24:
         raise RuntimeError(f"multinomial: number of categories cannot exceed 2^24, got {a.shape[-1]}")
+    if not replacement and num_samples > a.shape[-1]:
+        raise RuntimeError(f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
+                           f"{a.shape[-1]}")  # fmt: skip
     if not np.isfinite(a).all() or (a < 0).any():
-        raise RuntimeError("multinomial: probability tensor contains either `inf`, `nan` or element < 0")
+        entry = "probability entry < 0" if (a < 0).any() else "probability entry = infinity or NaN"
+        raise RuntimeError("multinomial: probability tensor contains either `inf`, `nan` or element < 0; invalid multinomial distribution "
+                           f"(encountering {entry})")  # fmt: skip
     rng = numpy_generator(generator)
     rows = []
     for row in np.atleast_2d(a):
@@ -287,7 +294,7 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
 def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills with normal random numbers."""
     if std < 0:
-        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+        raise RuntimeError(f"normal_: normal expects std >= 0.0, but found std {std}")
     return _fill(self, "normal_", lambda shape: mean + std * draw("normal", shape, self.dtype, generator))
 
 

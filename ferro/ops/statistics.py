@@ -171,7 +171,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     if a.dtype.kind == "b" or a.dtype == np.uint8:
         raise RuntimeError(f"gradient does not support {input.dtype} input.")
     if edge_order not in (1, 2):
-        raise RuntimeError(f"gradient only supports edge_order=1 and edge_order=2, got {edge_order}")
+        raise RuntimeError(f"torch.gradient only supports edge_order=1 and edge_order=2. Got {edge_order}")
     if dim is None:
         dims = list(range(a.ndim))
     else:
@@ -182,7 +182,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
         if d in dims[:i]:
             raise RuntimeError(f"gradient: dim {d} appears multiple times in the list of dims {dims}")
         if a.shape[d] <= edge_order:
-            raise RuntimeError(f"gradient expected each dimension size to be at least edge_order+1={edge_order + 1}, got "
+            raise RuntimeError(f"torch.gradient expected each dimension size to be at least edge_order+1, {edge_order + 1}; got "
                                f"{list(a.shape)} and dim {d}")  # fmt: skip
     steps = _steps(spacing, dims, a)
     return tuple([(_even if isinstance(h, (int, float, complex)) else _uneven)(input, d, h, edge_order)
@@ -200,8 +200,9 @@ def _steps(spacing: Any, dims: list, a: Any) -> list:
         return [1 if spacing is None else spacing] * len(dims)
     spacing = list(spacing)
     if len(spacing) != len(dims):
-        raise RuntimeError(f"gradient expected spacing to be unspecified, a scalar, or a list with one entry for each of the {len(dims)} "
-                           f"dimensions {dims}, but got a list of length {len(spacing)}")  # fmt: skip
+        raise RuntimeError("torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same "
+                           f"length, but got a spacing argument of length {len(spacing)} and a dim argument of length "
+                           f"{len(dims)}.")  # fmt: skip
     if not any(isinstance(s, TensorBase) for s in spacing):
         return spacing
     found: list = []
@@ -209,8 +210,8 @@ def _steps(spacing: Any, dims: list, a: Any) -> list:
         if not isinstance(s, TensorBase):
             raise TypeError(f"gradient: spacing must hold numbers or tensors, not both; got {type(s).__name__}")
         if s._data.ndim != 1:
-            raise RuntimeError(f"gradient expected each element of spacing to have one dimension, but got an element with "
-                               f"{s._data.ndim} dimensions")  # fmt: skip
+            raise RuntimeError(f"torch.gradient expected each element of spacing to have one dimension, but got an element with "
+                               f"{s._data.ndim} dimensions!")  # fmt: skip
         if s._data.size != a.shape[d]:
             raise RuntimeError(f"gradient: the coordinates of dim {d} must be {a.shape[d]} numbers, got {s._data.size}")
         found.append(diff(cast("Tensor", s)))

@@ -156,7 +156,7 @@ def test_points_that_do_not_fit_are_refused() -> None:
     for options, error, text in (
         ({"edge_order": 3}, RuntimeError, "edge_order"), ({"edge_order": 2}, RuntimeError, "at least"),
         ({"dim": (1, -1)}, RuntimeError, "multiple times"), ({"dim": 2}, IndexError, "out of range"),
-        ({"spacing": [1.0]}, RuntimeError, "list of length 1"), ({"spacing": ferro.ones(3)}, TypeError, "list of tensors"),
+        ({"spacing": [1.0]}, RuntimeError, "argument of length 1"), ({"spacing": ferro.ones(3)}, TypeError, "list of tensors"),
         ({"spacing": [ferro.ones(3)], "dim": 0}, RuntimeError, "must be 2 numbers"),
         ({"spacing": [ferro.ones(3, 1)], "dim": 1}, RuntimeError, "one dimension"),
         ({"spacing": [ferro.ones(2), 1.0]}, TypeError, "not both"),
@@ -231,7 +231,7 @@ def test_multinomial_needs_floating_weights_and_an_integer_out() -> None:
     for bad in (ferro.tensor([1, 2]), ferro.tensor([True]), ferro.tensor([1 + 0j])):
         with pytest.raises(RuntimeError, match="floating-point"):
             ferro.multinomial(bad, 1)
-    with pytest.raises(RuntimeError, match="int64"):
+    with pytest.raises(RuntimeError, match="Long"):
         ferro.multinomial(ferro.tensor([0.5, 0.5]), 1, out=ferro.zeros(1))
     out = ferro.zeros(1, dtype=ferro.int64)
     assert ferro.multinomial(ferro.tensor([0.0, 1.0]), 1, out=out).tolist() == [1]
