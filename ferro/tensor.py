@@ -664,3 +664,14 @@ def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None)
 
 
 bind(Tensor)
+
+
+def _complex_half(x: Any, requires_grad: bool = False) -> Any:
+    from ferro.complex_half import (
+        rounded,  # (a subclass makes all functions ask their arguments: not before it is needed)
+    )
+
+    return rounded(x).requires_grad_(requires_grad)
+
+
+worlds.complex_half = _complex_half

@@ -43,6 +43,7 @@ LAYERS = (
     (
         "functional",
         "tensor",
+        "complex_half",
         "overrides",
         "printing",
         "fft",

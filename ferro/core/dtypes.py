@@ -86,7 +86,7 @@ class Absent(dtype):
         return self if self.category == 3 else complex64
 
 
-complex32 = Absent("complex32", 4, 3, "NumPy has no complex numbers of half precision; use complex64, or cfloat()")
+complex32 = Absent("complex32", 4, 3, "it is moved and cast only; use complex64, or cfloat()")  # see complex_half.py
 qint8, quint8, qint32, quint4x2, quint2x4 = [
     Absent(name, size, 1, "ferro has no quantised tensors")
     for name, size in (("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1), ("quint2x4", 1))
@@ -266,7 +266,16 @@ def promote_types(a: dtype, b: dtype) -> dtype:
         >>> ferro.promote_types(ferro.int64, ferro.float16)
         ferro.float16
     """
+    if a is complex32 or b is complex32:
+        return _beside_complex_half(b if a is complex32 else a)
     return FROM_NUMPY[_promote_np(a.np, b.np)]
+
+
+def _beside_complex_half(d: dtype) -> dtype:
+    """The dtype of complex32 and another."""
+    if d in (float64, complex128):
+        return complex128
+    return complex64 if d in (float32, bfloat16, complex64) else complex32
 
 
 _promotions: dict[tuple, Any] = {}

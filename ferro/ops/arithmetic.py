@@ -106,7 +106,7 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
         )
     dtypes.check_number(name, -alpha if name == "sub" else alpha, dtype.np)
     if isinstance(other, NUMBERS):
-        return other * alpha
+        return other and bool(alpha) if dtype is dtypes.bool_ else other * alpha
     if dtype is dtypes.bool_:
         alpha = bool(alpha)
     return mul(other if other._data.dtype is dtype.np else apply(worlds.CAST, (other,), (dtype.np,)), alpha)

@@ -86,6 +86,8 @@ def can_cast(from_: dtypes.dtype, to: dtypes.dtype) -> bool:
 def _filled(
     name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None
 ) -> Any:
+    if dtype is dtypes.complex32:
+        return worlds.complex_half(_filled(name, shape, value, dtypes.complex64, False, device, out), requires_grad)
     shape = sizes(name, shape)
     d = chosen_dtype(dtype, out, dtypes.default().np)
     try:
@@ -130,7 +132,13 @@ def empty(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, dev
         return _sparse("empty", shape, dtype, layout, requires_grad, out)
     if memory_format in (None, contiguous_format):
         return _filled(
-            "empty", shape, unset(chosen_dtype(dtype, out, dtypes.default().np)), dtype, requires_grad, device, out
+            "empty",
+            shape,
+            0 if dtype is dtypes.complex32 else unset(chosen_dtype(dtype, out, dtypes.default().np)),
+            dtype,
+            requires_grad,
+            device,
+            out,
         )
     shape = sizes("empty", shape)
     return empty_permuted(shape, memory_order("empty", len(shape), memory_format) or range(len(shape)), dtype=dtype, device=device,
@@ -198,6 +206,8 @@ def full(
     )
     if not isinstance(value, (bool, int, float, complex)):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(value).__name__}")
+    if dtype is dtypes.complex32:
+        return worlds.complex_half(full(size, value, out=out, dtype=dtypes.complex64, device=device), requires_grad)
     d = chosen_dtype(dtype, out, dtypes.scalar_dtype(value))
     dtypes.check_number("full", value, d)
     if isinstance(value, complex) and d.kind in "iuf":

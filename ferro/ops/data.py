@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import device as _device
-from ferro.core import dtypes
+from ferro.core import dtypes, worlds
 from ferro.core.base import TensorBase, history, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.notices import warn_once
@@ -190,6 +190,8 @@ def tensor(
     """
     if data is _NOTHING:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
+    if dtype is dtypes.complex32:
+        return worlds.complex_half(tensor(data, dtype=dtypes.complex64, device=device), requires_grad)
     a = to_array("tensor", data, dtype)
     return finish("tensor", np.array(a, order="C", copy=True), requires_grad, device)
 

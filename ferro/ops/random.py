@@ -12,7 +12,7 @@ import numpy as np
 from ferro.batched.array import as_array, plain
 from ferro.batched.draws import check_unbatched
 from ferro.batched.levels import RUNNING
-from ferro.core import dtypes
+from ferro.core import dtypes, worlds
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import change
@@ -49,6 +49,10 @@ def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
 def _drawn(
     name: str, kind: str, size: tuple, generator: Any, out: Any, dtype: Any, requires_grad: bool, device: Any
 ) -> Any:
+    if dtype is dtypes.complex32:
+        return worlds.complex_half(
+            _drawn(name, kind, size, generator, out, dtypes.complex64, False, device), requires_grad
+        )
     data = draw(kind, sizes(name, size), chosen_dtype(dtype, out, dtypes.default().np), generator)
     return result_or_out(name, data, out, requires_grad, device)
 

@@ -237,11 +237,6 @@ def test_multinomial_needs_floating_weights_and_an_integer_out() -> None:
     assert ferro.multinomial(ferro.tensor([0.0, 1.0]), 1, out=out).tolist() == [1]
 
 
-def test_complex_half_precision_is_refused_with_a_way_out() -> None:
-    with pytest.raises(NotImplementedError, match=r"cfloat\(\)"):
-        ferro.ones(2).chalf()
-
-
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("uneven", [False, True], ids=["even", "uneven"])
 def test_gradient_in_float32_rounds_as_numpys(order: int, uneven: bool) -> None:
