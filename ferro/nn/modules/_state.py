@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ferro.__future__ as settings
@@ -39,6 +40,8 @@ class PublicHook:
 
     def __init__(self, hook: Callable[..., Any]) -> None:
         self.hook = hook
+        with suppress(AttributeError):  # (methods have no attributes)
+            hook._from_public_api = True  # type: ignore[attr-defined]
 
     def __call__(self, *args: Any) -> None:
         if self.hook(*args) is not None:
@@ -126,7 +129,15 @@ class State(Members):
         return add_hook(self._state_dict_hooks, RemovableHandle(self._state_dict_hooks), PublicHook(hook))
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """As the public post hook, but what it returns, unless None, replaces the collected dictionary."""
+        """As the public post hook, but what it returns, unless None, replaces the collected dictionary.
+
+        RuntimeError for a function that is a public post hook already: what it may return is not the same.
+        """
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "register_state_dict_post_hook"
+            )
         return add_hook(self._state_dict_hooks, RemovableHandle(self._state_dict_hooks), hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
