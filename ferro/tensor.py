@@ -31,7 +31,6 @@ from ferro.ops.comparison import ComparisonMethods
 from ferro.ops.complex import ComplexMethods
 from ferro.ops.copies import CopyMethods
 from ferro.ops.creation import CreationMethods
-from ferro.ops.data import DataMethods
 from ferro.ops.determinants import DeterminantMethods
 from ferro.ops.einsum import EinsumMethods
 from ferro.ops.exponential import ExponentialMethods
@@ -82,7 +81,6 @@ class Tensor(
     ComparisonMethods,
     ComplexMethods,
     CreationMethods,
-    DataMethods,
     DeterminantMethods,
     EinsumMethods,
     ExponentialMethods,
@@ -355,10 +353,11 @@ class Tensor(
             )
         if value is self:
             raise RuntimeError("can't assign Variable as its own grad")
-        if value._data.shape != self._data.shape:
-            raise RuntimeError(f"assigned grad has data of a different size: attempting to assign a gradient of size {list(value._data.shape)} "
-                               f"to a tensor of size {list(self._data.shape)}")  # fmt: skip
-        if value._data.dtype is not self._data.dtype:
+        own, given = self._data, value if value.is_sparse else value._data
+        if given.shape != own.shape:
+            raise RuntimeError(f"assigned grad has data of a different size: attempting to assign a gradient of size {list(given.shape)} "
+                               f"to a tensor of size {list(own.shape)}")  # fmt: skip
+        if given.dtype is not own.dtype and value.dtype is not self.dtype:
             raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} instead of {self.dtype}")
         meta_of(self).grad = value
 
@@ -551,24 +550,13 @@ class Tensor(
         return (self._data.astype(np.float32) if self._data.dtype in dtypes.HALF else self._data).tolist()
 
     def __float__(self) -> float:
-        return float(self._real("double"))
+        return float(self._one())
 
     def __int__(self) -> int:
-        return int(self._real("int64_t"))
+        return int(self._one())
 
     def __complex__(self) -> complex:
         return complex(self._one())
-
-    def _real(self, kind: str) -> Any:
-        """The one number, without an imaginary part."""
-        value = self._one()
-        if type(value) is not complex:
-            return value
-        if value.imag:
-            raise RuntimeError(
-                f"value cannot be converted to type {kind} without overflow: {value} has an imaginary part"
-            )
-        return value.real
 
     def _one(self) -> Any:
         if self._data.size != 1:
@@ -664,14 +652,3 @@ def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None)
 
 
 bind(Tensor)
-
-
-def _complex_half(x: Any, requires_grad: bool = False) -> Any:
-    from ferro.complex_half import (
-        rounded,  # (a subclass makes all functions ask their arguments: not before it is needed)
-    )
-
-    return rounded(x).requires_grad_(requires_grad)
-
-
-worlds.complex_half = _complex_half

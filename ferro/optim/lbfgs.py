@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.autograd.grad_mode import enable_grad, no_grad
+from ferro.ops.complex import view_as_real
 from ferro.ops.joining import cat
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
@@ -58,11 +59,11 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Tensor:
         parts = [zeros_like(p) if p.grad is None else p.grad for p in self._params]
-        return cat([part.reshape(-1) for part in parts])
+        return cat([_real(part.to_dense() if part.is_sparse else part).reshape(-1) for part in parts])
 
     def _move(self, t: float, direction: Tensor) -> None:
         start = 0
-        for param in self._params:
+        for param in map(_real, self._params):
             stop = start + param.numel()
             param.add_(direction[start:stop].view_as(param), alpha=t)
             start = stop
@@ -168,6 +169,11 @@ class LBFGS(Optimizer):
         for y, s, rho, alpha in zip(ys, ss, rhos, reversed(alphas), strict=True):
             r.add_(s, alpha=alpha - y.dot(r).item() * rho)
         return r
+
+
+def _real(t: Tensor) -> Tensor:
+    """A view of real numbers: a complex one is two."""
+    return view_as_real(t) if t.is_complex() else t
 
 
 def _number(loss: Any) -> float:

@@ -88,8 +88,9 @@ class PerParameterOptimizer(Optimizer):
     @classmethod
     def _update_sparse(cls, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Change the rows of a parameter that a sparse gradient names."""
-        hint = ", please consider SparseAdam instead" if "betas" in group else ""
-        raise RuntimeError(f"{cls.__name__} does not support sparse gradients{hint}")
+        name = next(c.__name__ for c in cls.__mro__ if "_update" in vars(c))  # (of AdamW, Adam)
+        hint = ", please consider SparseAdam instead" if name == "Adam" else ""
+        raise RuntimeError(f"{name} does not support sparse gradients{hint}")
 
     @classmethod
     def _step_lists(cls, given: dict[str, Any]) -> None:

@@ -56,10 +56,14 @@ class SGD(PerParameterOptimizer):
 
     @classmethod
     def _update_sparse(cls, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]) -> None:
-        if group["momentum"] != 0 or group["weight_decay"] != 0:
+        if group["weight_decay"] != 0:
             raise RuntimeError(
-                "SGD does not support momentum or weight decay with sparse gradients: they would change every row"
+                "add(sparse, dense) is not supported. Use add(dense, sparse) instead. SGD takes no weight_decay with sparse "
+                "gradients: it would change every row"
             )
+        if group["momentum"] != 0:  # the buffer has a row for all that a gradient ever named
+            cls._update(param, grad.to_dense(), state, group)
+            return
         param.index_put_(tuple(grad._indices()), grad._values() * -float(group["lr"]), accumulate=True)
 
     @staticmethod

@@ -32,9 +32,9 @@ SCHEDULERS: dict[str, Make] = {
     "CyclicLR triangular2": lambda s, opt: s.CyclicLR(opt, [0.01, 0.02], 0.3, 3, mode="triangular2"),
     "CyclicLR exp_range": lambda s, opt: s.CyclicLR(opt, 0.01, 0.3, 3, mode="exp_range", gamma=0.9),
     "CyclicLR own": lambda s, opt: s.CyclicLR(opt, 0.1, 0.3, 3, scale_fn=lambda x: 1 / x, cycle_momentum=False),
-    "OneCycleLR": lambda s, opt: s.OneCycleLR(opt, 0.5, total_steps=20),
+    "OneCycleLR": lambda s, opt: s.OneCycleLR(opt, 0.5, total_steps=31),
     "OneCycleLR linear": lambda s, opt: s.OneCycleLR(
-        opt, [0.5, 0.1], epochs=4, steps_per_epoch=5, pct_start=0.4, anneal_strategy="linear", three_phase=True
+        opt, [0.5, 0.1], epochs=4, steps_per_epoch=8, pct_start=0.4, anneal_strategy="linear", three_phase=True
     ),
     "SequentialLR": lambda s, opt: s.SequentialLR(
         opt, [s.LinearLR(opt, 0.1, total_iters=4), s.CosineAnnealingLR(opt, 8), s.ExponentialLR(opt, 0.9)], [4, 12]
@@ -75,7 +75,7 @@ def test_rates_are_those_of_torch(name: str, kind: str) -> None:
     sequences = []
     for lib in (ferro, torch):
         optimizer = make_optimizer(lib, kind)
-        sequences.append(run(optimizer, make(lib.optim.lr_scheduler, optimizer), 19))
+        sequences.append(run(optimizer, make(lib.optim.lr_scheduler, optimizer), 30))
     np.testing.assert_allclose(*sequences, rtol=1e-12, atol=1e-15)
 
 

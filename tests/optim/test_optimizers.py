@@ -182,26 +182,6 @@ def test_a_recorded_step_is_differentiated(case: tuple[str, dict], rng: np.rando
     assert ferro.autograd.gradcheck(lambda a, b: stepped(ferro, a, b, (1.0, 0.5, 2.0)), leaves, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 6)], ids=str)
-@pytest.mark.parametrize(
-    "options", [{}, {"nesterov": False, "adjust_lr_fn": "match_rms_adamw", "weight_decay": 0.0}], ids=str
-)
-def test_muon(shape: tuple[int, int], options: dict[str, Any], rng: np.random.Generator) -> None:
-    start, goal = rng.standard_normal((2, *shape))
-    ends = []
-    for lib in (ferro, torch):
-        p = lib.tensor(start, requires_grad=True)
-        optimizer = lib.optim.Muon([p], lr=0.02, **options)
-        for _ in range(5):
-            optimizer.zero_grad()
-            ((p - lib.tensor(goal)) ** 2).sum().backward()
-            optimizer.step()
-        ends.append(p.detach().numpy())
-    # Both compute in bfloat16, with sums in an order of their own.
-    np.testing.assert_allclose(ends[0], ends[1], atol=0.02)
-    assert np.abs(ends[0] - start).max() > 0.02
-
-
 def test_the_same_parameter_twice_warns() -> None:
     a = ferro.ones(2, requires_grad=True)
     with pytest.warns(UserWarning, match="optimizer contains a parameter group with duplicate parameters"):

@@ -162,3 +162,17 @@ def test_a_recorded_backward_through_bags_is_dense() -> None:
 
     assert ferro.autograd.gradcheck(run, (w,))
     assert ferro.autograd.gradgradcheck(run, (w,))
+
+
+def test_a_sparse_gradient_may_be_given() -> None:
+    p = ferro.ones(3, 2, requires_grad=True)
+    g = ferro.sparse_coo_tensor(ferro.tensor([[0, 2]]), ferro.ones(2, 2), (3, 2))
+    p.grad = g
+    assert p.grad is g
+    ferro.optim.SGD([p], lr=0.5).step()
+    assert p.tolist() == [[0.5, 0.5], [1.0, 1.0], [0.5, 0.5]]
+    with pytest.raises(RuntimeError, match="assigned grad has data of a different size"):
+        p.grad = ferro.sparse_coo_tensor(ferro.tensor([[0]]), ferro.ones(1, 2), (4, 2))
+    with pytest.raises(RuntimeError, match="assigned grad has data of a different type"):
+        p.grad = ferro.sparse_coo_tensor(ferro.tensor([[0]]), ferro.ones(1, 2).double(), (3, 2))
+    assert p.grad is g
