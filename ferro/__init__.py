@@ -10,6 +10,7 @@ from ferro import (
     amp,
     autograd,
     backends,
+    cuda,
     debug,
     fft,
     func,
@@ -57,7 +58,7 @@ from ferro.core.determinism import (
     set_deterministic_debug_mode,
     use_deterministic_algorithms,
 )
-from ferro.core.device import device
+from ferro.core.device import device, get_default_device, set_default_device
 from ferro.core.dtypes import (
     bfloat16,
     complex32,
@@ -131,6 +132,7 @@ from ferro.core.typed_storage import (
     ShortStorage,
     TypedStorage,
 )
+from ferro.core.typed_storage import FloatStorage as Storage
 from ferro.cpu.memory import empty_cache
 from ferro.cpu.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 from ferro.func import vmap
@@ -160,6 +162,7 @@ from ferro.ops.copies import *
 from ferro.ops.creation import *
 from ferro.ops.creation import range_ as range
 from ferro.ops.ctc import ctc_loss
+from ferro.ops.data import *
 from ferro.ops.determinants import *
 from ferro.ops.dropout import (
     alpha_dropout,

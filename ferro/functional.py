@@ -35,6 +35,7 @@ from ferro.ops.convolution import col2im, conv, conv_input, conv_weight, im2col
 from ferro.ops.copies import *
 from ferro.ops.creation import *
 from ferro.ops.ctc import ctc_occupancy, ctc_vjp
+from ferro.ops.data import *
 from ferro.ops.determinants import *
 from ferro.ops.determinants import cofactors
 from ferro.ops.eigenvalues import eig_factors, eigh_factors

@@ -5,6 +5,9 @@ The first class that does, a subclass of Tensor, calls `enable`: the public name
 ``ferro.nn.functional.relu``, ...) then stand for `Overridable`s, which look; ferro's own code goes on calling the functions
 themselves.  Operators and attributes such as ``x.T`` are looked up on the subclass alone, where `adopt` puts ones that
 ask.  Classes that are no tensors are not seen when they are made: they call `enable` once.
+
+While a `TorchFunctionMode` is on somewhere, the operators and attributes of Tensor ask, too; when the last one ends all is
+as it was.  Modes belong to the context (a thread, a task); what a mode asks for while it answers goes to the mode around it.
 """
 
 from __future__ import annotations
@@ -13,10 +16,13 @@ import functools
 import inspect
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, Self
 
+from ferro.core import engine
 from ferro.core.inplace import OPERANDS
 from ferro.core.size import Size
 from ferro.tensor import Tensor
@@ -34,10 +40,13 @@ METHODS = {
     "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_",
     "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul_", "__truediv__": "div", "__itruediv__": "div_",
     "__mod__": "remainder", "__imod__": "remainder_", "__pow__": "pow", "__ipow__": "pow_", "__ifloordiv__": "floor_divide_",
-    "__matmul__": "matmul", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__eq__": "eq", "__ne__": "ne",
+    "__matmul__": "matmul", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__ne__": "ne",
     "__neg__": "neg", "__pos__": "positive", "__abs__": "abs",
 }  # fmt: skip
-UNASKED = frozenset(("as_subclass", "backward"))  # (backward may run within itself, a hundred deep)
+SHOWN = frozenset(("__deepcopy__", "__reduce_ex__", "__repr__"))  # of which a mode is asked nevertheless
+UNASKED = frozenset(
+    ("as_subclass", "backward", "from_numpy", "is_tensor")
+)  # (backward may run within itself, a hundred deep)
 
 
 class DisableTorchFunctionSubclass:
@@ -89,9 +98,6 @@ def disabled(cls: type, func: Callable, types: Iterable[type], args: tuple = (),
         return func(*args, **(kwargs or {}))
 
 
-_lock = threading.Lock()
-
-
 class Overridable:
     """A function that first asks those of its arguments that override it; equal to the function itself."""
 
@@ -101,11 +107,9 @@ class Overridable:
         self.__name__ = name or function.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not _quiet.depth:
-            found = overriding((*args, *kwargs.values()))
-            if found:
-                return ask(self, found, args, kwargs)
-        return self.function(*args, **kwargs)
+        modes = _modes.get() if _switch.entered else ()
+        found = [] if _quiet.depth else overriding((*args, *kwargs.values()))
+        return ask(self, found, args, kwargs, modes) if found or modes else self.function(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -136,12 +140,13 @@ class Operator(Overridable):
         self.method = getattr(Tensor, METHODS[name]) if name in METHODS else self
 
     def __call__(self, *args: Any) -> Any:
+        modes = _modes.get() if _switch.entered else ()
         found = [] if _quiet.depth else overriding(args)
-        if not found:
+        if not (found or modes):
             return self.function(*args)
         if self.method is not self and not all(isinstance(a, OPERANDS) or overrides(type(a)) for a in args):
             return NotImplemented  # the stranger may know better
-        return ask(self.method, found, args, {}, NotImplemented)
+        return ask(self.method, found, args, {}, modes, NotImplemented)
 
 
 def overriding(args: Iterable[Any]) -> list:
@@ -167,20 +172,203 @@ def overrides(kind: type) -> bool:
     return rule is not None and kind is not Tensor and getattr(rule, "__func__", rule) is not disabled.__func__
 
 
-def ask(function: Any, found: list, args: tuple, kwargs: dict, otherwise: Any = None) -> Any:
-    """What the first of the overriding arguments that knows an answer says; else `otherwise`, or TypeError."""
+def ask(function: Any, found: list, args: tuple, kwargs: dict, modes: tuple = (), otherwise: Any = None) -> Any:
+    """What the innermost of the modes, or else the first of the overriding arguments that knows an answer, says.
+
+    If none knows: `otherwise`, or TypeError.
+    """
     kinds = tuple(type(a) for a in found)
-    for a in found:
+    if modes:
+        _modes.set(modes[:-1])
+        try:
+            answer = modes[-1].__torch_function__(function, kinds, args, kwargs)
+        finally:
+            _modes.set(modes)
+        if answer is not NotImplemented:
+            return answer
+    for a in found:  # (the mode is on again, as in PyTorch)
         answer = a.__torch_function__(function, kinds, args, kwargs)
         if answer is not NotImplemented:
             return answer
     if otherwise is not None:
         return otherwise
-    names = "".join(f"\n  - tensor subclass {kind}" for kind in kinds)
+    names = [f"\n  - mode object {mode!r}" for mode in modes[-1:]] + [f"\n  - tensor subclass {kind}" for kind in kinds]
     raise TypeError(
         f"Multiple dispatch failed for '{function.__module__}.{function.__qualname__}'; "
-        f"all __torch_function__ handlers returned NotImplemented:\n{names}"
+        f"all __torch_function__ handlers returned NotImplemented:\n{''.join(names)}"
     )
+
+
+# -- modes -------------------------------------------------------------------------------------------------------------
+
+_modes: ContextVar[tuple[TorchFunctionMode, ...]] = ContextVar("ferro_function_modes", default=())
+
+
+class TorchFunctionMode:
+    """Context manager: inside, ``__torch_function__`` of a subclass says what the functions and methods of ferro do.
+
+    It is asked for all of them, also those that make tensors or take plain ones; a function that it calls goes to the mode
+    around it, if there is one, to classes that override, or runs.  NotImplemented leaves the answer to the classes.
+
+    Example::
+
+        >>> import ferro
+        >>> class Log(ferro.overrides.TorchFunctionMode):
+        ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+        ...         print(func.__name__)
+        ...         return func(*args, **(kwargs or {}))
+        >>> with Log():
+        ...     y = ferro.ones(2) * 3
+        ones
+        mul
+    """
+
+    def __init__(self) -> None: ...
+
+    def __torch_function__(
+        self, func: Callable, types: Iterable[type], args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        """What ``func(*args, **kwargs)`` is; `types` are the classes among the arguments that override."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        _switch.enter()
+        _modes.set((*_modes.get(), self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        modes = _modes.get()
+        mine = [i for i, mode in enumerate(modes) if mode is self]
+        if mine:  # (else it was entered in another context)
+            _modes.set(modes[: mine[-1]] + modes[mine[-1] + 1 :])
+        _switch.leave()
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Self:
+        """The old spelling of ``with Mode(...)``."""
+        warnings.warn(
+            "`Mode.push()` is no longer necessary and can be replaced with just `with Mode()`",
+            UserWarning,
+            stacklevel=2,
+        )
+        return cls(*args, **kwargs)
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """A mode that changes nothing: every function runs."""
+
+    def __torch_function__(
+        self, func: Callable, types: Iterable[type], args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        """The function itself."""
+        return func(*args, **(kwargs or {}))
+
+
+def unasked(function: Callable) -> Callable:
+    """The function, which runs as if no mode were on."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        modes = _modes.get()
+        _modes.set(())
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _modes.set(modes)
+
+    return wrapped
+
+
+# -- which names ask ---------------------------------------------------------------------------------------------------
+
+
+class _Replaced:
+    """Attributes of modules and classes that stand for others, and what they stand for."""
+
+    def __init__(self) -> None:
+        self.before: dict[tuple[Any, str], Any] = {}
+
+    def put(self, owner: Any, key: str, value: Any) -> None:
+        self.before[owner, key] = vars(owner).get(key, _replaced_nothing)
+        setattr(owner, key, value)
+
+    def undo(self) -> None:
+        for (owner, key), value in self.before.items():
+            if value is _replaced_nothing:  # it was inherited
+                delattr(owner, key)
+            else:
+                setattr(owner, key, value)
+        self.before.clear()
+
+
+_replaced_nothing = object()
+
+
+class _Switch:
+    """What asks by now: nothing, the public functions and methods, or while modes are on all of Tensor."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.entered = 0  # modes, in all contexts
+        self.lasting = False
+        self.functions, self.everything = _Replaced(), _Replaced()
+
+    def enable(self) -> None:
+        with self.lock:
+            self.lasting = True
+            self._functions()
+
+    def enter(self) -> None:
+        with self.lock:
+            if not self.entered:
+                self._functions()
+                self._everything()
+            self.entered += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.entered -= 1
+            if not self.entered:
+                self.everything.undo()
+                if not self.lasting:
+                    self.functions.undo()
+
+    def _functions(self) -> None:
+        if self.functions.before:
+            return
+        for name in NAMESPACES:
+            module = sys.modules[name]
+            for key, value in list(vars(module).items()):
+                if (
+                    isinstance(value, FunctionType)
+                    and not key.startswith("_")
+                    and key not in UNASKED
+                    and takes_tensors(value)
+                ):
+                    self.functions.put(module, key, Overridable(value))
+        for key in dir(Tensor):
+            value = inspect.getattr_static(Tensor, key)
+            if isinstance(value, FunctionType) and not key.startswith("_") and key not in UNASKED:
+                self.functions.put(Tensor, key, Overridable(value, key))
+
+    def _everything(self) -> None:
+        for key in dir(Tensor):
+            value = inspect.getattr_static(Tensor, key)
+            if isinstance(value, property):
+                setter = value.fset and Overridable(value.__set__)
+                self.everything.put(
+                    Tensor, key, property(Overridable(value.__get__), setter, value.fdel, value.__doc__)
+                )
+            elif isinstance(value, FunctionType) and key.startswith("__") and (key not in KEPT or key in SHOWN):
+                self.everything.put(Tensor, key, Operator(key, value))
+        self.everything.put(Tensor, "backward", Overridable(original("backward"), "backward"))
+        autograd = sys.modules["ferro.autograd"]
+        for key in ("backward", "grad"):
+            self.everything.put(autograd, key, Overridable(getattr(autograd, key)))
+        self.everything.put(engine, "backward", unasked(engine.backward))  # recorded formulas are ferro's own code
+
+
+_switch = _Switch()
 
 
 def enable() -> None:
@@ -197,32 +385,31 @@ def enable() -> None:
     >>> ferro.exp(Ones())
     'exp'
     """
-    with _lock:
-        if isinstance(inspect.getattr_static(Tensor, "add"), Overridable):
-            return
-        for name in NAMESPACES:
-            module = sys.modules[name]
-            for key, value in list(vars(module).items()):
-                if isinstance(value, FunctionType) and not key.startswith("_") and takes_tensors(value):
-                    setattr(module, key, Overridable(value))
-        for key in dir(Tensor):
-            value = inspect.getattr_static(Tensor, key)
-            if isinstance(value, FunctionType) and not key.startswith("_") and key not in UNASKED:
-                setattr(Tensor, key, Overridable(value, key))
+    _switch.enable()
 
 
 def takes_tensors(function: FunctionType) -> bool:
     """Whether a public function may be given tensors: all whose home is among the operations, or in nn.functional."""
-    return function.__module__.startswith(("ferro.ops.", "ferro.core.inplace", "ferro.nn.functional"))
+    return function.__module__.startswith(("ferro.ops.", "ferro.core.inplace", "ferro.nn.functional", "ferro.sparse"))
+
+
+def original(key: str) -> Any:
+    """An attribute of Tensor as it is where no mode is on."""
+    before = _switch.everything.before.get((Tensor, key))
+    if before is None:
+        return inspect.getattr_static(Tensor, key)
+    return (
+        before if before is not _replaced_nothing else next(vars(c)[key] for c in Tensor.__mro__[1:] if key in vars(c))
+    )
 
 
 def adopt(cls: type) -> None:
     """Gives a subclass of Tensor operators, and attributes such as ``x.T``, that ask it."""
     enable()
     for key in dir(Tensor):
-        value = inspect.getattr_static(Tensor, key)
-        if inspect.getattr_static(cls, key) is not value:
+        if inspect.getattr_static(cls, key) is not inspect.getattr_static(Tensor, key):
             continue  # its own
+        value = original(key)
         if isinstance(value, FunctionType) and key.startswith("__") and key not in KEPT:
             setattr(cls, key, Operator(key, value))
         elif isinstance(value, property) and key in ATTRIBUTES:
@@ -233,13 +420,13 @@ def adopt(cls: type) -> None:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether any of the arguments overrides functions."""
-    return not _quiet.depth and bool(overriding(relevant_args))
+    """Whether any of the arguments, or a mode, overrides functions."""
+    return bool(_modes.get()) or (not _quiet.depth and bool(overriding(relevant_args)))
 
 
 def handle_torch_function(public_api: Callable, relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Asks `relevant_args` what ``public_api(*args, **kwargs)`` is; TypeError if none of them knows."""
-    return ask(public_api, overriding(relevant_args), args, kwargs)
+    """Asks the mode and `relevant_args` what ``public_api(*args, **kwargs)`` is; TypeError if none of them knows."""
+    return ask(public_api, overriding(relevant_args), args, kwargs, _modes.get())
 
 
 def is_tensor_like(inp: Any) -> bool:

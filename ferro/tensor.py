@@ -31,6 +31,7 @@ from ferro.ops.comparison import ComparisonMethods
 from ferro.ops.complex import ComplexMethods
 from ferro.ops.copies import CopyMethods
 from ferro.ops.creation import CreationMethods
+from ferro.ops.data import DataMethods
 from ferro.ops.determinants import DeterminantMethods
 from ferro.ops.einsum import EinsumMethods
 from ferro.ops.exponential import ExponentialMethods
@@ -81,6 +82,7 @@ class Tensor(
     ComparisonMethods,
     ComplexMethods,
     CreationMethods,
+    DataMethods,
     DeterminantMethods,
     EinsumMethods,
     ExponentialMethods,
@@ -550,13 +552,24 @@ class Tensor(
         return (self._data.astype(np.float32) if self._data.dtype in dtypes.HALF else self._data).tolist()
 
     def __float__(self) -> float:
-        return float(self._one())
+        return float(self._real("double"))
 
     def __int__(self) -> int:
-        return int(self._one())
+        return int(self._real("int64_t"))
 
     def __complex__(self) -> complex:
         return complex(self._one())
+
+    def _real(self, kind: str) -> Any:
+        """The one number, without an imaginary part."""
+        value = self._one()
+        if type(value) is not complex:
+            return value
+        if value.imag:
+            raise RuntimeError(
+                f"value cannot be converted to type {kind} without overflow: {value} has an imaginary part"
+            )
+        return value.real
 
     def _one(self) -> Any:
         if self._data.size != 1:
@@ -652,3 +665,14 @@ def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None)
 
 
 bind(Tensor)
+
+
+def _complex_half(x: Any, requires_grad: bool = False) -> Any:
+    from ferro.complex_half import (
+        rounded,  # (a subclass makes all functions ask their arguments: not before it is needed)
+    )
+
+    return rounded(x).requires_grad_(requires_grad)
+
+
+worlds.complex_half = _complex_half

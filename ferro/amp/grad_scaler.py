@@ -10,7 +10,8 @@ from typing import Any
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
 from ferro.core.base import TensorBase
-from ferro.ops.creation import full, tensor
+from ferro.ops.creation import full
+from ferro.ops.data import tensor
 
 _FIX = "This may indicate your script did not use scaler.scale(loss or outputs) earlier in the iteration."
 

@@ -81,7 +81,7 @@ def with_size(name: str, given: tuple, size: Any) -> tuple:
 def number_first(name: str, keyword: str, tensors: tuple[str, ...], *given: Any) -> tuple:
     """The arguments behind the first of a signature of PyTorch before 1.5: the number, then the tensors.  Warns once."""
     if isinstance(given[0], TensorBase) and given[0]._data.ndim == 0:
-        given = (given[0].item(), *given[1:])
+        given = (given[0]._data.item(), *given[1:])
     if len(given) != len(tensors) + 1 or isinstance(given[0], TensorBase):
         raise TypeError(
             f"{name}() takes {len(tensors) + 1} positional arguments but {len(given) + 1} were given; {keyword} is a keyword"

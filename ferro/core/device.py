@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
+
+# The default devices of this context: the one that was set, if one was, and those of the blocks entered since.
+_SET: ContextVar[device | None] = ContextVar("ferro_default_device", default=None)
+_ENTERED: ContextVar[tuple[device, ...]] = ContextVar("ferro_devices_entered", default=())
+
+
+# PyTorch's names; which of them there is says `check`.
+TYPES = ("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps",
+         "meta", "hpu", "mtia", "privateuseone")  # fmt: skip
 
 
 class device:
-    """A device such as ``ferro.device("cpu")`` or ``ferro.device("cuda", 0)``; compares equal to its like."""
+    """A device such as ``ferro.device("cpu")`` or ``ferro.device("cuda", 0)``; compares equal to its like.
+
+    As a context manager it is the default device of the block; RuntimeError for one that this machine or ferro has not.
+
+    Example::
+
+        >>> import ferro
+        >>> with ferro.device("cpu"):
+        ...     ferro.zeros(1).device
+        device(type='cpu')
+    """
 
     __slots__ = ("index", "type")
 
@@ -24,9 +44,23 @@ class device:
             if not number.isdigit():
                 raise RuntimeError(f"device: invalid index {number!r} in {type + ':' + number!r}")
             index = int(number)
-        if type not in ("cpu", "cuda", "meta"):
-            raise RuntimeError(f"device: expected one of cpu, cuda device type at start of device string: {type}")
+        if type not in TYPES:
+            raise RuntimeError(
+                f"device: Expected one of {', '.join(TYPES)} device type at start of device string: {type}"
+            )
         self.type, self.index = type, index
+
+    def __enter__(self) -> device:
+        check(self)
+        _ENTERED.set((*_ENTERED.get(), self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        entered = _ENTERED.get()
+        for at in range(len(entered) - 1, -1, -1):  # blocks need not be left in the order in which they were entered
+            if entered[at] is self:
+                _ENTERED.set(entered[:at] + entered[at + 1 :])
+                return
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
@@ -47,6 +81,27 @@ class device:
 
 
 CPU = device("cpu")
+
+
+def set_default_device(device: Any) -> None:
+    """Sets the device of new tensors that name none, a device or its name; None for the CPU.
+
+    RuntimeError for a device that this machine or ferro has not.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.set_default_device("cpu")
+        >>> ferro.get_default_device()
+        device(type='cpu')
+    """
+    _SET.set(None if device is None else check(device))
+
+
+def get_default_device() -> device:
+    """The device of new tensors that name none."""
+    entered = _ENTERED.get()
+    return entered[-1] if entered else _SET.get() or CPU
 
 
 def check(given: Any) -> device:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -85,7 +86,7 @@ class Absent(dtype):
         return self if self.category == 3 else complex64
 
 
-complex32 = Absent("complex32", 4, 3, "NumPy has no complex numbers of half precision; use complex64, or cfloat()")
+complex32 = Absent("complex32", 4, 3, "it is moved and cast only; use complex64, or cfloat()")  # see complex_half.py
 qint8, quint8, qint32, quint4x2, quint2x4 = [
     Absent(name, size, 1, "ferro has no quantised tensors")
     for name, size in (("qint8", 1), ("quint8", 1), ("qint32", 4), ("quint4x2", 1), ("quint2x4", 1))
@@ -144,10 +145,17 @@ META_NAMES = {  # as PyTorch's checks of `out=` and masks say them
 _MOST = {d.np: float(ml_dtypes.finfo(d.to_real().np).max) for d in ALL if d.category >= 2}
 
 
+def largest(d: Any) -> float:
+    """The largest finite number of a floating NumPy dtype."""
+    return _MOST[d]
+
+
 def check_number(name: str, value: Any, d: Any) -> None:
     """RuntimeError if a NumPy dtype cannot hold a Python number, but as an infinity or wrapped around."""
     kind = d.kind
-    if kind in "iu":
+    if kind in "iuf" and isinstance(value, complex) and value.imag:
+        held = False
+    elif kind in "iu":
         most = np.iinfo(d).max
         held = (
             (-most if kind == "u" else np.iinfo(d).min) <= (value.real if isinstance(value, complex) else value) <= most
@@ -166,6 +174,11 @@ def check_number(name: str, value: Any, d: Any) -> None:
         )
 
 
+def refuse_gradient(name: str, d: dtype) -> None:
+    """RuntimeError: tensors of this dtype have no gradients."""
+    raise RuntimeError(f"{name}: Only Tensors of floating point and complex dtype can require gradients, got {d}")
+
+
 def _by_name(name: str) -> dtype:
     return next(d for d in (*ALL, *ABSENT) if d.name == name)
 
@@ -175,8 +188,16 @@ def from_numpy(np_dtype: Any) -> dtype:
     try:
         return FROM_NUMPY[np_dtype]
     except KeyError:
-        names = ", ".join(d.name for d in ALL)
-        raise TypeError(f"ferro has no dtype for NumPy's {np_dtype!r}; supported are {names}") from None
+        if not np.dtype(np_dtype).isnative:
+            raise ValueError(
+                "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently "
+                f"not supported: bring {np_dtype!r} to {np.dtype(np_dtype).newbyteorder('=')!r} with astype() first"
+            ) from None
+        raise TypeError(
+            f"can't convert np.ndarray of type numpy.{np.dtype(np_dtype).type.__name__}. The only supported types are: float64, float32, "
+            "float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool. (And ml_dtypes.bfloat16; "
+            f"ferro has no dtype for NumPy's {np_dtype!r}.)"
+        ) from None
 
 
 def own(array: Any) -> Any:
@@ -219,12 +240,18 @@ def get_default_dtype() -> dtype:
     return _default
 
 
+# Called with each new default dtype.
+FOLLOWERS: list[Callable[[dtype], None]] = []
+
+
 def set_default_dtype(d: dtype) -> None:
     """Sets the floating dtype of new tensors made from Python floats."""
     global _default  # noqa: PLW0603 (PyTorch's default dtype is process-wide)
     if not isinstance(d, dtype) or not d.is_floating_point:
-        raise TypeError(f"set_default_dtype: only floating-point dtypes are supported as the default, got {d!r}")
+        raise TypeError(f"set_default_dtype: only floating-point types are supported as the default type, got {d!r}")
     _default = d
+    for follow in FOLLOWERS:
+        follow(d)
 
 
 _INTEGERS = (uint8, int8, int16, int32, int64)
@@ -239,7 +266,16 @@ def promote_types(a: dtype, b: dtype) -> dtype:
         >>> ferro.promote_types(ferro.int64, ferro.float16)
         ferro.float16
     """
+    if a is complex32 or b is complex32:
+        return _beside_complex_half(b if a is complex32 else a)
     return FROM_NUMPY[_promote_np(a.np, b.np)]
+
+
+def _beside_complex_half(d: dtype) -> dtype:
+    """The dtype of complex32 and another."""
+    if d in (float64, complex128):
+        return complex128
+    return complex64 if d in (float32, bfloat16, complex64) else complex32
 
 
 _promotions: dict[tuple, Any] = {}

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu import layouts
+
 
 class Named:
     """A constant with a name, such as ``ferro.strided`` or ``ferro.channels_last``."""
@@ -64,7 +66,7 @@ def arranged(name: str, data: Any, like: Any, memory_format: Any = None) -> Any:
     if memory_format is contiguous_format or type(like) is not np.ndarray or (preserved and like.flags.c_contiguous):
         return data
     if preserved:
-        out = np.empty_like(like, data.dtype, order="K", subok=False)
+        out = layouts.empty(like.shape, data.dtype, layouts.preserved(like, data.itemsize))
     else:
         order = memory_order(name, data.ndim, memory_format) or range(data.ndim)
         out = np.empty([data.shape[d] for d in order], data.dtype).transpose(np.argsort(order))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Self
 
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.dtypes import type_name
+from ferro.core.dtypes import FOLLOWERS, type_name
 from ferro.core.notices import warn_once
 from ferro.core.storage import StorageCasts, UntypedStorage, place
 
@@ -307,6 +308,12 @@ HalfStorage, BFloat16Storage = _legacy(dtypes.float16), _legacy(dtypes.bfloat16)
 LongStorage, IntStorage, ShortStorage = _legacy(dtypes.int64), _legacy(dtypes.int32), _legacy(dtypes.int16)
 CharStorage, ByteStorage, BoolStorage = _legacy(dtypes.int8), _legacy(dtypes.uint8), _legacy(dtypes.bool_)
 ComplexFloatStorage, ComplexDoubleStorage = _legacy(dtypes.complex64), _legacy(dtypes.complex128)
+
+
+@FOLLOWERS.append
+def _follow(dtype: dtypes.dtype) -> None:
+    """Makes PyTorch's name ``Storage`` that of the storages of the default dtype."""
+    sys.modules["ferro"].Storage = globals()[f"{type_name(dtype)}Storage"]  # type: ignore[attr-defined]
 
 
 def elements_as(name: str, storage: Any, wanted: Any) -> Any:

@@ -202,11 +202,11 @@ def geometry(x: Any) -> tuple[tuple, tuple, int]:
     size = x.dtype.itemsize
     strides = [s // size for s in x.strides]
     if not x.size or 0 in strides:
-        # An empty array has, in PyTorch, the strides that it would have if no size were 0; a new dimension of size 1
+        # A new empty array has, in PyTorch, the strides that it would have if no size were 0; a new dimension of size 1
         # steps over all that lies behind it.  NumPy gives both the stride 0.
         step = 1
         for d in range(x.ndim - 1, -1, -1):
-            if not x.size or (strides[d] == 0 and x.shape[d] == 1):
+            if strides[d] == 0 and (not x.size or x.shape[d] == 1):
                 strides[d] = step
             step = strides[d] * max(x.shape[d], 1)
     return x.shape, tuple(strides), (_address(x) - _address(memory_of(x))) // size
@@ -243,7 +243,8 @@ def as_strided(x: Any, size: tuple, stride: tuple, offset: int, source: tuple) -
     if geometry(x) != source:
         return as_strided_read(x, size, stride, offset, source)
     if 0 in size:
-        return (x[:0] if x.ndim else x[None][:0]).reshape(size)  # (an empty array is never copied)
+        stride = tuple([s * x.itemsize for s in stride])
+        return strided(x[:0] if x.ndim else x[None][:0], size, stride)
     item = x.dtype.itemsize
     return strided(memory_of(x).view(x.dtype), size, tuple([s * item for s in stride]), offset * item)
 

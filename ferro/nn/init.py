@@ -10,8 +10,9 @@ import numpy as np
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
-from ferro.ops.creation import empty, from_numpy
+from ferro.ops.creation import empty
 from ferro.ops.creation import eye as identity
+from ferro.ops.data import from_numpy
 from ferro.ops.random import randperm
 from ferro.ops.special import erfinv
 from ferro.tensor import Tensor

@@ -13,7 +13,7 @@ from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import wrap
 from ferro.core.casting import in_low_precision
-from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT
+from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT, largest, type_name
 from ferro.core.dtypes import float32 as _float32
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
@@ -440,8 +440,9 @@ HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), k
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """x moved towards 0 by lambd, 0 where |x| <= lambd.  The slope is [|x| > lambd]."""
     floating("softshrink", input)
-    if lambd < 0:
-        raise RuntimeError(f"softshrink: lambda must be greater or equal to 0, but found to be {lambd}.")
+    if not 0 <= lambd < 1e4 and not 0 <= lambd <= largest(input._data.dtype):
+        raise RuntimeError(f"softshrink: lambda must be in range [0, {largest(input._data.dtype):g}] for input dtype {type_name(input.dtype)}, "
+                           f"but found {lambd:g}")  # fmt: skip
     result = unary(SOFTSHRINK, input, (lambd,))
     return result if out is None else into("softshrink", out, result, input)
 

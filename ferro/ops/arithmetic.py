@@ -106,7 +106,7 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
         )
     dtypes.check_number(name, -alpha if name == "sub" else alpha, dtype.np)
     if isinstance(other, NUMBERS):
-        return other * alpha
+        return other and bool(alpha) if dtype is dtypes.bool_ else other * alpha
     if dtype is dtypes.bool_:
         alpha = bool(alpha)
     return mul(other if other._data.dtype is dtype.np else apply(worlds.CAST, (other,), (dtype.np,)), alpha)
@@ -288,7 +288,8 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-x; not defined for bool tensors."""
     if need_tensor("neg", "input", input)._data.dtype is BOOL:
         raise RuntimeError(
-            "neg: Negation, the `-` operator, on a bool tensor is not supported. Use `~` or logical_not() instead."
+            "neg: Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+            "`logical_not()` operator instead."
         )
     result = unary(NEG, input)
     return result if out is None else into("neg", out, result, input)

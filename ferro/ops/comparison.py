@@ -368,7 +368,7 @@ def comparison_operator(op: Op) -> Callable[[Any, Any], Tensor]:
         if self._data.dtype.kind == "c" or (
             kind is not float
             and kind is not int
-            and (kind is complex or (isinstance(other, TensorBase) and other.is_complex()))
+            and (kind is complex or (isinstance(other, TensorBase) and other._data.dtype.kind == "c"))
         ):
             return ordered(op, self, other)
         return plain(self, other)

@@ -8,7 +8,7 @@ from ferro.core import dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.casting import in_full_precision
-from ferro.core.dtypes import COMPLEX, INEXACT
+from ferro.core.dtypes import COMPLEX, INEXACT, type_name
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, points_complex
@@ -77,10 +77,7 @@ PAIRS_OF_SHAPES = [((), ()), ((3, 4), (3, 4)), ((3, 1), (4,)), ((0,), (1,))]
 
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """real + i imag, of two real floating tensors of one dtype."""
-    result = apply(MAKE_COMPLEX, two_reals("complex", real, imag, ("real", "imag")))
-    if out is not None and out._data.dtype is not result._data.dtype:
-        raise RuntimeError(f"complex: the dtype of out must be {result.dtype}, got {out.dtype}")
-    return result if out is None else into("complex", out, result)
+    return _complex_into("complex", out, apply(MAKE_COMPLEX, two_reals("complex", real, imag, ("real", "imag"))))
 
 
 MAKE_COMPLEX = Op("complex", lambda xp, x, y: xp.complex(x, y), kind=LINEAR,
@@ -92,14 +89,21 @@ MAKE_COMPLEX = Op("complex", lambda xp, x, y: xp.complex(x, y), kind=LINEAR,
 @in_full_precision
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """r e^(iφ), the complex number with absolute value r and angle φ.  d = e^(iφ) dr + i r e^(iφ) dφ."""
-    result = apply(POLAR, two_reals("polar", abs, angle, ("abs", "angle")))
-    return result if out is None else into("polar", out, result)
+    return _complex_into("polar", out, apply(POLAR, two_reals("polar", abs, angle, ("abs", "angle"))))
 
 
 POLAR = Op("polar", lambda xp, x, y: xp.polar(x, y), kind=ELEMENTWISE, weight=8.0,
            x=lambda xp, g, y: xp.real(g) * xp.cos(y) + xp.imag(g) * xp.sin(y),
            y=lambda xp, g, out: xp.imag(g * out.conj()),
            samples=[Sample(Arg(*a, low=0.2), Arg(*b)) for a, b in PAIRS_OF_SHAPES])  # fmt: skip
+
+
+def _complex_into(name: str, out: Any, result: Any) -> Any:
+    """The result, or `out` with it, which must have its dtype."""
+    if out is not None and need_tensor(name, "out", out)._data.dtype is not result._data.dtype:
+        raise RuntimeError(f"{name}: Expected object of scalar type {type_name(result.dtype)} but got scalar type {type_name(out.dtype)} "
+                           "for argument 'out'")  # fmt: skip
+    return into(name, out, result)
 
 
 def two_reals(name: str, x: Any, y: Any, arguments: tuple) -> tuple:
@@ -109,11 +113,11 @@ def two_reals(name: str, x: Any, y: Any, arguments: tuple) -> tuple:
         need_tensor(name, argument, t)
     for argument, t in given:
         if t._data.dtype not in PARTS:
-            raise RuntimeError(
-                f"{name}: expected both inputs to be Half, Float or Double tensors, but {argument} has dtype {t.dtype}"
-            )
+            raise RuntimeError(f"{name}: Expected both inputs to be Half, Float or Double tensors but got {type_name(x.dtype)} and "
+                               f"{type_name(y.dtype)}: {argument} has dtype {t.dtype}")  # fmt: skip
     if x._data.dtype is not y._data.dtype:
-        raise RuntimeError(f"{name}: both inputs must have the same dtype, got {x.dtype} and {y.dtype}")
+        raise RuntimeError(f"{name}: Expected object of scalar type {type_name(x.dtype)} but got scalar type {type_name(y.dtype)} for "
+                           "second argument: both inputs must have the same dtype")  # fmt: skip
     return x, y
 
 

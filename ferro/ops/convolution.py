@@ -11,7 +11,7 @@ from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.casting import brought_together
-from ferro.core.dtypes import FROM_NUMPY, type_name
+from ferro.core.dtypes import FROM_NUMPY, META_NAMES, type_name
 from ferro.core.op import LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.cpu.layouts import IMAGES
@@ -107,8 +107,11 @@ CONV_WEIGHT = Op("conv_weight", lambda xp, x, y, /, kernel, stride, pad, dilatio
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def ints(name: str, argument: str, given: Any, n: int, least: int | None = 0) -> tuple[int, ...]:
-    """An argument with one integer per spatial dimension, given as one integer or a sequence; at least `least`, if given."""
+def ints(name: str, argument: str, given: Any, n: int, least: int | None = 0, sentence: str = "") -> tuple[int, ...]:
+    """An argument with one integer per spatial dimension, given as one integer or a sequence; at least `least`, if given.
+
+    `sentence`: what is added where one is less.
+    """
     try:
         several = isinstance(given, (tuple, list))
         found = tuple([operator.index(v) for v in given]) if several else (operator.index(given),)
@@ -122,7 +125,8 @@ def ints(name: str, argument: str, given: Any, n: int, least: int | None = 0) ->
             f"dimensions, but got {argument}={list(found)}"
         )
     if least is not None and min(found, default=least) < least:
-        raise RuntimeError(f"{name}: {argument} must be {'positive' if least else 'non-negative'}, got {given!r}")
+        wanted = "greater than zero" if least else "non-negative"
+        raise RuntimeError(f"{name}() {argument} must be {wanted}, but got {given!r}{sentence and ': '}{sentence}")
     return found
 
 
@@ -167,22 +171,24 @@ def _plainly_fits(x: Any, w: Any, b: Any, groups: Any) -> bool:
         b is None or (isinstance(b, TensorBase) and b._data.dtype is dtype and b._data.shape == a.shape[:1]))  # fmt: skip
 
 
-def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: bool) -> None:
-    """Refuses dtypes and numbers of channels that do not fit."""
+def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: bool, numbers: tuple) -> None:
+    """Refuses dtypes and numbers of channels that do not fit; before these, `numbers` (stride, padding, dilation)."""
     need_tensor(name, "weight", w)
     if w._data.ndim != n + 2:
+        few = "weight should have at least three dimensions; " if w._data.ndim < 3 else ""
         raise RuntimeError(
-            f"{name}: expected a weight of {n + 2} dimensions, (channels, channels / groups, kernel sizes), got shape "
-            f"{list(w._data.shape)}"
+            f"{name}: Expected {w._data.ndim}-dimensional input for {w._data.ndim}-dimensional weight{list(w._data.shape)}, but got "
+            f"{n + 2}-dimensional input of size {list(x._data.shape)} instead: {few}expected a weight of {n + 2} dimensions, "
+            "(channels, channels / groups, kernel sizes)"
         )
-    for argument, t in (("weight", w), ("bias", b)):
+    for argument, t in (("bias", b), ("weight", w)):
         if t is None or need_tensor(name, argument, t)._data.dtype is x._data.dtype:
             continue
         if not brought_together(t._data.dtype, x._data.dtype):
+            given = FROM_NUMPY[x._data.dtype], FROM_NUMPY[t._data.dtype]
             raise RuntimeError(
-                f"{name}: expected scalar type {type_name(FROM_NUMPY[x._data.dtype])} but found "
-                f"{type_name(FROM_NUMPY[t._data.dtype])}: input and {argument} must have the same dtype, got {FROM_NUMPY[x._data.dtype]} and "
-                f"{FROM_NUMPY[t._data.dtype]}"
+                f"{name}: expected scalar type {type_name(given[0])} but found {type_name(given[1])}: Input type ({META_NAMES[given[0]]}) "
+                f"and {argument} type ({META_NAMES[given[1]]}) should be the same"
             )
     if x._data.dtype.kind == "b":
         raise RuntimeError(f"{name}: not implemented for bool tensors")
@@ -198,6 +204,7 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
         )
     wanted = shape[0] if transposed else shape[1] * groups
     if channels != wanted:
+        geometry(name, n, numbers[0], 0 if isinstance(numbers[1], str) else numbers[1], numbers[2])
         raise RuntimeError(
             f"Given {'transposed=1' if transposed else f'groups={groups}'}, weight of size {shape}, expected "
             f"input{list(x._data.shape)} to have {wanted} channels, but got {channels} channels instead"
@@ -220,7 +227,7 @@ def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: A
     """The convolution in n dimensions."""
     batch = _batched(name, x, n)
     if not _plainly_fits(batch._data, w, b, groups):
-        _check(name, batch, w, b, groups, n, False)
+        _check(name, batch, w, b, groups, n, False, (stride, padding, dilation))
     if isinstance(stride, list) or isinstance(padding, list) or isinstance(dilation, list):
         stride, padding, dilation = [tuple(v) if isinstance(v, list) else v for v in (stride, padding, dilation)]
     out, stride, pad, dilation = _places(name, batch._data.shape[2:], w._data.shape[2:], stride, padding, dilation)
@@ -303,7 +310,7 @@ def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding:
                 groups: int, dilation: Any) -> Tensor:  # fmt: skip
     """The transposed convolution in n dimensions."""
     batch = _batched(name, y, n)
-    _check(name, batch, w, b, groups, n, True)
+    _check(name, batch, w, b, groups, n, True, (stride, padding, dilation))
     stride, pad, dilation, more = geometry(name, n, stride, padding, dilation, output_padding)
     if any(m >= s and m >= d for m, s, d in zip(more, stride, dilation, strict=True)):
         raise RuntimeError(

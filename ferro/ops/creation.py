@@ -1,9 +1,11 @@
-"""Creation: tensors from data, filled tensors, ranges."""
+"""Creation: filled tensors, ranges."""
 
 from __future__ import annotations
 
 import builtins
 import math
+import operator
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,23 +13,20 @@ import numpy as np
 from ferro.batched.array import new_array
 from ferro.core import device as _device
 from ferro.core import dtypes, worlds
-from ferro.core.arguments import into, sizes, with_size
+from ferro.core.arguments import into, need_tensor, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.determinism import unset, unset_array
+from ferro.core.dtypes import refuse_gradient
 from ferro.core.layout import arranged, contiguous_format, memory_order, strided
 from ferro.core.looped import by_slices
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
-from ferro.core.notices import warn_once
-from ferro.core.storage import UntypedStorage
-from ferro.core.typed_storage import TypedStorage, elements_as
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 __all__ = [
-    "arange", "as_tensor", "asarray", "can_cast", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "from_dlpack",
-    "from_numpy", "frombuffer", "full", "full_like", "is_floating_point", "is_tensor", "linspace", "logspace", "numel", "ones",
-    "range_", "result_type", "scalar_tensor", "tensor", "zeros",
+    "arange", "can_cast", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like", "is_floating_point",
+    "is_tensor", "linspace", "logspace", "numel", "ones", "range_", "result_type", "scalar_tensor", "zeros",
 ]  # fmt: skip
 
 
@@ -38,155 +37,11 @@ def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any
     t = wrap(data)
     if requires_grad:
         if data.dtype not in dtypes.INEXACT:
-            raise RuntimeError(
-                f"{name}: Only Tensors of floating point and complex dtype can require gradients, got {t.dtype}"
-            )
+            refuse_gradient(name, t.dtype)
         t._node = LEAF
     if ACTIVE and is_inference_mode_enabled():
         mark_inference(t)
     return t
-
-
-def to_array(name: str, data: Any, dtype: Any) -> Any:
-    """NumPy array of anything `tensor` accepts, with PyTorch's dtype rules."""
-    wanted = None if dtype is None else dtypes.to_numpy(dtype)
-    if isinstance(data, TensorBase):
-        return data._data if wanted is None else data._data.astype(wanted, copy=False)
-    if isinstance(data, (np.ndarray, np.generic)):
-        a = np.asarray(data)
-        return dtypes.own(a if wanted is None else a.astype(wanted, copy=False))
-    if isinstance(data, (bool, int, float, complex)):
-        return np.array(data, wanted or dtypes.scalar_dtype(data))
-    if isinstance(data, (TypedStorage, UntypedStorage)):
-        own = data.dtype if isinstance(data, TypedStorage) else dtypes.int64
-        return elements_as(name, data, wanted or own.np)
-    if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
-        return to_array(name, np.asarray(data), dtype)
-    if isinstance(data, (list, tuple, range)):
-        return _from_sequence(name, data, wanted)
-    raise TypeError(
-        f"{name}: could not infer dtype of {type(data).__name__}; expected numbers, (nested) sequences of numbers, arrays or tensors"
-    )
-
-
-def _from_sequence(name: str, data: Any, wanted: Any) -> Any:
-    def plain(x: Any) -> Any:
-        if isinstance(x, (list, tuple, range)):
-            return [plain(y) for y in x]
-        return x._data if isinstance(x, TensorBase) else x
-
-    try:
-        a = np.array(plain(data))
-    except ValueError as e:
-        raise ValueError(f"{name}: expected nested sequences of equal lengths; {e}") from None
-    if a.dtype.kind not in "biufcV" or a.dtype == object:
-        raise TypeError(f"{name}: expected numbers, got elements of type {_odd(data)}")
-    if wanted is not None:
-        return a.astype(wanted)
-    a = dtypes.own(a)
-    if a.size == 0 or (a.dtype.kind == "f" and a.dtype == np.float64 and not _has_array(data)):
-        return a.astype(dtypes.default().np)
-    if a.dtype == np.complex128 and not _has_array(data):
-        return a.astype(dtypes.default().to_complex().np)
-    return a
-
-
-def _odd(data: Any) -> str:
-    while isinstance(data, (list, tuple)) and data:
-        data = next((d for d in data if not isinstance(d, (bool, int, float, complex))), data[0])
-    return type(data).__name__
-
-
-def _has_array(data: Any) -> bool:
-    """Whether a dtype comes with the elements."""
-    while isinstance(data, (list, tuple)) and data:
-        data = data[0]
-    return isinstance(data, (np.ndarray, np.generic, TensorBase))
-
-
-_NOTHING: Any = object()
-
-
-def tensor(
-    data: Any = _NOTHING,
-    *,
-    dtype: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    pin_memory: bool = False,
-) -> Tensor:
-    """A new leaf with a copy of `data`: a number, nested sequences, a NumPy array or a tensor.
-
-    Python floats take the default dtype, ints int64, bools bool; arrays keep theirs.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.tensor([[1, 2], [3, 4]], dtype=ferro.float64)
-        tensor([[1., 2.],
-                [3., 4.]], dtype=ferro.float64)
-    """
-    if data is _NOTHING:
-        raise TypeError('tensor() missing 1 required positional arguments: "data"')
-    a = to_array("tensor", data, dtype)
-    return finish("tensor", np.array(a, order="C", copy=True), requires_grad, device)
-
-
-# An array of the program is taken as a view of it: a shape or dtype that it is given later is not that of the tensor.
-view, plain = np.ndarray.view, np.ndarray
-
-
-def _apart(array: Any, data: Any) -> Any:
-    """The array made of `data`; a view of it, if it may be one that the program has."""
-    return array if isinstance(data, (bool, int, float, complex, list, tuple, range)) else view(array, plain)
-
-
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, without a copy and with its history where it is one already."""
-    _device.check(device)
-    if isinstance(data, TensorBase):
-        return data if dtype is None else data.to(dtype)  # type: ignore[attr-defined]
-    return wrap(_apart(to_array("as_tensor", data, dtype), data))
-
-
-READ_ONLY = (
-    "The given NumPy array is not writable, and PyTorch does not support non-writable tensors; ferro does, and refuses to write "
-    "to them. You may want to copy the array to protect its data or make it writable before converting it to a tensor."
-)
-
-
-def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor that shares the memory of a NumPy array."""
-    if not isinstance(ndarray, np.ndarray):
-        raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
-    if not ndarray.flags.writeable:
-        warn_once(READ_ONLY)
-    return wrap(view(dtypes.own(ndarray), plain))
-
-
-def asarray(
-    obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
-) -> Tensor:
-    """`obj` as a tensor, sharing memory where possible (copy=None), always copied (True) or never (False: ValueError if needed)."""
-    a = to_array("asarray", obj, dtype)
-    shared = isinstance(obj, (TensorBase, np.ndarray)) and a is (obj._data if isinstance(obj, TensorBase) else obj)
-    if copy is False and not shared:
-        raise ValueError(
-            "asarray: can't alias tensor with dtype or type of the given object; a copy is needed but copy=False"
-        )
-    if isinstance(obj, TensorBase) and shared and not copy and not requires_grad:
-        return obj  # type: ignore[return-value]
-    return finish("asarray", a.copy() if copy else _apart(a, obj), requires_grad, device)
-
-
-def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
-    """A one-dimensional tensor that shares the memory of an object with the buffer protocol."""
-    return finish("frombuffer", np.frombuffer(buffer, dtypes.to_numpy(dtype), count, offset), requires_grad)
-
-
-def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor that shares the memory of an object of another library through DLPack."""
-    return wrap(np.from_dlpack(ext_tensor) if copy is None else np.from_dlpack(ext_tensor, copy=copy))
 
 
 def scalar_tensor(
@@ -231,6 +86,8 @@ def can_cast(from_: dtypes.dtype, to: dtypes.dtype) -> bool:
 def _filled(
     name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None
 ) -> Any:
+    if dtype is dtypes.complex32:
+        return worlds.complex_half(_filled(name, shape, value, dtypes.complex64, False, device, out), requires_grad)
     shape = sizes(name, shape)
     d = chosen_dtype(dtype, out, dtypes.default().np)
     try:
@@ -240,11 +97,8 @@ def _filled(
         else:
             a = np.zeros(shape, d)
     except ValueError:
-        if min(shape) >= 0:
-            raise
-        raise RuntimeError(
-            f"{name}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
-        ) from None
+        refuse_shape(name, shape)
+        raise
     return result_or_out(name, a, out, requires_grad, device)
 
 
@@ -278,11 +132,29 @@ def empty(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, dev
         return _sparse("empty", shape, dtype, layout, requires_grad, out)
     if memory_format in (None, contiguous_format):
         return _filled(
-            "empty", shape, unset(chosen_dtype(dtype, out, dtypes.default().np)), dtype, requires_grad, device, out
+            "empty",
+            shape,
+            0 if dtype is dtypes.complex32 else unset(chosen_dtype(dtype, out, dtypes.default().np)),
+            dtype,
+            requires_grad,
+            device,
+            out,
         )
     shape = sizes("empty", shape)
     return empty_permuted(shape, memory_order("empty", len(shape), memory_format) or range(len(shape)), dtype=dtype, device=device,
                           requires_grad=requires_grad)  # fmt: skip
+
+
+MOST_BYTES = 2**63 - 1
+
+
+def refuse_shape(name: str, shape: tuple) -> None:
+    """Raises for a shape that no tensor has: a size is negative, or the number of elements is beyond 64 bits."""
+    if shape and min(shape) < 0:
+        raise RuntimeError(f"{name}: Trying to create tensor with negative dimension {min(shape)}: {list(shape)}")
+    if 0 in shape:
+        raise RuntimeError(f"{name}: Stride calculation overflowed with sizes={list(shape)}")
+    raise RuntimeError(f"{name}: Storage size calculation overflowed with sizes={list(shape)}")
 
 
 def empty_strided(
@@ -290,8 +162,18 @@ def empty_strided(
 ) -> Tensor:
     """A tensor without set values with the given strides (counted in elements)."""
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
-    size, stride = tuple(size), tuple(stride)
+    size, stride = sizes("empty_strided", (size,)), sizes("empty_strided", (stride,))
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"empty_strided: dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
+    if size and min(size) < 0:
+        refuse_shape("empty_strided", size)
     extent = 1 + builtins.sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else 0
+    if not 0 <= extent * d.itemsize <= MOST_BYTES or (stride and min(stride) < 0):
+        raise RuntimeError(
+            f"empty_strided: Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}"
+        )
     a = np.lib.stride_tricks.as_strided(unset_array(max(extent, 1), d), size, [s * d.itemsize for s in stride])
     return finish("empty_strided", a, requires_grad, device)
 
@@ -301,10 +183,15 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device
     """A tensor without set values whose dimensions lie in memory in the order `physical_layout`."""
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     size, order = tuple(size), tuple(physical_layout)
-    if sorted(order) != list(range(len(size))):
-        raise RuntimeError(
-            f"empty_permuted: physical_layout {order} is not a permutation of the {len(size)} dimensions"
-        )
+    if len(order) != len(size):
+        raise RuntimeError("Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+                           f"{len(size)} is not equal to len(physical_layout) = {len(order)}, for {size} and {order}")  # fmt: skip
+    for i, o in enumerate(order):
+        if not 0 <= o < len(size):
+            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {o} at index {i}).  NB: negative "
+                               "dims not currently supported; file an issue if you want it. (in physical_layout)")  # fmt: skip
+    if len(set(order)) != len(order):
+        raise RuntimeError(f"empty_permuted: Duplicate dim not allowed in physical_layout, got {order}")
     a = unset_array([size[i] for i in order], d).transpose(np.argsort(order))
     return finish("empty_permuted", a, requires_grad, device)
 
@@ -314,17 +201,27 @@ def full(
     **ignored: Any,
 ) -> Tensor:  # fmt: skip
     """A tensor filled with a number, of its dtype unless one is given."""
-    value = fill_value._data.item() if isinstance(fill_value, TensorBase) else fill_value
+    value: Any = (
+        fill_value._data.item() if isinstance(fill_value, TensorBase) and not fill_value._data.ndim else fill_value
+    )
+    if not isinstance(value, (bool, int, float, complex)):
+        raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(value).__name__}")
+    if dtype is dtypes.complex32:
+        return worlds.complex_half(full(size, value, out=out, dtype=dtypes.complex64, device=device), requires_grad)
     d = chosen_dtype(dtype, out, dtypes.scalar_dtype(value))
     dtypes.check_number("full", value, d)
-    return result_or_out("full", np.full(sizes("full", (size,)), value, d), out, requires_grad, device)
+    if isinstance(value, complex) and d.kind in "iuf":
+        value = value.real
+    return _filled("full", (size,), value, d, requires_grad, device, out)
 
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
     """A tensor like `input` filled with a number."""
     d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
-    data = new_array(input._data, input._data.shape, lambda s: np.full(s, fill_value, d))
+    value = fill_value._data.item() if isinstance(fill_value, TensorBase) and not fill_value._data.ndim else fill_value
+    dtypes.check_number("full_like", value, d)
+    data = new_array(input._data, input._data.shape, lambda s: np.full(s, value, d))
     return finish("full_like", arranged("full_like", data, input._data, memory_format), requires_grad, device)
 
 
@@ -353,21 +250,33 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, d
     start, end, step = given
     if any(isinstance(v, complex) for v in given):
         raise RuntimeError(f"arange: start, end and step must be real numbers, got {tuple(given)}")
-    if step == 0:
-        raise RuntimeError("arange: step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"arange: unsupported range: {start} -> {end}")
-    if (end - start) * step < 0:
-        raise RuntimeError(f"arange: upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})")
+    _refuse_range("arange", start, end, step)
     integers = all(isinstance(v, int) for v in given)
     d = chosen_dtype(dtype, out, dtypes.int64.np if integers else dtypes.default().np)
+    if d.kind in "bc":
+        raise NotImplementedError(
+            f"arange: \"arange_cpu\" not implemented for '{dtypes.type_name(dtypes.FROM_NUMPY[d])}'"
+        )
     if d.kind in "iu" and not integers:
         start, end, step, integers = int(start), int(end), int(step), True
         if step == 0:
             raise ValueError(f"arange: step must be nonzero, but as {dtypes.FROM_NUMPY[d]} {given[2]} is 0")
-    n = max(0, math.ceil((end - start) / step)) if not integers else len(range(start, end, step))
+    size = -((start - end) // step) if integers else (end - start) / step
+    if size > MOST_BYTES or (integers and not max(abs(start), abs(end)) <= MOST_BYTES):
+        raise RuntimeError(f"arange: invalid size, possible overflow? {size} numbers from {start} to {end}")
+    n = max(0, math.ceil(size))
     a = (start + step * np.arange(n, dtype=np.int64 if integers else np.float64)).astype(d)
-    return result_or_out("arange", a, out, requires_grad, device)
+    return listed("arange", a, out, requires_grad, device)
+
+
+def _refuse_range(name: str, start: Any, end: Any, step: Any) -> None:
+    """RuntimeError for a row of numbers without end, or that never comes to its end."""
+    if step == 0:
+        raise RuntimeError(f"{name}: step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"{name}: unsupported range: {start} -> {end}")
+    if (end - start) * step < 0:
+        raise RuntimeError(f"{name}: upper bound and lower bound inconsistent with step sign ({start}, {end}, {step})")
 
 
 def chosen_dtype(dtype: Any, out: Any, otherwise: Any) -> Any:
@@ -379,6 +288,9 @@ def result_or_out(name: str, data: Any, out: Any, requires_grad: bool, device: A
     """A new leaf around `data`, or `out` with that content; its dtype must be the one asked for."""
     if out is None:
         return finish(name, data, requires_grad, device)
+    need_tensor(name, "out", out)
+    if out._data.shape != data.shape and out._data.dtype == data.dtype:
+        out.resize_(data.shape)
     if out._data.dtype != data.dtype:
         raise RuntimeError(
             f"{name}: dtype {dtypes.FROM_NUMPY[data.dtype]} does not match dtype of out parameter ({out.dtype})"
@@ -386,18 +298,43 @@ def result_or_out(name: str, data: Any, out: Any, requires_grad: bool, device: A
     return into(name, out, wrap(data))
 
 
+def listed(name: str, data: Any, out: Any, requires_grad: bool, device: Any) -> Any:
+    """The same for numbers in a row, which fill an `out` with as many elements in the order of its dimensions."""
+    if out is not None and isinstance(out, TensorBase):
+        if out._data.size == data.size:
+            data = data.reshape(out._data.shape)
+        elif out._data.size:
+            warnings.warn(
+                f"{name}(out=): The number of elements in the out tensor of shape {list(out._data.shape)} is {out._data.size} which does "
+                f"not match the computed number of elements {data.size}. Note that this may occur as a result of rounding error. The "
+                f"out tensor will be resized to a tensor of shape ({data.size},).",
+                stacklevel=3,
+            )
+    return result_or_out(name, data, out, requires_grad, device)
+
+
 def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -> tuple:
     """Evenly spaced numbers, and the dtype of the result: complex if a bound is."""
+    try:
+        steps = operator.index(steps)
+    except TypeError:
+        given = ", ".join("Tensor" if isinstance(v, TensorBase) else type(v).__name__ for v in (start, end, steps))
+        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given}): argument 'steps' (position 3) must be int, "
+                        f"not {type(steps).__name__}") from None  # fmt: skip
     if steps < 0:
         raise RuntimeError(f"{name}: number of steps must be non-negative, got {steps}")
+    for argument, v in (("start", start), ("end", end)):
+        if isinstance(v, TensorBase) and v._data.ndim:
+            raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {argument} with {v._data.ndim} "
+                               "dimension(s).")  # fmt: skip
     start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
     is_complex = any(isinstance(v, (complex, np.complexfloating)) for v in (start, end))
     inferred = dtypes.default().to_complex().np if is_complex else dtypes.default().np
     d = chosen_dtype(dtype, out, inferred)
     if is_complex and d.kind != "c":
-        raise RuntimeError(
-            f"{name}(): inferred dtype {dtypes.FROM_NUMPY[inferred]} can't be safely cast to passed dtype {dtypes.FROM_NUMPY[d]}"
-        )
+        have, want = dtypes.FROM_NUMPY[inferred], dtypes.FROM_NUMPY[d]
+        raise RuntimeError(f"torch.{name}(): inferred dtype {dtypes.C_NAMES[have]} can't be safely cast to passed dtype "
+                           f"{dtypes.type_name(want)}: start or end is complex, and numbers between them have no place in {want}")  # fmt: skip
     return np.linspace(start, end, steps), d
 
 
@@ -406,7 +343,7 @@ def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = 
              requires_grad: bool = False) -> Tensor:  # fmt: skip
     """`steps` evenly spaced numbers from `start` to `end`, both included; complex if one of them is."""
     a, d = _spaced("linspace", start, end, steps, dtype, out)
-    return result_or_out("linspace", a.astype(d), out, requires_grad, device)
+    return listed("linspace", a.astype(d), out, requires_grad, device)
 
 
 @by_slices
@@ -414,29 +351,34 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any =
              device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
     """base to the powers of `steps` evenly spaced numbers from `start` to `end`; complex if one of them is."""
     a, d = _spaced("logspace", start, end, steps, dtype, out)
-    return result_or_out("logspace", np.power(float(base), a).astype(d), out, requires_grad, device)
+    return listed("logspace", np.power(float(base), a).astype(d), out, requires_grad, device)
 
 
 def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None,
            device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """``torch.range``: like arange, but with `end` included and always floating by default."""
+    """``torch.range``: like arange, but with `end` included and always floating by default.  Deprecated: warns."""
+    warnings.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range "
+        "builtin. Instead, use torch.arange, which produces values in [start, end).",
+        stacklevel=2,
+    )
+    if end is None:
+        raise TypeError('range() missing 1 required positional arguments: "end"')
+    start, end, step = [v.item() if isinstance(v, TensorBase) else v for v in (start, end, step)]  # type: ignore[attr-defined]
+    _refuse_range("range", start, end, step)
     d = chosen_dtype(dtype, out, dtypes.default().np)
     n = math.floor((end - start) / step + 1)
-    return result_or_out("range", (start + step * np.arange(n)).astype(d), out, requires_grad, device)
+    return listed("range", (start + step * np.arange(n)).astype(d), out, requires_grad, device)
 
 
 def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False) -> Tensor:  # fmt: skip
     """Ones on the diagonal of an n x m matrix of zeros."""
+    for argument, size in (("n", n), ("m", m)):
+        if size is not None and size < 0:
+            raise RuntimeError(f"eye: {argument} must be greater or equal to 0, got {size}")
     d = chosen_dtype(dtype, out, dtypes.default().np)
     return result_or_out("eye", np.eye(n, m, dtype=d), out, requires_grad, device)
-
-
-def new_tensor(
-    self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
-) -> Tensor:
-    """A new tensor from data, with this tensor's dtype unless one is given."""
-    return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
 def _for_each(like: Any, t: Any) -> Any:
@@ -494,7 +436,6 @@ class CreationMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    new_tensor = new_tensor
     new_full = new_full
     new_ones = new_ones
     new_empty = new_empty

@@ -37,6 +37,9 @@ INDEXED: Any = {"outputs": ("values", "indices"), "nondiff": ("indices",)}
 def need_elements(name: str, shape: tuple, dim: Any) -> None:
     """Raises where an extremum would be taken over nothing; `dim` None is the whole tensor."""
     if dim is None:
+        if 0 in shape and name == "aminmax":
+            raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity. "
+                               f"The input has shape {list(shape)}: specify the reduction dim")  # fmt: skip
         if 0 in shape:
             raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape "
                                f"{list(shape)}). "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply, constant
 from ferro.core.base import TensorBase, bump
-from ferro.core.dtypes import check_number
+from ferro.core.dtypes import C_NAMES, check_number
 from ferro.core.inplace import overwrite, unrecorded
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
@@ -23,7 +23,7 @@ def number(name: str, value: Any, like: Any) -> Any:
     if not isinstance(value, (bool, int, float, complex)):
         raise TypeError(f"{name}: can't assign a {type(value).__name__} to a {like.dtype} tensor")
     if isinstance(value, complex) and like._data.dtype.kind != "c":
-        raise RuntimeError(f"{name}: value cannot be converted to type {like.dtype} without overflow: {value}")
+        raise RuntimeError(f"{name}: value cannot be converted to type {C_NAMES[like.dtype]} without overflow: {value}")
     if value:
         check_number(name, value, like._data.dtype)
     return constant(value, like._data.dtype)
@@ -40,7 +40,8 @@ def filler(name: str, x: Any, value: Any) -> Any:
         )
     if given._data.dtype.kind == "c" and x._data.dtype.kind != "c":
         raise RuntimeError(
-            f"{name}: value of dtype {given.dtype} cannot be converted to {x.dtype} without losing its imaginary part"
+            f"{name}: value cannot be converted to type {C_NAMES[x.dtype]} without overflow: it is {given.dtype}, and would "
+            "lose its imaginary part"
         )
     return given.to(x.dtype)
 

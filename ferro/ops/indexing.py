@@ -12,8 +12,8 @@ from ferro.batched.array import as_array, plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
-from ferro.core.base import wrap
-from ferro.core.inplace import record_write, refuse_overlap
+from ferro.core.base import TensorBase, wrap
+from ferro.core.inplace import is_expanded, record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -52,7 +52,8 @@ def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False
     low, high = int(index.min()), int(index.max())
     if low < (-size if negative else 0) or high >= size:
         bad = low if low < (-size if negative else 0) else high
-        raise error(f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}")
+        said = "" if size else ": index is out of bounds for dimension with size 0"
+        raise error(f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}{said}")
 
 
 def on_expanded(name: str, example: str) -> str:
@@ -62,7 +63,10 @@ def on_expanded(name: str, example: str) -> str:
 
 
 def apart(name: str, out: Any, *inputs: Any) -> None:
-    """Refuses an `out=` that shares memory with an input."""
+    """Refuses an `out=` that shares memory with an input, or whose own elements do."""
+    if is_expanded(need_tensor(name, "out", out)._data):
+        raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                           "Please clone() the tensor before performing the operation.")  # fmt: skip
     if any(out is x or np.may_share_memory(need_tensor(name, "out", out)._data, x._data) for x in inputs):
         raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
                            "location. Please clone() the tensor before performing the operation.")  # fmt: skip
@@ -325,8 +329,14 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The positions in a tensor of some shape of elements counted in C order, one tensor for each dimension."""
     data = need_tensor("unravel_index", "indices", indices)._data
     if data.dtype.kind not in "iu":
-        raise TypeError(f"unravel_index(): expected 'indices' to be an integer tensor, got {indices.dtype}")
-    dims = sizes("unravel_index", (shape if isinstance(shape, (tuple, list)) else (shape,),))
+        raise TypeError(f"unravel_index(): expected 'indices' to be integer dtype, but got {indices.dtype}")
+    given = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    if not isinstance(shape, (tuple, list)) and (isinstance(shape, TensorBase) or not hasattr(shape, "__index__")):
+        raise TypeError(f"unravel_index(): expected 'shape' to be int or sequence of ints, but got {type(shape)}")
+    for s in given:
+        if not hasattr(s, "__index__"):
+            raise TypeError(f"unravel_index(): expected 'shape' sequence to only contain ints, but got {type(s)}")
+    dims = sizes("unravel_index", given)
     if any(s < 0 for s in dims):
         raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {dims}")
     in_bounds("unravel_index()", data, int(np.prod(dims)), 0, negative=True, error=ValueError)

@@ -420,6 +420,9 @@ def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulat
             raise IndexError(f"{name}: tensors used as indices must be long, int, byte or bool tensors, got {i.dtype}")
     parts = [ALL if i is None else viewed(RESHAPE, i, ((1,),)) if not i._data.ndim else i for i in indices]
     _, advanced = _parsed(x._data.shape, [_element(p) for p in parts])
+    if not advanced:
+        raise RuntimeError(f"{name}: shape mismatch: value tensor of shape {list(values._data.shape)} cannot be broadcast to indexing "
+                           f"result of shape {list(x._data.shape)}: there is no index")  # fmt: skip
     index, dims = _stacked(advanced)
     _check_bounds(name, x._data.shape, index._data, dims)
     shape = _result_shape(x._data.shape, index._data.shape[1:], dims)

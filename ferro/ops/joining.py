@@ -12,6 +12,7 @@ from ferro.core.apply import apply, joined, promote, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.looped import by_slices
+from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
@@ -35,10 +36,14 @@ def _tensors(name: str, given: Any) -> tuple:
     if not isinstance(given, (tuple, list)):
         raise TypeError(f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(given).__name__}")
     if not given:
-        raise (ValueError if name == "cat" else RuntimeError)(f"{name}: expected a non-empty list of Tensors")
+        if name == "cat":
+            raise ValueError("cat: expected a non-empty list of Tensors")
+        said = f"{name} expects a non-empty TensorList" if name.endswith("stack") and name != "stack" else name
+        raise RuntimeError(f"{said}: expected a non-empty list of Tensors")
     for i, x in enumerate(given):
         if not isinstance(x, TensorBase):
-            need_tensor(name, f"tensors[{i}]", x)
+            raise TypeError(f"{name}(): expected Tensor as element {i} in argument 0, but got {type(x).__name__}; argument "
+                            f"'tensors[{i}]' must be Tensor")  # fmt: skip
     return tuple(given)
 
 
@@ -187,7 +192,7 @@ def block_diag(*tensors: Any) -> Tensor:
     for i, x in enumerate(xs):
         if x._data.ndim > 2:
             raise RuntimeError(
-                f"block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x._data.ndim} dimensions"
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x._data.ndim} dimensions"
             )
     return apply(BLOCK_DIAG, tuple(xs))
 
@@ -223,6 +228,10 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
             raise RuntimeError("meshgrid expects all tensors to have the same dtype")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    if indexing is None:
+        warn_once(
+            'torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument; without it, it is "ij".'
+        )
     places = list(range(len(tensors)))
     if indexing == "xy" and len(places) > 1:
         places[:2] = 1, 0
@@ -251,7 +260,9 @@ def cartesian_prod(*tensors: Any) -> Tensor:
             raise RuntimeError(f"cartesian_prod: Expect a 1D vector, but got shape {list(x._data.shape)}")
     if len(tensors) == 1:
         return tensors[0]
-    return stack([reshape(x, (-1,)) if x._data.size else reshape(x, (0,)) for x in meshgrid(*tensors)], 1)
+    return stack(
+        [reshape(x, (-1,)) if x._data.size else reshape(x, (0,)) for x in meshgrid(*tensors, indexing="ij")], 1
+    )
 
 
 declare("cartesian_prod", [Sample(Arg(2), Arg(3)), Sample(Arg(2), Arg(1), Arg(2)), Sample(Arg(3))], complex=True)

@@ -15,7 +15,8 @@ from ferro.core.notices import warn_once
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage, elements_as
-from ferro.ops.creation import empty, to_array
+from ferro.ops.creation import empty
+from ferro.ops.data import to_array
 from ferro.ops.structure import to
 
 if TYPE_CHECKING:

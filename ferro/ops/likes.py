@@ -10,7 +10,7 @@ from ferro.batched.array import new_array
 from ferro.core import worlds
 from ferro.core.arguments import sizes, with_size
 from ferro.core.base import LEAF, mark_inference, wrap
-from ferro.core.dtypes import INEXACT, to_numpy
+from ferro.core.dtypes import INEXACT, refuse_gradient, to_numpy
 from ferro.core.layout import arranged, strided
 from ferro.core.mode import is_inference_mode_enabled
 
@@ -24,9 +24,7 @@ def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_
     t = wrap(make(shape, dtype) if type(like) is np.ndarray else new_array(like, shape, lambda s: make(s, dtype)))
     if requires_grad:
         if dtype not in INEXACT:
-            raise RuntimeError(
-                f"{name}: only Tensors of floating point and complex dtype can require gradients, got {t.dtype}"
-            )
+            refuse_gradient(name, t.dtype)
         t._node = LEAF
     if is_inference_mode_enabled():
         mark_inference(t)

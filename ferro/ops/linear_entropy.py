@@ -144,7 +144,8 @@ def _check(name: str, input: Any, weight: Any, bias: Any) -> tuple:
         raise RuntimeError(f"{name}: expected linear_weight with dimensionality at least 2, got {len(w)}")
     if x[-1] != w[-1]:
         raise RuntimeError(
-            f"{name}: expected equal input and linear_weight last dimensions (in_features), got {x[-1]} and {w[-1]}"
+            f"{name}: expected equal input and linear_weight last dimensions (in_features), got {x[-1]} and {w[-1]}, "
+            "respectively"
         )
     if bias is not None and need_tensor(name, "linear_bias", bias)._data.shape != w[:-1]:
         raise RuntimeError(f"{name}: expected linear_bias shape {w[:-1]}, got {bias._data.shape}")

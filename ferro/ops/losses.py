@@ -13,7 +13,7 @@ from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import dtypes, worlds
 from ferro.core.apply import apply, promote
-from ferro.core.arguments import need_tensor
+from ferro.core.arguments import need_tensor, unlike
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
@@ -53,8 +53,7 @@ def _pair(name: str, input: Tensor, target: Tensor) -> list:
         try:
             shape = np.broadcast_shapes(want, have)
         except ValueError:
-            raise RuntimeError(f"{name}: the target of shape {list(have)} cannot be broadcast with the "
-                               f"input of shape {list(want)}: {hint}") from None  # fmt: skip
+            raise unlike(f"{name}(input, target)", [want, have]) from None
         x, y = x.expand(shape), y.expand(shape)
     return [x, y] if x._data.dtype is y._data.dtype else promote(x, y)
 
@@ -249,7 +248,10 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
     """(log v + (x - y)^2 / v) / 2 with v = max(var, eps), the derivative passing through max unchanged; `full` adds
     log(2 pi) / 2.
     """
-    reduction = reduction_of("gaussian_nll_loss", reduction)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(
+            f"gaussian_nll_loss: {reduction} is not valid as reduction; allowed are 'none', 'mean' and 'sum'"
+        )
     need_tensor("gaussian_nll_loss", "input", input)
     if isinstance(var, (int, float)):
         var = worlds.functional.full_like(input, var)
@@ -286,6 +288,10 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = 
                      reduction: str = "mean") -> Tensor:  # fmt: skip
     """log(1 + exp(-y x)) for labels y = 1 or -1, without overflow."""
     reduction = reduction_of("soft_margin_loss", reduction, size_average, reduce)
+    try:
+        np.broadcast_shapes(input._data.shape, target._data.shape)
+    except ValueError:
+        raise unlike("soft_margin_loss(input, target)", [input._data.shape, target._data.shape]) from None
     return reduced(softplus(-target * input, 1.0, math.inf), reduction)
 
 
@@ -304,9 +310,8 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
     """
     reduction = reduction_of("margin_ranking_loss", reduction, size_average, reduce)
     if not input1._data.ndim == input2._data.ndim == target._data.ndim:
-        raise RuntimeError("margin_ranking_loss: all inputs must have the same number of dimensions, "
-                           f"got sizes: input1: {list(input1._data.shape)}, input2: "
-                           f"{list(input2._data.shape)}, target: {list(target._data.shape)}")  # fmt: skip
+        raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+                           f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} ")  # fmt: skip
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
@@ -460,14 +465,17 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
         )
     x = input if len(shape) == 2 else input.reshape(1, -1)
     n, classes = x._data.shape
-    if target._data.size != n or target._data.ndim > 1:
-        raise RuntimeError(f"{name}: inconsistent target size, expected {n} but got {list(target._data.shape)}")
-    if target._data.dtype != np.int64:
-        raise RuntimeError(
-            f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()"
-        )
+    if weight is not None and weight._data.ndim != 1:
+        raise ValueError(f"{name}: weight must be one-dimensional, got shape {list(weight._data.shape)}")
     if weight is not None and weight._data.shape != (classes,):
         raise RuntimeError(f"{name}: inconsistent weight size, expected {classes} but got {list(weight._data.shape)}")
+    if target._data.size != n or target._data.ndim > 1:
+        raise RuntimeError(f"{name}: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected "
+                           f"target size [{n}], but got {list(target._data.shape)}. Input has shape {list(shape)}.")  # fmt: skip
+    if target._data.dtype != np.int64:
+        raise RuntimeError(
+            f"{name}: expected scalar type Long but found {dtypes.type_name(target.dtype)} in the target; use target.long()"
+        )
     t = target._data.reshape(n)
     if n and not 0 <= plain(t).min() <= plain(t).max() < classes:
         raise RuntimeError(f"{name}: target out of range: the input has {classes} classes")

@@ -72,11 +72,14 @@ def triu_indices(
 
 
 def _indices(name: str, row: int, col: int, dtype: Any, mask: Any) -> Tensor:
-    if row < 0 or col < 0:
-        raise RuntimeError(f"{name}: row and col must be non-negative, got {row} and {col}")
+    for argument, n in (("row", row), ("col", col)):
+        if n < 0:
+            raise RuntimeError(f"{name}: {argument} must be non-negative, got{n}")
     wanted = np.int64 if dtype is None else dtypes.to_numpy(dtype)
     if np.dtype(wanted).kind not in "iu":
-        raise RuntimeError(f"{name}: not implemented for {dtype}; choose an integer dtype")
+        raise NotImplementedError(
+            f"\"{name}\" not implemented for '{dtypes.type_name(dtype)}': choose an integer dtype"
+        )
     return wrap(np.stack(mask().nonzero()).astype(wanted))
 
 

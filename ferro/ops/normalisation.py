@@ -143,7 +143,8 @@ def _check_channels(name: str, input: Tensor, **per_channel: Any) -> None:
     floating(name, input, *per_channel.values())
     shape = input._data.shape
     if len(shape) < 2:
-        raise RuntimeError(f"{name}: expected an input of shape (N, C, ...), got {list(shape)}")
+        raise RuntimeError(f"{name}: Expected at least 2 dimensions for input tensor but received {len(shape)}: it has the shape "
+                           f"{list(shape)}, and should have (N, C, ...)")  # fmt: skip
     for label, t in per_channel.items():
         if t is not None and t._data.size != shape[1]:
             raise RuntimeError(f"{name}: {label} should contain {shape[1]} elements not {t._data.size} "

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.core import return_types
 from ferro.core.apply import apply
-from ferro.core.arguments import into
+from ferro.core.arguments import into, need_tensor
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
@@ -208,23 +208,28 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     a reflector is singular.
     """
     name = "ormqr"
+    s, t = [need_tensor(name, argument, x)._data.shape for argument, x in (("input", input), ("other", other))]
+    for argument, shape in (("input", s), ("other", t)):
+        if len(shape) < 2:
+            raise RuntimeError(
+                f"torch.ormqr: {argument} must have at least 2 dimensions. It has the shape {list(shape)}"
+            )
+    side = -2 if left else -1
+    if t[side] != s[-2]:
+        raise RuntimeError(
+            f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2], got shapes {list(t)} and {list(s)}"
+        )
+    if need_tensor(name, "tau", tau)._data.ndim and tau._data.shape[-1] != min(t[side], s[-1]):
+        raise RuntimeError(f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1]), which is "
+                           f"{min(t[side], s[-1])}, got {tau._data.shape[-1]}")  # fmt: skip
     matrices(name, other, "other")
     _need_reflectors(name, input, tau)
-    s, t = input._data.shape, other._data.shape
     one_dtype(name, input, other, "input", "other")
     if len(s) != len(t) or s[:-2] != t[:-2]:
         raise RuntimeError(
             f"{name}: Expected batch dimensions of other to be equal to input.shape[:-2] = {list(s[:-2])}, but got "
             f"{list(t[:-2])}"
         )
-    side = -2 if left else -1
-    if t[side] != s[-2]:
-        raise RuntimeError(
-            f"{name}: other.shape[{side}] must be equal to input.shape[-2], got shapes {list(t)} and {list(s)}"
-        )
-    if tau._data.shape[-1] != min(t[side], s[-1]):
-        raise RuntimeError(f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1]) = "
-                           f"{min(t[side], s[-1])}, got {tau._data.shape[-1]}")  # fmt: skip
     result = apply(ORMQR, (input, tau, other), (bool(left), bool(transpose)))
     return result if out is None else into(name, out, result)
 

@@ -93,10 +93,10 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     begin: Any = start
     i, length = int(begin), int(length)
     if length < 0:
-        raise RuntimeError(f"narrow(): length must be non-negative, got {length}.")
+        raise RuntimeError(f"narrow(): length must be non-negative. Got {length}")
     if not -shape[d] <= i <= shape[d]:
-        raise IndexError(f"narrow(): start {i} is out of range for dimension {d} of size {shape[d]} (expected to be in range of "
-                         f"[{-shape[d]}, {shape[d]}])")  # fmt: skip
+        raise IndexError(f"narrow(): start out of range (expected to be in range of [{-shape[d]}, {shape[d]}], but got {i}) for "
+                         f"dimension {d} of the shape {list(shape)}")  # fmt: skip
     i = i + shape[d] if i < 0 else i
     if i + length > shape[d]:
         raise RuntimeError(f"narrow(): start ({i}) + length ({length}) exceeds dimension size ({shape[d]}).")
@@ -363,8 +363,11 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 def _even(name: str, x: Any, where: Any, dim: int, least: int) -> tuple[Tensor, ...]:
     shape = x._data.shape
     if len(shape) < least:
-        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension{'s' * (least > 1)}, but got a tensor with "
+        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with "
                            f"{len(shape)} dimensions!")  # fmt: skip
+    if not isinstance(where, (int, tuple, list, TensorBase)):
+        raise TypeError(f"{name}() received an invalid combination of arguments - got (Tensor, {type(where).__name__}); the second is an "
+                        "int, the number of parts, or a tuple of ints, where to cut")  # fmt: skip
     if isinstance(where, int) and (where <= 0 or shape[dim] % where):
         raise RuntimeError(f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {shape[dim]} is not "
                            f"divisible by the split_size {where}!")  # fmt: skip
@@ -464,10 +467,11 @@ def _strided_arguments(name: str, x: Any, size: Any, stride: Any, offset: Any) -
         raise RuntimeError(f"{name}: storage_offset must be non-negative, got {start}")
     if any(s < 0 for s in steps):
         raise RuntimeError(f"{name}: Negative strides are not supported at the moment, got strides: {list(steps)}")
-    need, have = reach(shape, steps, start), storage_bytes(x._data) // x._data.dtype.itemsize
+    item = x._data.dtype.itemsize
+    need, have = reach(shape, steps, start) * item, storage_bytes(x._data)
     if need > have:
-        raise RuntimeError(f"{name}: sizes {list(shape)}, strides {list(steps)}, storage offset {start} need a storage of {need} elements and "
-                           f"are out of bounds for storage of {have}")  # fmt: skip
+        raise RuntimeError(f"{name}: setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {start}, and itemsize {item} "
+                           f"requiring a storage size of {need} are out of bounds for storage of size {have}")  # fmt: skip
     return shape, steps, start, source
 
 

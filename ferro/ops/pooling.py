@@ -57,26 +57,40 @@ POOL_SCATTER = Op("pool_scatter", lambda xp, x, index, /, size: xp.pool_scatter(
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def _image(name: str, x: Any, n: int, parts: bool = False, channels: bool = True) -> tuple:
+def _image(name: str, x: Any, n: int, parts: bool = False, channels: bool = True, windows: tuple = ()) -> tuple:
     """The spatial shape of the input, which has n dimensions behind channels and maybe images.
 
-    parts: said of adaptive pooling; channels: whether there must be some.
+    parts: said of adaptive pooling; channels: whether there must be some; windows: what is looked at before shapes are.
     """
     shape = need_tensor(name, "input", x)._data.shape
     first = len(shape) - n - (1 if channels else 0)  # of the dimensions that may not be empty
-    if len(shape) not in (n + 1, n + 2):
-        words = "tensor" if parts else "(batch mode) tensor with optional 0 dim batch size for input"
-        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D {words}, but got: {list(shape)}")
-    if 0 in shape[first:]:
-        if parts:
-            raise RuntimeError(f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
-                               f"{list(shape)} with dimension {shape.index(0, first)} being empty")  # fmt: skip
-        raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}"
-        )
+    if len(shape) not in (n + 1, n + 2) or 0 in shape[first:]:
+        if windows:
+            _steps(name, n, *windows)
+        raise RuntimeError(_no_image(name, n, shape, first, parts))
     if x._data.dtype.kind in "bc":
         raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a real dtype")
     return shape[len(shape) - n :]
+
+
+def _no_image(name: str, n: int, shape: tuple, first: int, parts: bool) -> str:
+    """What is said of an input that is no image, or has no elements from the dimension `first` on."""
+    kinds = f"{n + 1}D or {n + 2}D"
+    if len(shape) not in (n + 1, n + 2):
+        if parts:
+            return f"{name}(): Expected {kinds} tensor, but got: {list(shape)}" + (
+                f" (Expected 2 to 3 dimensions, but got {len(shape)}-dimensional tensor for argument #1 'self')" if n == 1 else "")  # fmt: skip
+        text = f"{name}: Expected {kinds} (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}"
+        return text + (f": non-empty {kinds} (batch mode) tensor expected for input" if n == 3 else "")
+    empty = shape.index(0, max(first, 0))
+    if parts:
+        return (f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(shape)} with "
+                f"dimension {empty} being empty")  # fmt: skip
+    text = (
+        f"{name}: Expected {kinds} (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}"
+    )
+    return text + (f": Expected input's non-batch dimensions to have positive length, but input has a shape of {list(shape)} and "
+                   f"non-batch dimension {empty - len(shape) + n + 1} has length zero!" if n == 3 else "")  # fmt: skip
 
 
 def _frozen(given: Any) -> Any:
@@ -84,26 +98,36 @@ def _frozen(given: Any) -> Any:
     return tuple(given) if isinstance(given, list) else given
 
 
+def _steps(name: str, n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1) -> tuple:
+    """(kernel, stride, pad, dilation), one number per dimension each."""
+    kernel = ints(name, "kernel_size", kernel_size, n, 1, "kernel size should be greater than zero")
+    step = kernel if stride is None or stride == () else ints(name, "stride", stride, n, 1, "stride should not be zero")
+    pad = ints(name, "padding", padding, n, 0, f"pad must be non-negative, but got pad: {padding}")
+    dilation = ints(name, "dilation", dilation, n, 1, "dilation should be greater than zero")
+    for p, k, d in zip(pad, kernel, dilation, strict=True):
+        if p > k // 2:
+            raise RuntimeError(
+                f"{name}() padding should be at most half of kernel size, but got padding={p} and kernel_size={k}: "
+                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
+            )
+    return kernel, step, pad, dilation
+
+
 @lru_cache(maxsize=512, typed=True)
 def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
              ceil_mode: bool) -> tuple:  # fmt: skip
     """(kernel, number of windows, stride, pad, dilation), one number per dimension each."""
-    kernel = ints(name, "kernel_size", kernel_size, n, 1)
-    step = kernel if stride is None or stride == () else ints(name, "stride", stride, n, 1)
-    pad, dilation = ints(name, "padding", padding, n), ints(name, "dilation", dilation, n, 1)
-    if any(p > k // 2 for p, k in zip(pad, kernel, strict=True)):
-        raise RuntimeError(
-            f"{name}: padding should be at most half of kernel size, but got padding={pad}, kernel_size={kernel} "
-            f"and dilation={dilation}"
-        )
+    kernel, step, pad, dilation = _steps(name, n, kernel_size, stride, padding, dilation)
     size = []
     for s, k, st, p, d in zip(shape, kernel, step, pad, dilation, strict=True):
         count = -(-(s + 2 * p - d * (k - 1) - 1) // st) + 1 if ceil_mode else (s + 2 * p - d * (k - 1) - 1) // st + 1
         size.append(count - 1 if ceil_mode and (count - 1) * st >= s + p else count)  # the last window begins inside
     if min(size) < 1:
+        hint = f"max_pool1d() Invalid computed output size: {size[0]}. " if name == "max_pool1d" else ""
         raise RuntimeError(
-            f"{name}: Given spatial input size: {tuple(shape)}. Calculated output size: {tuple(size)}. Output size is "
-            f"too small for kernel_size={kernel}, stride={step}, padding={pad}, dilation={dilation}"
+            f"{hint}{name}: Given input size: ({'x'.join(map(str, shape))}) behind the channels. Calculated output size: "
+            f"({'x'.join(map(str, size))}). Output size is too small for kernel_size={kernel}, stride={step}, padding={pad}, "
+            f"dilation={dilation}"
         )
     return kernel, tuple(size), step, pad, dilation
 
@@ -123,8 +147,8 @@ singular(
 def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
               ceil_mode: bool) -> tuple:  # fmt: skip
     """Max pooling in n dimensions: values and indices."""
-    shape = _image(name, x, n)
-    given = [_frozen(v) for v in (kernel_size, stride, padding, dilation)]
+    given = tuple([_frozen(v) for v in (kernel_size, stride, padding, dilation)])
+    shape = _image(name, x, n, windows=given)
     windows = _windows(name, n, shape, *given, ceil_mode)
     if max(windows[4]) > 1 and _beside(shape, windows):
         return _max_with_padding(x, shape, windows)
@@ -253,8 +277,8 @@ AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divis
 def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
               count_include_pad: bool, divisor_override: Any = None) -> Tensor:  # fmt: skip
     """Average pooling in n dimensions."""
-    shape = _image(name, x, n)
-    given = [_frozen(v) for v in (kernel_size, stride, padding)]
+    given = tuple([_frozen(v) for v in (kernel_size, stride, padding)])
+    shape = _image(name, x, n, windows=given)
     kernel, size, step, pad, _ = _windows(name, n, shape, *given, 1, ceil_mode)
     if divisor_override is not None:
         if divisor_override == 0:
@@ -307,17 +331,34 @@ declare("nn.functional.avg_pool3d", [
 # -- adaptive pooling --------------------------------------------------------------------------------------------------
 
 
+def _parts(name: str, n: int, x: Any, output_size: Any, channels: bool) -> tuple:
+    """The spatial sizes of the input and of the result."""
+    if (
+        n > 1
+        and isinstance(output_size, (tuple, list))
+        and need_tensor(name, "input", x)._data.ndim <= len(output_size)
+    ):
+        raise ValueError(
+            f"{name}: Input dimension should be at least {len(output_size) + 1}, got the shape {list(x._data.shape)}"
+        )
+    shape = _image(name, x, n, parts=True, channels=channels)
+    if x._data.dtype not in INEXACT:
+        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
+    return shape, _target(name, n, x, shape, output_size)
+
+
 def _target(name: str, n: int, x: Any, shape: tuple, output_size: Any) -> tuple:
     """The output sizes; None keeps the size of the input. A result that no memory can hold is refused at once."""
     given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
     if len(given) != n:
-        raise RuntimeError(
-            f"{name}: output_size must be one integer or {n} (or None for the size of the input), got {output_size!r}"
-        )
+        one = f"{name}() argument 'output_size' should contain one int (got {len(given)})"
+        raise RuntimeError(one if n == 1 else f"{name}: output_size must be {n} numbers, or one, or None for the size of the input; got "
+                           f"{output_size!r} ({name}(): internal error: output_size.size() must be {n})")  # fmt: skip
     size = tuple([s if o is None else operator.index(o) for s, o in zip(shape, given, strict=True)])
-    if min(size) < 0:
-        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {size}")
     whole = (*x.shape[: x.dim() - n], *size)
+    if min(size) < 0:
+        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, size))}}}: "
+                           f"Trying to create tensor with negative dimension {min(size)}: {list(whole)}")  # fmt: skip
     if math.prod(whole) * x.element_size() >= 1 << 63:
         raise RuntimeError(f"{name}: Storage size calculation overflowed with sizes={list(whole)}")
     np.empty(whole, x._data.dtype)  # MemoryError now, not after the windows have been counted
@@ -342,10 +383,7 @@ ADAPTIVE_AVG_SPREAD = Op("adaptive_avg_spread", lambda xp, x, /, shape: xp.adapt
 
 def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
     """Adaptive average pooling in n dimensions."""
-    shape = _image(name, x, n, parts=True, channels=n == 3)
-    if x._data.dtype not in INEXACT:
-        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
-    size = _target(name, n, x, shape, output_size)
+    shape, size = _parts(name, n, x, output_size, channels=n == 3)
     if 0 in size or any(s % o for s, o in zip(shape, size, strict=True)):
         return adaptive_avg(x, size)
     kernel = tuple([s // o for s, o in zip(shape, size, strict=True)])
@@ -386,10 +424,7 @@ ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x,
 
 def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
     """Adaptive max pooling in n dimensions: values and indices."""
-    shape = _image(name, x, n, parts=True)
-    if x._data.dtype not in INEXACT:
-        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
-    size = _target(name, n, x, shape, output_size)
+    shape, size = _parts(name, n, x, output_size, channels=True)
     if 0 in size or any(s % o for s, o in zip(shape, size, strict=True)):
         return apply(ADAPTIVE_MAX, (x,), (size,))
     kernel = tuple([s // o for s, o in zip(shape, size, strict=True)])

@@ -12,7 +12,7 @@ from ferro.core.apply import apply, array_first, binary, of_array, promote
 from ferro.core.arguments import factors_first, into, need_tensor, one_dim
 from ferro.core.base import TensorBase
 from ferro.core.casting import LOW, brought_together, in_low_precision, lowered
-from ferro.core.dtypes import FROM_NUMPY, INEXACT
+from ferro.core.dtypes import FROM_NUMPY, INEXACT, type_name
 from ferro.core.inplace import in_place
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
@@ -145,14 +145,28 @@ MV = Op("mv", lambda xp, x, y: xp.mv(x, y), kind=MULTILINEAR, weight=2.0,
 
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Σ xᵢ yᵢ of two vectors of one length, without conjugation."""
-    same_dtype("dot", input=input, tensor=tensor)
-    need_ndim("dot", input=(input, 1), tensor=(tensor, 1))
-    if input._data.shape != tensor._data.shape:
-        raise RuntimeError(
-            f"dot: the vectors must have the same number of elements, got {input._data.size} and {tensor._data.size}"
-        )
+    _two_vectors("dot", input, tensor)
     result = binary(DOT, input, tensor)
     return result if out is None else into("dot", out, result)
+
+
+def _two_vectors(name: str, x: Any, y: Any) -> None:
+    """Refuses what is not two vectors of one dtype and length."""
+    a, b = need_tensor(name, "input", x)._data, need_tensor(name, "tensor" if name == "dot" else "other", y)._data
+    if a.ndim != 1 or b.ndim != 1:
+        raise RuntimeError(f"{name}: 1D tensors expected, but got {a.ndim}D and {b.ndim}D tensors")
+    if a.dtype is not b.dtype:
+        names = [type_name(FROM_NUMPY[v.dtype]) for v in (a, b)]
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {names[0]} and {names[1]} (in {name}); convert one "
+            "with .to(dtype)"
+        )
+    same_dtype(name, input=x)
+    if a.shape != b.shape:
+        raise RuntimeError(
+            f"{name}: inconsistent tensor size, expected tensor [{a.size}] and src [{b.size}] to have the same number of "
+            f"elements, but got {a.size} and {b.size} elements respectively"
+        )
 
 
 DOT = Op("dot", lambda xp, x, y: xp.dot(x, y), kind=MULTILINEAR, weight=100.0,
@@ -163,7 +177,7 @@ DOT = Op("dot", lambda xp, x, y: xp.dot(x, y), kind=MULTILINEAR, weight=100.0,
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Σ conj(xᵢ) yᵢ of two vectors of one length."""
-    same_dtype("vdot", input=input, other=other)
+    _two_vectors("vdot", input, other)
     result = dot(input.conj(), other)
     return result if out is None else into("vdot", out, result)
 
@@ -580,10 +594,11 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
         raise RuntimeError(
             f"linalg.cross: inputs must have the same number of dimensions, got shapes {list(a)} and {list(b)}"
         )
-    dim = one_dim("linalg.cross", len(a), dim)
+    given, dim = dim, one_dim("linalg.cross", len(a), dim)
     if not a or a[dim] != 3 or b[dim] != 3:
         raise RuntimeError(
-            f"linalg.cross: inputs dimension {dim} must have length 3, got shapes {list(a)} and {list(b)}"
+            f"linalg.cross: inputs dimension {given} must have length 3. Got {a[dim] if a else 1} and {b[dim] if b else 1} in the shapes "
+            f"{list(a)} and {list(b)}"
         )
     result = apply(CROSS, tuple(promote(input, other)), (dim,))
     return result if out is None else into("linalg.cross", out, result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,14 @@ import numpy as np
 from ferro.batched.array import as_array, plain
 from ferro.batched.draws import check_unbatched
 from ferro.batched.levels import RUNNING
-from ferro.core import dtypes
+from ferro.core import dtypes, worlds
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import change
 from ferro.core.layout import arranged
 from ferro.core.looped import by_slices
 from ferro.core.random import numpy_generator
-from ferro.ops.creation import chosen_dtype, finish, result_or_out
+from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -37,8 +38,10 @@ def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
         scale = 1.0 if kind == "uniform" else 0.5**0.5
         return (make(shape, real) * scale + 1j * (make(shape, real) * scale)).astype(d)
     if d not in dtypes.INEXACT:
-        raise RuntimeError(
-            f"{kind} random numbers are not implemented for {dtypes.FROM_NUMPY[d]}; use a floating-point dtype"
+        asked, check = dtypes.FROM_NUMPY[d], "check_uniform_bounds" if kind == "uniform" else "normal_kernel_cpu"
+        raise NotImplementedError(
+            f"\"{check}\" not implemented for '{dtypes.type_name(asked)}': {kind} random numbers are not implemented for {asked}; use a "
+            "floating-point dtype"
         )
     return as_array(make(shape, d if d.itemsize >= 4 else np.float32)).astype(d, copy=False)
 
@@ -46,6 +49,10 @@ def draw(kind: str, shape: tuple, dtype: Any, generator: Any) -> Any:
 def _drawn(
     name: str, kind: str, size: tuple, generator: Any, out: Any, dtype: Any, requires_grad: bool, device: Any
 ) -> Any:
+    if dtype is dtypes.complex32:
+        return worlds.complex_half(
+            _drawn(name, kind, size, generator, out, dtypes.complex64, False, device), requires_grad
+        )
     data = draw(kind, sizes(name, size), chosen_dtype(dtype, out, dtypes.default().np), generator)
     return result_or_out(name, data, out, requires_grad, device)
 
@@ -86,6 +93,9 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
 
 def _held_by(name: str, d: Any, low: int, most: int) -> None:
     """Refuses bounds of random integers that an integer dtype does not hold, warns of those between which a floating one skips some."""
+    if d in dtypes.COMPLEX:
+        raise RuntimeError(f"{name}: check_random_bounds handles only integral, floating-point and boolean types, not "
+                           f"{dtypes.FROM_NUMPY[d]}")  # fmt: skip
     if d in dtypes.INEXACT:
         digits = round(1 - math.log2(dtypes.finfo(dtypes.FROM_NUMPY[d]).eps))
         for words, bound in (("from", low), ("to - 1", most)):
@@ -115,7 +125,22 @@ _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "
 def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """The numbers 0 to n - 1 in random order."""
-    data = numpy_generator(generator).permutation(n).astype(chosen_dtype(dtype, out, dtypes.int64.np))
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"randperm(): argument 'n' (position 1) must be int, not {type(n).__name__}") from None
+    if n < 0:
+        refuse_shape("randperm", (n,))
+    d = chosen_dtype(dtype, out, dtypes.int64.np)
+    asked = dtypes.FROM_NUMPY[d]
+    if d.kind in "bc":
+        raise NotImplementedError(f"\"randperm\" not implemented for '{dtypes.type_name(asked)}'")
+    if d.kind in "iu":
+        dtypes.check_number("randperm", max(n - 1, 0), d)
+    elif n - 1 > (most := round(2 / dtypes.finfo(asked).eps)):
+        raise RuntimeError(f"randperm: n cannot be greater than {most + 1} for {dtypes.type_name(asked)} type. {n} was given: not all "
+                           f"of its numbers are exact in {asked}")  # fmt: skip
+    data = numpy_generator(generator).permutation(n).astype(d)
     return result_or_out("randperm", data, out, requires_grad, device)
 
 
@@ -184,28 +209,38 @@ def multinomial(
 ) -> Tensor:
     """`num_samples` indices per row, drawn with the (unnormalised) weights of the row."""
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype}")
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {dtypes.type_name(input.dtype)}"
+        )
     if out is not None and out.dtype is not dtypes.int64:
-        raise RuntimeError(f"multinomial expects a tensor of int64 for out, got: {out.dtype}")
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {dtypes.type_name(out.dtype)}")
     a = as_array(input._data, np.float64)
     if a.ndim not in (1, 2):
         raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
+    if not replacement and num_samples > a.shape[-1]:
+        raise RuntimeError(f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
+                           f"{a.shape[-1]}")  # fmt: skip
     if num_samples <= 0:
         raise RuntimeError(f"multinomial: cannot sample n_sample <= 0 samples, got {num_samples}")
     if a.shape[-1] > 1 << 24:
         raise RuntimeError(f"multinomial: number of categories cannot exceed 2^24, got {a.shape[-1]}")
+    if not replacement and num_samples > a.shape[-1]:
+        raise RuntimeError(f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
+                           f"{a.shape[-1]}")  # fmt: skip
     if not np.isfinite(a).all() or (a < 0).any():
-        raise RuntimeError("multinomial: probability tensor contains either `inf`, `nan` or element < 0")
+        entry = "probability entry < 0" if (a < 0).any() else "probability entry = infinity or NaN"
+        raise RuntimeError("multinomial: probability tensor contains either `inf`, `nan` or element < 0; invalid multinomial distribution "
+                           f"(encountering {entry})")  # fmt: skip
     rng = numpy_generator(generator)
     rows = []
     for row in np.atleast_2d(a):
         if row.sum() <= 0:
             raise RuntimeError("multinomial: invalid multinomial distribution (sum of probabilities <= 0)")
-        if not replacement and np.count_nonzero(row) < num_samples:
-            raise RuntimeError(
-                f"multinomial: cannot sample {num_samples} values without replacement from {np.count_nonzero(row)} of non-zero weight"
-            )
-        rows.append(rng.choice(row.size, num_samples, replacement, row / row.sum()))
+        some = num_samples if replacement else min(num_samples, int(np.count_nonzero(row)))
+        drawn = rng.choice(row.size, some, replacement, row / row.sum())
+        rows.append(
+            np.concatenate([drawn, np.flatnonzero(row == 0)[: num_samples - some]])
+        )  # those of weight 0 come last
     result = wrap((np.stack(rows) if rows else np.empty(0)).astype(np.int64).reshape((*a.shape[:-1], num_samples)))
     return result if out is None else into("multinomial", out, result)
 
@@ -246,15 +281,24 @@ def _fill(self: Any, name: str, make: Any) -> Any:
 def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Tensor:
     """Fills with uniform random numbers from [from, to)."""
     low = bounds.get("from", bounds.get("a", from_))
+    d = self.dtype
+    if d.is_floating_point:
+        most = dtypes.finfo(d).max
+        for words, bound in (("from", low), ("to", to)):
+            if not -most <= bound <= most:
+                raise RuntimeError(f"uniform_: {words} is out of bounds for {dtypes.C_NAMES[d]}: {bound}")
     if low > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
-    return _fill(self, "uniform_", lambda shape: low + (to - low) * draw("uniform", shape, self.dtype, generator))
+    if d.is_floating_point and to - low > most:
+        raise RuntimeError(f"uniform_ expects to-from <= std::numeric_limits<{dtypes.type_name(d)}>::max(), but found to={to:g} and "
+                           f"from={low:g} which result in to-from to exceed the limit")  # fmt: skip
+    return _fill(self, "uniform_", lambda shape: low + (to - low) * draw("uniform", shape, d, generator))
 
 
 def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
     """Fills with normal random numbers."""
     if std < 0:
-        raise RuntimeError(f"normal_ expects std >= 0.0, but found std {std}")
+        raise RuntimeError(f"normal_: normal expects std >= 0.0, but found std {std}")
     return _fill(self, "normal_", lambda shape: mean + std * draw("normal", shape, self.dtype, generator))
 
 
@@ -268,15 +312,27 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Ten
     """Fills with exponentially distributed numbers of rate lambd."""
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    _refuse_continuous("Exponential", self.dtype)
     return _fill(
         self, "exponential_", lambda shape: as_array(numpy_generator(generator).standard_exponential(shape)) / lambd
     )
+
+
+def _refuse_continuous(name: str, d: dtypes.dtype) -> None:
+    """RuntimeError for a dtype that cannot hold the numbers of a continuous distribution."""
+    if not d.is_floating_point:
+        raise RuntimeError(f"{name} distribution is a continuous probability distribution. dtype must be a floating point but you "
+                           f"specified {dtypes.type_name(d)}")  # fmt: skip
 
 
 def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
     """Fills with numbers whose logarithm is normal."""
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"log_normal_cpu\" not implemented for '{dtypes.type_name(self.dtype)}': use a floating-point dtype"
+        )
     return _fill(self, "log_normal_", lambda shape: as_array(numpy_generator(generator).lognormal(mean, std, shape)))
 
 
@@ -284,6 +340,7 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
     """Fills with Cauchy distributed numbers."""
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    _refuse_continuous("Cauchy", self.dtype)
     return _fill(
         self, "cauchy_", lambda shape: median + sigma * as_array(numpy_generator(generator).standard_cauchy(shape))
     )

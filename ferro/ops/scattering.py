@@ -47,7 +47,8 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {index.dtype}")
     shape, have = x._data.shape or (1,), data.shape or (1,)
     if len(have) != len(shape):
-        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as input tensor, got {list(data.shape)} for "
+        words = "input tensor" if name == "gather" else "self tensor"
+        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as {words}, got {list(data.shape)} for "
                            f"{list(x._data.shape)}")  # fmt: skip
     for k, (a, b) in enumerate(zip(have, shape, strict=True)):
         if k != d and a > b:

@@ -82,10 +82,12 @@ def infer(name: str, have: tuple, shape: tuple) -> tuple:
             raise RuntimeError(f"{name}: cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension "
                                "size -1 can be any value and is ambiguous")  # fmt: skip
         if known == 0 or total % known:
-            raise RuntimeError(f"{name}: shape {list(shape)} is invalid for input of size {total} (shape {list(have)})")
+            raise RuntimeError(
+                f"{name}: shape '{list(shape)}' is invalid for input of size {total} (shape {list(have)})"
+            )
         return tuple([total // known if s == -1 else s for s in shape])
     if known != total:
-        raise RuntimeError(f"{name}: shape {list(shape)} is invalid for input of size {total} (shape {list(have)})")
+        raise RuntimeError(f"{name}: shape '{list(shape)}' is invalid for input of size {total} (shape {list(have)})")
     return shape
 
 
@@ -340,11 +342,12 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     if len(start) != len(end):
         raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(start)} dims) should contain the same number of dims "
                            f"as destination ({list(end)} dims)")  # fmt: skip
+    given = {"source": start, "destination": end}
     start = [one_dim("movedim", n, d, "source") for d in start]
     end = [one_dim("movedim", n, d, "destination") for d in end]
     for what, dims in (("source", start), ("destination", end)):
         if len(set(dims)) != len(dims):
-            raise RuntimeError(f"movedim: repeated dim in `{what}` ({dims})")
+            raise RuntimeError(f"movedim: repeated dim in `{what}` ({list(given[what])})")
     rest = iter([d for d in range(n) if d not in start])
     moved = dict(zip(end, start, strict=True))
     return viewed(PERMUTE, input, (tuple([moved[d] if d in moved else next(rest) for d in range(n)]),))
@@ -595,10 +598,21 @@ def _reversed(x: Any) -> Tensor:
     return viewed(PERMUTE, x, (tuple(range(x._data.ndim))[::-1],))
 
 
+def sparse_dim(self: Tensor) -> int:
+    """How many dimensions are sparse: none of a dense tensor."""
+    return 0
+
+
+def dense_dim(self: Tensor) -> int:
+    """How many dimensions are not sparse: all of a dense tensor."""
+    return self._data.ndim
+
+
 class ShapeMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
+    sparse_dim, dense_dim = sparse_dim, dense_dim
     adjoint, flatten = adjoint, flatten
     movedim, moveaxis, permute = movedim, moveaxis, permute
     contiguous, dim_order, is_contiguous = contiguous, dim_order, is_contiguous

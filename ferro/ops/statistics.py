@@ -171,7 +171,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
     if a.dtype.kind == "b" or a.dtype == np.uint8:
         raise RuntimeError(f"gradient does not support {input.dtype} input.")
     if edge_order not in (1, 2):
-        raise RuntimeError(f"gradient only supports edge_order=1 and edge_order=2, got {edge_order}")
+        raise RuntimeError(f"torch.gradient only supports edge_order=1 and edge_order=2. Got {edge_order}")
     if dim is None:
         dims = list(range(a.ndim))
     else:
@@ -182,7 +182,7 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
         if d in dims[:i]:
             raise RuntimeError(f"gradient: dim {d} appears multiple times in the list of dims {dims}")
         if a.shape[d] <= edge_order:
-            raise RuntimeError(f"gradient expected each dimension size to be at least edge_order+1={edge_order + 1}, got "
+            raise RuntimeError(f"torch.gradient expected each dimension size to be at least edge_order+1, {edge_order + 1}; got "
                                f"{list(a.shape)} and dim {d}")  # fmt: skip
     steps = _steps(spacing, dims, a)
     return tuple([(_even if isinstance(h, (int, float, complex)) else _uneven)(input, d, h, edge_order)
@@ -200,8 +200,9 @@ def _steps(spacing: Any, dims: list, a: Any) -> list:
         return [1 if spacing is None else spacing] * len(dims)
     spacing = list(spacing)
     if len(spacing) != len(dims):
-        raise RuntimeError(f"gradient expected spacing to be unspecified, a scalar, or a list with one entry for each of the {len(dims)} "
-                           f"dimensions {dims}, but got a list of length {len(spacing)}")  # fmt: skip
+        raise RuntimeError("torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same "
+                           f"length, but got a spacing argument of length {len(spacing)} and a dim argument of length "
+                           f"{len(dims)}.")  # fmt: skip
     if not any(isinstance(s, TensorBase) for s in spacing):
         return spacing
     found: list = []
@@ -209,8 +210,8 @@ def _steps(spacing: Any, dims: list, a: Any) -> list:
         if not isinstance(s, TensorBase):
             raise TypeError(f"gradient: spacing must hold numbers or tensors, not both; got {type(s).__name__}")
         if s._data.ndim != 1:
-            raise RuntimeError(f"gradient expected each element of spacing to have one dimension, but got an element with "
-                               f"{s._data.ndim} dimensions")  # fmt: skip
+            raise RuntimeError(f"torch.gradient expected each element of spacing to have one dimension, but got an element with "
+                               f"{s._data.ndim} dimensions!")  # fmt: skip
         if s._data.size != a.shape[d]:
             raise RuntimeError(f"gradient: the coordinates of dim {d} must be {a.shape[d]} numbers, got {s._data.size}")
         found.append(diff(cast("Tensor", s)))
@@ -220,31 +221,46 @@ def _steps(spacing: Any, dims: list, a: Any) -> list:
 def _even(x: Any, d: int, h: Any, order: int) -> Any:
     """Derivatives along d by points at a distance h."""
     n = x._data.shape[d]
-    inside = (narrow(x, d, 2, n - 2) - narrow(x, d, 0, n - 2)) / h / 2
+    inside = (narrow(x, d, 2, n - 2) - narrow(x, d, 0, n - 2)) / (2 * h)
     ends = []
-    for s, sign in ((0, 1), (n - 1, -1)):  # seen from an end, the points and the derivative run towards the inside
-        p, q = narrow(x, d, s, 1), narrow(x, d, s + sign, 1)
-        rise = q - p if order == 1 else 2 * q - 1.5 * p - 0.5 * narrow(x, d, s + 2 * sign, 1)
-        ends.append(rise * sign / h)
+    for s, step in ((0, 1), (n - 1, -1)):  # seen from an end, the points and the derivative run towards the inside
+        p, q = narrow(x, d, s, 1), narrow(x, d, s + step, 1)
+        if order == 1:
+            ends.append((q - p if step == 1 else p - q) / h)
+        else:
+            three = [p, q, narrow(x, d, s + 2 * step, 1)]
+            ends.append(_weighted(three[::step], [w * step / h for w in (-1.5, 2.0, -0.5)][::step]))
     return cat([ends[0], inside, ends[1]], d)
+
+
+def _weighted(values: list, weights: list) -> Any:
+    """The sum of three values times their weights; in the order of the points, so that it is NumPy's to the last bit."""
+    (p, q, r), (a, b, c) = values, weights
+    return p * a + q * b + r * c
 
 
 def _uneven(x: Any, d: int, h: Any, order: int) -> Any:
-    """Derivatives along d by points at distances h, a 1-d tensor: weighted means of the slopes between neighbours."""
+    """Derivatives along d by points at distances h, a 1-d tensor: those of the parabola through three points."""
     n = x._data.shape[d]
     x, h = promote(x, h)
     h = reshape(h, (n - 1,) + (1,) * (x._data.ndim - 1 - d))
-    slopes = (narrow(x, d, 1, n - 1) - narrow(x, d, 0, n - 1)) / h
     left, right = narrow(h, 0, 0, n - 2), narrow(h, 0, 1, n - 2)
-    inside = (narrow(slopes, d, 0, n - 2) * right + narrow(slopes, d, 1, n - 2) * left) / (left + right)
-    ends = []
-    for s, sign in ((0, 1), (n - 2, -1)):
-        slope = narrow(slopes, d, s, 1)
-        if order == 2:
-            first, second = narrow(h, 0, s, 1), narrow(h, 0, s + sign, 1)
-            slope = slope + (slope - narrow(slopes, d, s + sign, 1)) * (first / (first + second))
-        ends.append(slope)
-    return cat([ends[0], inside, ends[1]], d)
+    both = left + right
+    weights = [-right / (left * both), (right - left) / (left * right), left / (right * both)]
+    inside = _weighted([narrow(x, d, k, n - 2) for k in range(3)], weights)
+    if order == 1:
+        first, last = [(narrow(x, d, s + 1, 1) - narrow(x, d, s, 1)) / narrow(h, 0, s, 1) for s in (0, n - 2)]
+        return cat([first, inside, last], d)
+    p, q = narrow(h, 0, 0, 1), narrow(h, 0, 1, 1)
+    first = _weighted(
+        [narrow(x, d, k, 1) for k in range(3)], [-(2 * p + q) / (p * (p + q)), (p + q) / (p * q), -p / (q * (p + q))]
+    )
+    p, q = narrow(h, 0, n - 3, 1), narrow(h, 0, n - 2, 1)
+    last = _weighted(
+        [narrow(x, d, n - 3 + k, 1) for k in range(3)],
+        [q / (p * (p + q)), -(q + p) / (p * q), (2 * q + p) / (q * (p + q))],
+    )
+    return cat([first, inside, last], d)
 
 
 _COORDINATES = Arg(values=[-1.0, 0.5, 1.0, 2.5])

@@ -59,11 +59,14 @@ def _window(name: str, M: Any, sym: bool, dtype: Any, layout: Any, device: Any, 
         raise TypeError(f"{name}: the window length M must be an integer, got {type(M).__name__}") from None
     if n < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    said = (
+        f"{name}: general_cosine" if name in ("hamming", "hann", "general_hamming") else name
+    )  # (of which it is a case)
     if layout is not None and layout is not strided:
-        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
+        raise ValueError(f"{said} is implemented for strided tensors only, got: {layout}")
     d = dtypes.default() if dtype is None else dtypes.FROM_NUMPY[dtypes.to_numpy(dtype)]
     if d not in (dtypes.float32, dtypes.float64):
-        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {d}")
+        raise ValueError(f"{said} expects float32 or float64 dtypes, got: {d}")
     data = np.full(n, single) if n < 2 else np.asarray(make(n, n - 1 if sym else n))
     return finish(name, data.astype(d.np), requires_grad, device)
 

@@ -134,7 +134,10 @@ class Optimizer:
         if any(id(param) in present for param in group["params"]):
             raise ValueError("some parameters appear in more than one parameter group")
         if self.param_groups and ("param_names" in self.param_groups[0]) != ("param_names" in group):
-            raise ValueError("all optimizer param groups should be with/without names")
+            raise ValueError(
+                "all optimizer param groups should be with/without names. cannot add param group "
+                f"{'with' if 'param_names' in group else 'without'} names to the optimizer"
+            )
         self.param_groups.append(group)
 
     def _check_parameter(self, param: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from ferro.autograd.grad_mode import no_grad
 from ferro.nn.modules.batchnorm import _BatchNorm
 from ferro.nn.modules.module import Module
-from ferro.ops.creation import tensor
+from ferro.ops.data import tensor
 from ferro.tensor import Tensor
 
 from .lr_scheduler.base import LRScheduler, checked_optimizer, per_group

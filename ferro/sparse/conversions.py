@@ -64,7 +64,11 @@ def to(self: Any, *args: Any, copy: bool = False, memory_format: Any = None, **k
     _only_preserved("to", self, memory_format)
     args = tuple([a.kept if is_sparse(a) else a for a in args])
     kept = self.kept.to(*args, copy=copy, **kwargs)
-    return self if kept is self.kept else self.with_values(kept)
+    if kept is self.kept:
+        return self
+    return (
+        SparseTensor(self.place.copy(), kept, self.extent, self.unique, self.kind) if copy else self.with_values(kept)
+    )
 
 
 def _cast(name: str) -> Callable:

@@ -12,7 +12,8 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import int64, type_name
 from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
-from ferro.ops.creation import as_tensor, empty, zeros
+from ferro.ops.creation import empty, zeros
+from ferro.ops.data import as_tensor
 from ferro.sparse.tensor import SparseTensor
 
 

@@ -69,6 +69,22 @@ def is_contiguous(self: Any, memory_format: Any = None) -> bool:
     return False
 
 
+@rule("dim_order", compressed=True)
+def dim_order(self: Any, *, ambiguity_check: Any = False) -> Any:
+    """Refused: only kept values lie in memory. An AttributeError, as in PyTorch."""
+    raise AttributeError(
+        f"Can't get dim order on sparse type: {self.layout}. Use Tensor.to_dense() to convert to a dense tensor first."
+    )
+
+
+@rule("data_ptr", compressed=True)
+def data_ptr(self: Any) -> Any:
+    """Refused: indices and values have addresses, a sparse tensor has none."""
+    raise RuntimeError(
+        "Cannot access data pointer of Tensor that doesn't have storage: it is sparse; ask values() or indices()"
+    )
+
+
 @rule("allclose", compressed=True)
 def allclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether two tensors are about equal."""

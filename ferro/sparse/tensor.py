@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from importlib import import_module
@@ -43,12 +44,15 @@ class SparseTensor(Tensor):
     extent: tuple
     unique: bool
     kind: Any
-    held: Any
+    held: Any  # the gradient that has been asked for
+    starts: Any  # where the rows (CSR) or columns (CSC) begin, once asked for: as long as `place` is as it is
 
     def __new__(cls, place: Any, kept: Any, extent: tuple, unique: bool = False, layout: Any = sparse_coo) -> Any:
         self = object.__new__(cls)
         self._node = self._counter = self._meta = None
-        vars(self).update(place=place, kept=kept, extent=tuple(extent), unique=unique, kind=layout, held=None)
+        vars(self).update(
+            place=place, kept=kept, extent=tuple(extent), unique=unique, kind=layout, held=None, starts=None
+        )
         return self
 
     @classmethod
@@ -142,9 +146,12 @@ class SparseTensor(Tensor):
         return _again, (self.place, self.kept.detach(), self.extent, self.unique, self.kind, self.requires_grad)
 
     def __deepcopy__(self, memo: dict) -> Any:
-        return memo.setdefault(
-            id(self), _again(self.place.copy(), self.kept.detach().clone(), *self.__reduce_ex__(4)[1][2:])
-        )
+        if id(self) in memo:
+            return memo[id(self)]
+        fresh = memo[id(self)] = _again(self.place.copy(), self.kept.detach().clone(), *self.__reduce_ex__(4)[1][2:])
+        if self.grad is not None:
+            fresh.grad = copy.deepcopy(self.grad, memo)
+        return fresh
 
     # -- parts
 
@@ -216,7 +223,7 @@ class SparseTensor(Tensor):
     def col_indices(self) -> Any:
         """The columns of the values of a CSR matrix."""
         need_compressed("col_indices", sparse_csr, self.kind)
-        return wrap(self.place[1].copy())
+        return wrap(self.place[1])
 
     def ccol_indices(self) -> Any:
         """Where the columns of a CSC matrix begin among its values, and the number of values."""
@@ -229,8 +236,10 @@ class SparseTensor(Tensor):
 
     def _starts(self, what: str, layout: Any) -> Any:
         need_compressed(what, layout, self.kind)
-        d = 0 if layout is sparse_csr else 1
-        return np.searchsorted(self.place[d], np.arange(self.extent[d] + 1)).astype(np.int64)
+        if self.starts is None:
+            d = 0 if layout is sparse_csr else 1
+            self.starts = np.searchsorted(self.place[d], np.arange(self.extent[d] + 1)).astype(np.int64)
+        return self.starts
 
     def with_values(self, values: Any) -> SparseTensor:
         """Other values at the same indices."""
@@ -373,7 +382,7 @@ class SparseTensor(Tensor):
             if is_grad_enabled():
                 raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
         other = other.as_layout(self.kind)
-        vars(self).update(place=other.place, kept=other.kept, extent=other.extent, unique=other.unique)
+        vars(self).update(place=other.place, kept=other.kept, extent=other.extent, unique=other.unique, starts=None)
         return self
 
     def __bool__(self) -> bool:

@@ -138,7 +138,7 @@ def test_forked_numbers_leave_no_trace():
     assert not ferro.equal(ferro.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("name", [d.name for d in dtypes.ABSENT])
+@pytest.mark.parametrize("name", [d.name for d in dtypes.ABSENT if d is not dtypes.complex32])
 def test_dtypes_that_ferro_has_not_are_names(name, torch):
     d, other = getattr(ferro, name), getattr(torch, name)
     assert isinstance(d, ferro.dtype)

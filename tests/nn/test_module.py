@@ -366,6 +366,27 @@ def test_extra_state_and_hooks_of_state() -> None:
         layer.load_state_dict({key: value for key, value in state.items() if "extra" not in key})
 
 
+def test_a_public_hook_of_state_dict_is_no_private_one() -> None:
+    class Watch:
+        def method(self, module: Any, state: Any, prefix: str, meta: Any) -> None:
+            state["seen"] = ferro.ones(1)
+
+    def hook(module: Any, state: Any, prefix: str, meta: Any) -> Any:
+        return {}
+
+    layer = nn.Linear(1, 1)
+    layer.register_state_dict_post_hook(Watch().method)
+    assert "seen" in layer.state_dict()
+    layer._register_state_dict_hook(hook)
+    assert layer.state_dict() == {}
+    handle = layer.register_state_dict_post_hook(hook)
+    with pytest.raises(RuntimeError, match="state_dict post-hook must return None"):
+        layer.state_dict()
+    handle.remove()
+    with pytest.raises(RuntimeError, match="previously registered via register_state_dict_post_hook"):
+        layer._register_state_dict_hook(hook)
+
+
 def test_batch_norm_reads_states_without_a_count() -> None:
     state = dict(nn.BatchNorm1d(2).state_dict())
     del state["num_batches_tracked"]

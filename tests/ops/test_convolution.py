@@ -153,7 +153,7 @@ def test_an_image_alone_and_an_empty_batch_are_convolved() -> None:
             {"x": (1, 2, 2, 2)},
             r"padded input size per channel: \(2 x 2\). Kernel size: \(3 x 3\). Kernel size can't be",
         ),
-        ({"w": (3, 2, 3)}, r"weight of 4 dimensions.*\[3, 2, 3\]"),
+        ({"w": (3, 2, 3)}, r"3-dimensional weight\[3, 2, 3\].*weight of 4 dimensions"),
         ({"b": (4,)}, "1-dimensional with 3 elements"),
         ({"groups": 2}, "divisible by 2"),
         ({"groups": 0}, "non-positive groups is not supported"),
@@ -172,9 +172,9 @@ def test_wrong_arguments_are_refused(changes: dict, message: str) -> None:
 
 
 def test_dtypes_must_agree_and_are_named() -> None:
-    with pytest.raises(RuntimeError, match=r"float32.*float64"):
+    with pytest.raises(RuntimeError, match=r"scalar type Float but found Double"):
         F.conv1d(ferro.ones(1, 1, 3), ferro.ones(1, 1, 2, dtype=ferro.float64))
-    with pytest.raises(RuntimeError, match=r"bias.*float32.*float16"):
+    with pytest.raises(RuntimeError, match=r"Input type \(float\) and bias type \(c10::Half\) should be the same"):
         F.conv1d(ferro.ones(1, 1, 3), ferro.ones(1, 1, 2), ferro.ones(1, dtype=ferro.float16))
 
 

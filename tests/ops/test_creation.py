@@ -27,6 +27,7 @@ OUT = {
     "too large": lambda t, shape: t.full((4, 5), -1.0),
     "too small": lambda t, shape: t.full((2,), -1.0),
     "of doubles": lambda t, shape: t.full(shape, -1.0, dtype=t.float64),
+    "of as many": lambda t, shape: t.full((3, 2 * shape[0] // 3 * (shape[1] if len(shape) == 2 else 1)), -1.0)[:, ::2],
     "transposed": lambda t, shape: t.full(shape[::-1], -1.0).t() if len(shape) == 2 else t.full((12,), -1.0)[::2],
 }
 

@@ -234,10 +234,10 @@ def test_wrong_arguments_are_refused(pool: Any) -> None:
     for args, message in [
         ((7,), "too small"),
         ((2, 1, 2), "at most half"),
-        ((0,), "kernel_size must be positive"),
-        ((2, 0), "stride must be positive"),
+        ((0,), "kernel_size must be greater than zero"),
+        ((2, 0), "stride must be greater than zero"),
         ((2, 1, -1), "padding must be non-negative"),
-        (((2, 2, 2),), "2 integers"),
+        (((2, 2, 2),), "a single integer value or a list of 2 values"),
     ]:
         with pytest.raises(RuntimeError, match=message):
             pool(x, *args)
@@ -253,7 +253,7 @@ def test_adaptive_sizes_are_checked() -> None:
     x = ferro.ones(1, 2, 5, 5)
     with pytest.raises(RuntimeError, match="greater than or equal to 0"):
         F.adaptive_avg_pool2d(x, -1)
-    with pytest.raises(RuntimeError, match="one integer or 2"):
+    with pytest.raises(RuntimeError, match="output_size must be 2"):
         F.adaptive_avg_pool2d(x, (1, 2, 3))
     with pytest.raises(RuntimeError, match="non-zero"):
         F.adaptive_avg_pool2d(ferro.ones(1, 2, 0, 5), 2)

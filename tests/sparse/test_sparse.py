@@ -350,3 +350,21 @@ def test_unordered_rows_are_refused_where_invariants_are_checked() -> None:
     assert ferro.sparse_csr_tensor(*parts).col_indices().tolist() == [0, 1]
     with pytest.raises(RuntimeError, match="are sorted and distinct along the last dimension values"):
         ferro.sparse_csr_tensor(*parts, check_invariants=True)
+
+
+def test_copies_keep_gradients_and_addresses_are_those_of_the_parts() -> None:
+    import copy
+
+    x = ferro.eye(2).to_sparse_csr()
+    for part in ("values", "crow_indices", "col_indices"):
+        at = getattr(x, part)().data_ptr()
+        assert getattr(x.to("cpu"), part)().data_ptr() == at
+        other = x.to("cpu", copy=True)
+        assert getattr(other, part)().data_ptr() != at
+    with pytest.raises(RuntimeError, match="Cannot access data pointer of Tensor that doesn't have storage"):
+        x.data_ptr()
+    with pytest.raises(AttributeError, match="Can't get dim order on sparse type"):
+        x.dim_order()
+    y = ferro.ones(3).to_sparse()
+    y.grad = ferro.ones(3).to_sparse() * 2
+    assert copy.deepcopy(y).grad.to_dense().tolist() == [2.0, 2.0, 2.0]

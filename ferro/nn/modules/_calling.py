@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from .module import Module
 
 
+def add_hook(table: Any, handle: RemovableHandle, hook: Any, prepend: bool = False) -> RemovableHandle:
+    """The handle, with the hook in the table: as the last one, or the first."""
+    table[handle.id] = hook
+    if prepend:
+        table.move_to_end(handle.id, last=False)
+    return handle
+
+
 # -------------------------------------------------------------------- hooks of all modules
 
 _global_registration_hooks: dict[str, OrderedDict[int, Callable[..., Any]]] = {
@@ -116,7 +124,7 @@ def _add_registration(kind: str, hook: Callable[..., Any]) -> RemovableHandle:
     return handle
 
 
-def registered(kind: str, module: Module, name: str, value: Any) -> Any:
+def registered(kind: str, module: Any, name: str, value: Any) -> Any:
     """What the registration hooks of `kind` make of a value that `module` is about to register."""
     for hook in list(_global_registration_hooks[kind].values()):
         replaced = hook(module, name, value)

@@ -1,20 +1,22 @@
-"""State: how a tree of modules is turned into a flat dictionary of tensors and read back."""
+"""State of a module: how a tree of modules is turned into a flat dictionary of tensors and read back."""
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import ferro.__future__ as settings
 from ferro.autograd.grad_mode import no_grad
 from ferro.tensor import Tensor
 
+from ...utils.hooks import RemovableHandle
 from ...utils.swapping import swap_tensors
 from ..parameter import Parameter, is_lazy
-
-if TYPE_CHECKING:
-    from .module import Module
+from ._calling import add_hook
+from ._members import Members
 
 _EXTRA_STATE = "_extra_state"
 
@@ -38,6 +40,8 @@ class PublicHook:
 
     def __init__(self, hook: Callable[..., Any]) -> None:
         self.hook = hook
+        with suppress(AttributeError):  # (methods have no attributes)
+            hook._from_public_api = True  # type: ignore[attr-defined]
 
     def __call__(self, *args: Any) -> None:
         if self.hook(*args) is not None:
@@ -50,10 +54,114 @@ class WithModule(NamedTuple):
     hook: Callable[..., Any]
 
 
+class State(Members):
+    """The methods of a module that write and read its state."""
+
+    _version: int = 1
+    _state_dict_hooks: OrderedDict[int, Callable[..., Any]]
+    _state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
+
+    def get_extra_state(self) -> Any:
+        """Something beyond tensors to keep in `state_dict`; define it together with `set_extra_state`."""
+        raise RuntimeError(
+            "Reached a code path in Module.get_extra_state() that should never be called. Define get_extra_state() and "
+            f"set_extra_state() in {type(self).__name__} to save extra state."
+        )
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take back what `get_extra_state` gave."""
+        raise RuntimeError(
+            "Reached a code path in Module.set_extra_state() that should never be called. Define get_extra_state() and "
+            f"set_extra_state() in {type(self).__name__} to load extra state."
+        )
+
+    def state_dict(
+        self, *args: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
+        """All parameters and persistent buffers by dotted path; detached (but shared) unless `keep_vars`."""
+        if args:
+            warnings.warn(
+                "Positional args are being deprecated, use kwargs instead. Refer to "
+                "https://pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.state_dict for details.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            names = ("destination", "prefix", "keep_vars")
+            given = dict(zip(names, args, strict=False))
+            destination = given.get("destination") if destination is None else destination
+            prefix = given.get("prefix", "") if prefix == "" else prefix
+            keep_vars = given.get("keep_vars", False) if keep_vars is False else keep_vars
+        return _collect(self, destination, prefix, keep_vars)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Add this module's own state, without its children's, to `destination`; classes may extend it."""
+        _save_own(self, destination, prefix, keep_vars)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Copy the state in (or, with `assign`, adopt the given tensors) and tell which keys did not match.
+
+        With `strict` a missing or unexpected key is an error; a size that does not match always is. The error comes
+        after all that fits has been copied, and lists every problem.
+        """
+        return _load(self, state_dict, strict, assign)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Take this module's own state out of `state_dict`; classes extend it to read older layouts."""
+        _load_own(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, prefix, keep_vars)` before `state_dict` collects this module."""
+        return add_hook(self._state_dict_pre_hooks, RemovableHandle(self._state_dict_pre_hooks), hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, state_dict, prefix, local_metadata)` after `state_dict`; it may edit it in place."""
+        return add_hook(self._state_dict_hooks, RemovableHandle(self._state_dict_hooks), PublicHook(hook))
+
+    def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """As the public post hook, but what it returns, unless None, replaces the collected dictionary.
+
+        RuntimeError for a function that is a public post hook already: what it may return is not the same.
+        """
+        if getattr(hook, "_from_public_api", False):
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "register_state_dict_post_hook"
+            )
+        return add_hook(self._state_dict_hooks, RemovableHandle(self._state_dict_hooks), hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call the hook with the module and the arguments of `_load_from_state_dict` before this module is loaded."""
+        handle = RemovableHandle(self._load_state_dict_pre_hooks)
+        return add_hook(self._load_state_dict_pre_hooks, handle, WithModule(hook))
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], with_module: bool = False
+    ) -> RemovableHandle:
+        """As the public pre hook; without `with_module` the hook is not given the module."""
+        handle = RemovableHandle(self._load_state_dict_pre_hooks)
+        marked = WithModule(hook) if with_module else hook
+        return add_hook(self._load_state_dict_pre_hooks, handle, marked)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, incompatible_keys)` after loading; it may edit the two lists of keys in place."""
+        return add_hook(self._load_state_dict_post_hooks, RemovableHandle(self._load_state_dict_post_hooks), hook)
+
+
 # -------------------------------------------------------------------- saving
 
 
-def collect(module: Module, destination: dict[str, Any] | None, prefix: str, keep_vars: bool) -> dict[str, Any]:
+def _collect(module: State, destination: dict[str, Any] | None, prefix: str, keep_vars: bool) -> dict[str, Any]:
     """The state of `module` and all below it, in the order of registration."""
     state: Any = destination
     if state is None:
@@ -75,7 +183,7 @@ def collect(module: Module, destination: dict[str, Any] | None, prefix: str, kee
     return state
 
 
-def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+def _save_own(module: State, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
     """The parameters, persistent buffers and extra state of one module."""
     for name, value in _own_tensors(module).items():
         if value is not None:
@@ -84,21 +192,19 @@ def save_own(module: Module, destination: dict[str, Any], prefix: str, keep_vars
         destination[prefix + _EXTRA_STATE] = module.get_extra_state()
 
 
-def _own_tensors(module: Module) -> dict[str, Any]:
+def _own_tensors(module: State) -> dict[str, Any]:
     buffers = {k: v for k, v in module._buffers.items() if k not in module._non_persistent_buffers_set}
     return {**module._parameters, **buffers}
 
 
-def _defines(module: Module, method: str) -> bool:
-    from .module import Module  # here: module.py imports this file
-
-    return getattr(type(module), method) is not getattr(Module, method)
+def _defines(module: State, method: str) -> bool:
+    return getattr(type(module), method) is not getattr(State, method)
 
 
 # -------------------------------------------------------------------- loading
 
 
-def load(module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bool) -> _IncompatibleKeys:
+def _load(module: State, state_dict: Mapping[str, Any], strict: bool, assign: bool) -> _IncompatibleKeys:
     """Read a whole tree from `state_dict`, then report or raise."""
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
@@ -129,7 +235,7 @@ def load(module: Module, state_dict: Mapping[str, Any], strict: bool, assign: bo
     return report
 
 
-def _load_tree(module: Module, state: dict[str, Any], prefix: str, metadata: Any, assign: bool, report: Any) -> None:
+def _load_tree(module: State, state: dict[str, Any], prefix: str, metadata: Any, assign: bool, report: Any) -> None:
     local_metadata = {} if metadata is None else dict(metadata.get(prefix[:-1], {}))
     if assign:
         local_metadata["assign_to_params_buffers"] = True
@@ -142,15 +248,15 @@ def _load_tree(module: Module, state: dict[str, Any], prefix: str, metadata: Any
             _load_tree(child, child_state, child_prefix, metadata, assign, report)
 
 
-def _post_order(module: Module) -> Any:
+def _post_order(module: State) -> Iterator[State]:
     for child in module._modules.values():
         if child is not None:
             yield from _post_order(child)
     yield module
 
 
-def load_own(
-    module: Module,
+def _load_own(
+    module: State,
     state_dict: dict[str, Any],
     prefix: str,
     local_metadata: dict[str, Any],
@@ -194,7 +300,7 @@ def load_own(
                     unexpected_keys.append(key)
 
 
-def _load_one(module: Module, name: str, current: Tensor, key: str, given: Any, assign: bool) -> str | None:
+def _load_one(module: State, name: str, current: Tensor, key: str, given: Any, assign: bool) -> str | None:
     """Copy or adopt one tensor; the sentence that says why it cannot be, or None."""
     if not isinstance(given, Tensor):
         return (

@@ -196,13 +196,14 @@ def _validate_pruning_amount_init(amount: Any) -> None:
     """Refuse what is neither a number of units (an int) nor a fraction of them (a float)."""
     if not isinstance(amount, numbers.Real):
         raise TypeError(f"Invalid type for amount: {amount}. Must be int or float.")
-    if amount < 0 or (amount > 1 and not isinstance(amount, numbers.Integral)):
+    whole, value = isinstance(amount, numbers.Integral), float(amount)
+    if value < 0 or (value > 1 and not whole):
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
 def _validate_pruning_amount(amount: Any, tensor_size: int) -> None:
     """Refuse a number of units that is larger than `tensor_size`."""
-    if isinstance(amount, numbers.Integral) and amount > tensor_size:
+    if isinstance(amount, numbers.Integral) and int(amount) > tensor_size:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={tensor_size}")
 
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 from ferro.core import dtypes
-from ferro.ops.creation import arange, as_tensor
+from ferro.ops.creation import arange
+from ferro.ops.data import as_tensor
 from ferro.ops.joining import cat, stack
 from ferro.ops.order import sort
 from ferro.tensor import Tensor

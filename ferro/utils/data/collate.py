@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.layout import strided
-from ferro.ops.creation import as_tensor, tensor
+from ferro.ops.data import as_tensor, tensor
 from ferro.ops.joining import stack
 from ferro.tensor import Tensor
 

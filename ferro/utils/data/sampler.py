@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ferro.core import dtypes
 from ferro.core.random import Generator
-from ferro.ops.creation import as_tensor
+from ferro.ops.data import as_tensor
 from ferro.ops.random import multinomial, randint, randperm
 
 T_co = TypeVar("T_co", covariant=True)
