@@ -523,9 +523,12 @@ class Tensor(
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
-    # NumPy arrays leave operators with a tensor to the tensor, and ufuncs on tensors to those who convert explicitly.
-    __array_priority__ = 1000
-    __array_ufunc__ = None
+    __array_priority__ = 1000  # NumPy arrays leave operators with a tensor to the tensor
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
+        """What a function of NumPy's made of the tensor, as a tensor; booleans, as in PyTorch, as bytes of 0 and 1."""
+        made = np.asarray(array)
+        return wrap(dtypes.own(made.astype(np.uint8) if made.dtype == np.bool_ else made))
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         if history(self) is not None:

@@ -30,6 +30,11 @@ def lend(data: Any) -> None:
         _LENT[id(owner)] = owner
 
 
+def is_lent(data: Any) -> bool:
+    """Whether the program has been given an array of this memory."""
+    return id(memory_of(data)) in _LENT
+
+
 class StorageCasts:
     """Methods of storages that copy their elements as another dtype."""
 

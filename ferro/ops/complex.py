@@ -67,7 +67,7 @@ REAL = Op(
 def imag(input: Tensor) -> Tensor:
     """The imaginary part of a complex tensor, a view."""
     if need_tensor("imag", "input", input)._data.dtype not in COMPLEX:
-        raise RuntimeError(f"imag: not implemented for tensors with non-complex dtypes, got {input.dtype}")
+        raise RuntimeError(f"imag: imag is not implemented for tensors with non-complex dtypes. It has {input.dtype}")
     return apply(IMAG, (input,))
 
 
@@ -173,7 +173,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     a = need_tensor("view_as_complex", "input", input)._data
     if a.dtype not in PARTS:
         raise RuntimeError(
-            f"view_as_complex is only supported for half, float and double tensors, but got a tensor of {input.dtype}"
+            f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {type_name(input.dtype)}"
         )
     if a.ndim == 0:
         raise RuntimeError("view_as_complex: Input tensor must have one or more dimensions")

@@ -196,14 +196,19 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device
     return finish("empty_permuted", a, requires_grad, device)
 
 
+def _number(value: Any) -> Any:
+    """A number of NumPy's, or in a tensor without dimensions, as one of Python's; anything else as it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return value.item() if isinstance(value, TensorBase) and not value._data.ndim else value  # type: ignore[attr-defined]
+
+
 def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     **ignored: Any,
 ) -> Tensor:  # fmt: skip
     """A tensor filled with a number, of its dtype unless one is given."""
-    value: Any = (
-        fill_value._data.item() if isinstance(fill_value, TensorBase) and not fill_value._data.ndim else fill_value
-    )
+    value = _number(fill_value)
     if not isinstance(value, (bool, int, float, complex)):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(value).__name__}")
     if dtype is dtypes.complex32:
@@ -219,7 +224,7 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any 
               memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
     """A tensor like `input` filled with a number."""
     d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
-    value = fill_value._data.item() if isinstance(fill_value, TensorBase) and not fill_value._data.ndim else fill_value
+    value = _number(fill_value)
     dtypes.check_number("full_like", value, d)
     data = new_array(input._data, input._data.shape, lambda s: np.full(s, value, d))
     return finish("full_like", arranged("full_like", data, input._data, memory_format), requires_grad, device)
@@ -246,7 +251,7 @@ def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, d
         start, end = 0, start
     if type(start) is type(end) is type(step) is int and (end - start) * step > 0 and dtype is None and out is None:
         return finish("arange", np.arange(start, end, step, dtype=dtypes.int64.np), requires_grad, device)
-    given = [v.item() if isinstance(v, TensorBase) else v for v in (start, end, step)]  # type: ignore[attr-defined]
+    given = [v.item() if isinstance(v, (TensorBase, np.generic)) else v for v in (start, end, step)]  # type: ignore[attr-defined]
     start, end, step = given
     if any(isinstance(v, complex) for v in given):
         raise RuntimeError(f"arange: start, end and step must be real numbers, got {tuple(given)}")
@@ -327,7 +332,7 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
         if isinstance(v, TensorBase) and v._data.ndim:
             raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {argument} with {v._data.ndim} "
                                "dimension(s).")  # fmt: skip
-    start, end = [v._data.item() if isinstance(v, TensorBase) else v for v in (start, end)]
+    start, end = [_number(v) for v in (start, end)]
     is_complex = any(isinstance(v, (complex, np.complexfloating)) for v in (start, end))
     inferred = dtypes.default().to_complex().np if is_complex else dtypes.default().np
     d = chosen_dtype(dtype, out, inferred)
@@ -364,7 +369,7 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, d
     )
     if end is None:
         raise TypeError('range() missing 1 required positional arguments: "end"')
-    start, end, step = [v.item() if isinstance(v, TensorBase) else v for v in (start, end, step)]  # type: ignore[attr-defined]
+    start, end, step = [v.item() if isinstance(v, (TensorBase, np.generic)) else v for v in (start, end, step)]  # type: ignore[attr-defined]
     _refuse_range("range", start, end, step)
     d = chosen_dtype(dtype, out, dtypes.default().np)
     n = math.floor((end - start) / step + 1)

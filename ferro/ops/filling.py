@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ferro.core.apply import apply, constant
 from ferro.core.base import TensorBase, bump
 from ferro.core.dtypes import C_NAMES, check_number
@@ -20,6 +22,8 @@ __all__ = ["fill", "fill_", "zero_"]
 
 def number(name: str, value: Any, like: Any) -> Any:
     """A Python number as a 0-d tensor of the dtype of another."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if not isinstance(value, (bool, int, float, complex)):
         raise TypeError(f"{name}: can't assign a {type(value).__name__} to a {like.dtype} tensor")
     if isinstance(value, complex) and like._data.dtype.kind != "c":

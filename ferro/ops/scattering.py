@@ -16,12 +16,15 @@ from ferro.core import worlds
 from ferro.core.apply import apply, constant, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
+from ferro.core.dtypes import type_name
 from ferro.core.inplace import in_place, record_write, refuse_overlap
+from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.cpu.layouts import DENSE
 from ferro.ops.filling import number
 from ferro.ops.indexing import INT32, INT64, in_bounds, ints, source_arguments, written
+from ferro.ops.likes import new_zeros
 from ferro.ops.parts import SLICE
 from ferro.ops.shape import EXPAND, RESHAPE, broadcast_shapes, flatten
 
@@ -35,7 +38,7 @@ TWO = ints(INDEX)
 
 
 def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = None, later: bool = False) -> int:
-    """The dimension, after checking an index against the shapes it must fit; empty indices fit everything.
+    """The dimension, after checking an index against the shapes it must fit, src's too if given; empty indices fit everything.
 
     later: whether it is out of bounds may be found out by the operation itself, see `_applied`.
     """
@@ -52,8 +55,12 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
                            f"{list(x._data.shape)}")  # fmt: skip
     for k, (a, b) in enumerate(zip(have, shape, strict=True)):
         if k != d and a > b:
-            raise RuntimeError(f"{name}(): Size does not match at dimension {k}: expected index {list(data.shape)} to be no larger than self "
-                               f"{list(x._data.shape)} apart from dimension {d}")  # fmt: skip
+            sizes = f"{list(data.shape)} to be no larger than self {list(x._data.shape)} apart from dimension {d}"
+            if src_shape is not None:
+                raise RuntimeError(
+                    f"{name}(): Expected index {sizes} and to be no larger size than src {list(src_shape)}"
+                )
+            raise RuntimeError(f"{name}(): Size does not match at dimension {k} expected index {sizes}")
     if src_shape is not None:
         src_shape = src_shape or (1,)
         if len(src_shape) != len(have):
@@ -61,7 +68,8 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
                 f"{name}(): Index tensor must have the same number of dimensions as src tensor, got {list(have)} and {list(src_shape)}"
             )
         if any(a > b for a, b in zip(have, src_shape, strict=True)):
-            raise RuntimeError(f"{name}(): Expected index {list(have)} to be no larger than src {list(src_shape)}")
+            raise RuntimeError(f"{name}(): Expected index {list(have)} to be no larger than self {list(x._data.shape)} apart from dimension {d} "
+                               f"and to be no larger size than src {list(src_shape)}")  # fmt: skip
     if not (later and type(data) is np.ndarray and cpu.finds_wrong_places(x._data, d, data)):
         in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
     return d
@@ -79,6 +87,8 @@ def _applied(name: str, op: Op, x: Any, others: tuple, d: int) -> Tensor:
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """out[i][j][k] = input[index[i][j][k]][j][k] for dim 0, and so on: along `dim` the position comes from the index."""
     d = _index("gather", input, dim, index, later=True)
+    if index._data.ndim != input._data.ndim and not index._data.size:  # reads nothing, whatever its shape
+        return written("gather", out, new_zeros(input, index._data.shape), input, index)
     return written("gather", out, _applied("gather", GATHER, input, (index,), d), input, index)
 
 
@@ -133,7 +143,7 @@ def _arguments(name: str, x: Any, dim: int, index: Any, src: Any, later: bool = 
         have = given._data.shape
         if given._data.dtype is not x._data.dtype:
             raise RuntimeError(
-                f"{name}(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and {given.dtype}"
+                f"{name}: scatter(): Expected self.dtype to be equal to src.dtype, got {x.dtype} and {given.dtype}"
             )
         d = _index(name, x, dim, index, have, later)
         if not index._data.size:
@@ -167,7 +177,10 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
 
 def _reducing(name: str, x: Any, dim: int, index: Any, src: Any, reduce: str) -> Tensor:
     if reduce not in ("add", "multiply"):
-        raise RuntimeError(f"{name}: reduce argument must be either add or multiply, got {reduce!r}")
+        raise RuntimeError(f"{name}: reduce argument must be either add or multiply, got {reduce}")
+    if isinstance(src, TensorBase):
+        warn_once("The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use "
+                  "torch.scatter_reduce instead for more reduction options.")  # fmt: skip
     others, params = _arguments(name, x, dim, index, src)
     if reduce == "add":
         return apply(SCATTER_ADD, (x, *others), params)
@@ -215,7 +228,10 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
 
 def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str, include_self: bool) -> Tensor:
     if reduce not in REDUCTIONS:
-        raise RuntimeError(f"{name}: reduce argument must be either sum, prod, mean, amax or amin, got {reduce!r}")
+        raise RuntimeError(f"{name}: reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    if reduce in ("amax", "amin") and x._data.dtype.kind == "c":
+        raise NotImplementedError(f"{name}: \"scatter_gather_tensor_cpu_reduce_{reduce}\" not implemented for '{type_name(x.dtype)}': "
+                                  "complex numbers have no order")  # fmt: skip
     if reduce not in ("sum", "mean"):
         return apply(SCATTER_REDUCE, (x, index, src), (d, reduce, bool(include_self)))
     start = x

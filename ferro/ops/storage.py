@@ -17,7 +17,7 @@ from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
 from ferro.core.inplace import check
 from ferro.core.layout import channels_last, channels_last_3d, preserve_format, steps
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
-from ferro.core.storage import UntypedStorage, storage_of
+from ferro.core.storage import UntypedStorage, is_lent, storage_of
 from ferro.core.typed_storage import TypedStorage, deprecated, elements_as
 from ferro.cpu.shape import geometry, reach, storage_bytes
 from ferro.ops.creation import finish
@@ -236,6 +236,9 @@ class StorageMethods:
             room = prod(shape)
         if prod(shape) <= room:
             return self.as_strided_(shape, strides, where[2])
+        if is_lent(self._data):
+            raise RuntimeError("resize_: Trying to resize storage that is not resizable: the program has been given an array of its memory "
+                               "by numpy(), which cannot move along")  # fmt: skip
         grown = unset_array(prod(shape), self._data.dtype)
         grown[:room] = cpu.as_strided(self._data, (room,), (1,), where[2], where)
         _move(self, np.ndarray(shape, grown.dtype, grown, 0, [s * width for s in strides]), "resize_")

@@ -230,6 +230,51 @@ def test_calls_give_or_refuse_what_torch_does(call: str) -> None:
     agree(lambda t: eval(call, {**globals(), "t": t}))
 
 
+NUMPYS = [
+    "np.abs(t.tensor([1, -2]))", "np.sqrt(t.tensor([1.0, 4.0]))", "np.sqrt(t.tensor([1.0, 4.0], requires_grad=True))",
+    "np.greater_equal(t.tensor([1.0, 4.0]), 2)", "np.add(np.ones(2), t.tensor([1.0, 4.0]))", "np.add.reduce(t.tensor([1.0, 4.0]))",
+    "np.matmul(np.eye(2), t.tensor([1.0, 4.0]))", "np.divmod(t.tensor([5.0, 4.0]), 2)[1]", "np.exp(t.tensor(0.0))",
+    "np.cumsum(t.tensor([1.0, 4.0]))", "np.transpose(t.tensor([[1.0, 4.0]]))",
+    "np.float64(2) * t.tensor([1.0, 4.0])", "np.int8(3) + t.tensor([1, 2], dtype=t.int8)", "t.arange(np.int64(3))", "t.arange(np.float32(3))",
+    "t.full((2,), np.float32(2.5))", "t.full((2,), np.int64(2))", "t.zeros(2).fill_(np.float32(2))", "t.zeros(np.int64(3))",
+    "t.linspace(np.float32(0), np.float64(1), np.int64(3))", "t.tensor([np.ones((3, 3)), np.ones((3, 0))])",
+    "t.tensor([[np.ones(3), np.float64(2)]])", "t.tensor([[1, 2, 3], np.ones(2)])", "t.ones(2).imag",
+    "t.ones(2, 2).gather(0, t.tensor([], dtype=t.int64))", "t.ones(3, 2).gather(0, t.tensor([[0, 0, 0]]))",
+    "t.ones(3, 2).gather(1, t.zeros(4, 1, dtype=t.int64))", "t.ones(3).scatter_(0, t.tensor([0]), t.tensor([2.5], dtype=t.float64))",
+    "t.ones(3).scatter_(0, t.tensor([0, 1, 2]), t.tensor([2.5]))", "t.ones(3).scatter_(0, t.tensor([[0]]), t.tensor([2.5]))",
+    "t.ones(3, 2).scatter_add_(0, t.zeros(1, 3, dtype=t.int64), t.ones(1, 3))",
+    "t.ones(3).scatter_reduce(0, t.tensor([0]), t.tensor([2.5]), reduce='foo')",
+    "t.ones(3).cfloat().scatter_reduce(0, t.tensor([0]), t.ones(1).cfloat(), reduce='amax')",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", NUMPYS)
+def test_with_numpys_functions_and_numbers_as_in_torch(call: str) -> None:
+    agree(lambda t: eval(call, {**globals(), "t": t}))
+
+
+def test_memory_that_numpy_was_given_is_not_resized() -> None:
+    for library in (torch, ferro):
+        x = library.ones(2)
+        array = x.numpy()
+        with pytest.raises(RuntimeError, match="Trying to resize storage that is not resizable"):
+            x.resize_(100)
+        array[0] = 5
+        assert x[0] == 5
+    assert x.shape == (2,)
+
+
+def test_what_is_warned_of_as_in_torch() -> None:
+    ferro.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match=r"Creating a tensor from a list of numpy\.ndarrays is extremely slow"):
+            ferro.tensor([np.array([0]), np.array([1])])
+        with pytest.warns(UserWarning, match=r"The reduce argument of torch\.scatter with Tensor src is deprecated"):
+            ferro.ones(2).scatter(0, ferro.tensor([0]), ferro.ones(1), reduce="add")
+    finally:
+        ferro.set_warn_always(False)
+
+
 def test_range_warns_each_time_and_meshgrid_once() -> None:
     for _ in range(2):
         with pytest.warns(UserWarning, match="range is deprecated and will be removed in a future release"):
