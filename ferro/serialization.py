@@ -19,9 +19,11 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.base import LEAF, wrap
 from ferro.core.device import device
+from ferro.core.layout import Named, sparse_coo, sparse_csc, sparse_csr, strided
 from ferro.core.size import Size
 from ferro.cpu.shape import geometry, memory_bytes, memory_of
 from ferro.nn.parameter import Buffer, Parameter, is_lazy
+from ferro.sparse import sparse_compressed_tensor, sparse_coo_tensor
 from ferro.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -115,13 +117,27 @@ class _Writer(_PythonPickler):
         return None
 
     def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Tensor) and obj.layout is not strided:
+            return self._reduced_sparse(obj)
         if isinstance(obj, Tensor) and not is_lazy(obj):
             return self._reduced(obj)
+        if type(obj) is Named and obj in _LAYOUTS:
+            return _torch("_get_layout", "torch.serialization"), (f"torch.{obj.name}",)
         if type(obj) is Size:
             return _torch("Size"), (tuple(obj),)
         if type(obj) is device:
             return _torch("device"), (str(obj),)
         return NotImplemented
+
+    def _reduced_sparse(self, tensor: Any) -> tuple[Any, ...]:
+        values, layout = tensor.detach().kept, tensor.layout
+        if layout is sparse_coo:
+            parts = tensor._indices(), values, tensor.shape, tensor.is_coalesced()
+        elif layout is sparse_csr:
+            parts = tensor.crow_indices(), tensor.col_indices(), values, tensor.shape
+        else:
+            parts = tensor.ccol_indices(), tensor.row_indices(), values, tensor.shape
+        return _torch("_rebuild_sparse_tensor", "torch._utils"), (layout, parts)
 
     def _reduced(self, tensor: Any) -> tuple[Any, ...]:
         kind, state = type(tensor), dict(vars(tensor))
@@ -283,6 +299,27 @@ def _parameter(data: Tensor, requires_grad: bool, hooks: Any, state: dict[str, A
     return parameter
 
 
+_LAYOUTS = (strided, sparse_coo, sparse_csr, sparse_csc)
+
+
+def _layout(name: str) -> Named:
+    """torch.serialization._get_layout."""
+    for layout in _LAYOUTS:
+        if name == f"torch.{layout.name}":
+            return layout
+    raise pickle.UnpicklingError(f"load: the layout {name} is not supported")
+
+
+def _sparse(layout: Named, parts: tuple[Any, ...]) -> Tensor:
+    """torch._utils._rebuild_sparse_tensor: of indices, values and a size; that indices fit and are in order is checked."""
+    if layout is not sparse_coo:
+        return sparse_compressed_tensor(*parts, layout=layout)
+    indices, values, size, *coalesced = parts
+    return sparse_coo_tensor(
+        indices, values, size, is_coalesced=coalesced[0] if coalesced else None, check_invariants=True
+    )
+
+
 def _from_type(function: Any, kind: type, arguments: tuple[Any, ...], state: Any) -> Tensor:
     """torch._tensor._rebuild_from_type_v2: a tensor of a subclass, or with attributes."""
     tensor = function(*arguments)
@@ -301,6 +338,8 @@ _TORCH: dict[str, Any] = {
     "torch._utils._rebuild_parameter": _parameter,
     "torch._utils._rebuild_parameter_with_state": _parameter,
     "torch._tensor._rebuild_from_type_v2": _from_type,
+    "torch._utils._rebuild_sparse_tensor": _sparse,
+    "torch.serialization._get_layout": _layout,
     "torch.nn.parameter.Parameter": Parameter,
     "torch.nn.parameter.Buffer": Buffer,
     "torch.Tensor": Tensor,

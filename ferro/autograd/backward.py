@@ -57,7 +57,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     roots = _sequence(tensors)
     seeds = _sequence(grad_tensors) if grad_tensors is not None else [None] * len(roots)
     if inputs is not None:
-        wanted = _inputs(inputs, "backward")
+        wanted = _parts(_inputs(inputs, "backward"))
     keep = create_graph if retain_graph is None else retain_graph
     seeds = _seeds(roots, seeds, create_graph, "backward")
     if create_graph:
@@ -97,6 +97,10 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         (tensor(18.),)
     """
     roots, wanted = _sequence(outputs), _inputs(inputs, "grad")
+    if worlds.sparse_tensor is not None and any(isinstance(t, worlds.sparse_tensor) for t in wanted):
+        return _by_sparse(
+            roots, wanted, grad_outputs, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
+        )
     if not only_inputs:
         warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the "
                       "graph, please use ferro.autograd.backward.", FutureWarning, stacklevel=2)  # fmt: skip
@@ -140,6 +144,40 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
             g = worlds.sparse_of(g) if type(g) is Rows else wrap(adding.own(g))
             g._meta = mark
             result.append(g)
+    return tuple(result)
+
+
+def _parts(wanted: list) -> list:
+    """The tensors, in place of each sparse one the two that gradients are recorded for."""
+    if worlds.sparse_tensor is None:
+        return wanted
+    return [p for t in wanted for p in ((t.kept, t.everywhere()) if isinstance(t, worlds.sparse_tensor) else (t,))]
+
+
+def _by_sparse(roots: list, wanted: list, seeds: Any, retain_graph: bool | None, create_graph: bool, allow_unused: bool | None,
+               is_grads_batched: bool, materialize: bool) -> tuple:  # fmt: skip
+    """grad by sparse tensors: by their kept values, and by what a sum adds to the gradient of all elements."""
+    if is_grads_batched:
+        raise NotImplementedError(
+            "grad: is_grads_batched is not supported for sparse inputs; differentiate by their values"
+        )
+    sparse = [isinstance(t, worlds.sparse_tensor) for t in wanted]
+    for i, t in enumerate(wanted):
+        if not t.requires_grad:
+            raise RuntimeError(
+                f"grad: One of the differentiated Tensors does not require grad (inputs[{i}], shape {list(t.shape)})"
+            )
+    found = iter(grad(roots, _parts(wanted), seeds, retain_graph, create_graph, allow_unused=True))
+    result = []
+    for i, (t, s) in enumerate(zip(wanted, sparse, strict=True)):
+        g = next(found)
+        constant = next(found) if s else None
+        if g is None and not (materialize or allow_unused):
+            raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t.shape)}) appears to not have been "
+                               f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}")  # fmt: skip
+        if g is None and materialize:
+            g = worlds.functional.zeros_like(t.kept if s else t).detach()
+        result.append(g if g is None or not s else t.gradient(g, constant))
     return tuple(result)
 
 

@@ -28,6 +28,7 @@ leave_levels: Any = None  # a gradient, batched at the levels of a vmap, outside
 one_step: Any = None  # from the array of a base to that of a view, as steps; None if there is none
 sparse_of: Any = None  # the sparse tensor of Rows
 complex_half: Any = None  # a tensor as one of complex32
+sparse_tensor: Any = None  # the class of sparse tensors, once there may be any
 sparse_empty: Any = None  # zeros() and empty() of a sparse layout
 COPY_SLICES: Any = None  # the history of a base after a write through a view
 

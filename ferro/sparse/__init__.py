@@ -23,7 +23,7 @@ from ferro.sparse.legacy import (
 )
 
 __all__ = ["BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
-           "ShortTensor", "addmm", "hspmm", "log_softmax", "mm", "smm", "softmax", "sparse_compressed_tensor", "sparse_coo_tensor",
+           "ShortTensor", "addmm", "hspmm", "log_softmax", "mm", "sampled_addmm", "smm", "softmax", "sparse_compressed_tensor", "sparse_coo_tensor",
            "sparse_csc_tensor", "sparse_csr_tensor", "spdiags", "sspaddmm", "sum"]  # fmt: skip
 
 
@@ -108,12 +108,35 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
 
 
 def mm(mat1: Any, mat2: Any, reduce: str | None = None) -> Any:
-    """The product of a sparse matrix with a dense one (dense) or a sparse one (sparse)."""
-    from ferro.sparse.products import matmul
+    """The product of a sparse matrix with a dense one (dense) or a sparse one (sparse).
 
-    if reduce is not None:
-        raise NotImplementedError(f"sparse.mm: reduce={reduce!r} is not supported; only sums are")
-    return matmul(mat1, mat2)
+    reduce: of a CSR matrix and a dense one, "sum", or "mean", "amax" or "amin" of the products of each row in place of their sum;
+    RuntimeError for others.
+
+    >>> import ferro
+    >>> graph = ferro.tensor([[0.0, 1.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]).to_sparse_csr()
+    >>> ferro.sparse.mm(graph, ferro.tensor([[1.0], [2.0], [6.0]]), "mean")
+    tensor([[4.],
+            [0.],
+            [1.]])
+    """
+    from ferro.sparse.products import matmul, reduced_mm
+
+    return matmul(mat1, mat2) if reduce is None else reduced_mm(mat1, mat2, reduce)
+
+
+def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Any:
+    """beta input + alpha mat1 @ mat2 at the indices of the CSR matrix `input`; mat1 and mat2 are dense.
+
+    >>> import ferro
+    >>> graph = ferro.tensor([[0.0, 1.0], [1.0, 0.0]]).to_sparse_csr()
+    >>> ferro.sparse.sampled_addmm(graph, ferro.ones(2, 3), ferro.ones(3, 2)).to_dense()
+    tensor([[0., 4.],
+            [4., 0.]])
+    """
+    from ferro.sparse.products import sampled_addmm as rule
+
+    return rule(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
 
 
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:

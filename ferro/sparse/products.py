@@ -9,7 +9,7 @@ import numpy as np
 from ferro import functional as F
 from ferro.core.base import wrap
 from ferro.core.dtypes import type_name
-from ferro.core.layout import sparse_coo, sparse_csr
+from ferro.core.layout import sparse_coo, sparse_csr, strided, title
 from ferro.sparse.elementwise import add, mul
 from ferro.sparse.indexing import runs
 from ferro.sparse.rules import as_coo, into, refused, rule
@@ -20,7 +20,8 @@ from ferro.sparse.tensor import SparseTensor, is_dense, is_sparse
 def times_dense(x: Any, y: Any) -> Any:
     """A sparse matrix times a dense one of any dtypes."""
     dtype = F.result_type(x.kept, y)
-    return F.sparse_mm(x.kept.to(dtype), y.to(dtype), *x.place, x.extent[0])
+    rows, columns = x.place
+    return F.sparse_mm(x.kept.to(dtype), y.to(dtype), rows, columns, x.extent[0])
 
 
 def times_sparse(x: Any, y: Any) -> Any:
@@ -67,6 +68,60 @@ def mm(input: Any, mat2: Any, *, out: Any = None) -> Any:
     return found if out is None else into(out, found)
 
 
+def reduced_mm(x: Any, y: Any, reduce: str) -> Any:
+    """A CSR matrix times a dense one with the mean, maximum or minimum of the products of a row; rows without values give 0.
+
+    Of equal products the first gets the gradient.
+    """
+    if reduce not in ("sum", "mean", "amax", "amin"):
+        raise RuntimeError(f"sparse.mm: sparse_mm_reduce: reduce type of {reduce} has not been enabled.")
+    if not (is_sparse(x) and is_dense(y)) or x.kind is not sparse_csr:
+        raise RuntimeError(
+            f"sparse.mm: sparse_mm_reduce: expect self to be SparseCsr, got {title(x.layout)}, and a dense tensor of the layout "
+            f"Strided, got {title(y.layout)}"
+        )
+    _matrices("sparse_mm_reduce", x, y)
+    _same_dtype(x, y)
+    if reduce == "sum":
+        return times_dense(x, y)
+    counts = np.bincount(x.place[0], minlength=x.extent[0])
+    if reduce == "mean":
+        return times_dense(x, y) / wrap(np.maximum(counts, 1)[:, None].astype(y._data.dtype))
+    if not x._nnz():
+        return times_dense(x, y)
+    products = x.kept.unsqueeze(1) * y.index_select(0, wrap(x.place[1]))
+    full = np.flatnonzero(counts)
+    starts = np.cumsum(counts[full]) - counts[full]
+    a = products.detach()._data
+    extreme = (np.maximum if reduce == "amax" else np.minimum).reduceat(a, starts)
+    among = np.repeat(extreme, counts[full], axis=0)
+    numbers = np.where((a == among) | np.isnan(a), np.arange(len(a))[:, None], len(a))  # (nan is its own extreme)
+    picked = products.gather(0, wrap(np.minimum.reduceat(numbers, starts)))
+    return picked.new_zeros((x.extent[0], y.shape[1])).index_copy(0, wrap(full), picked)
+
+
+def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Any:
+    """beta input + alpha mat1 @ mat2 at the indices of a CSR matrix."""
+    for x, what, kind in ((input, "self", sparse_csr), (mat1, "mat1", strided), (mat2, "mat2", strided)):
+        if x.layout is not kind:
+            raise refused(
+                "sparse_sampled_addmm", f"expected {what} to have the layout {title(kind)}, got {title(x.layout)}"
+            )
+        if x.dtype != input.dtype:
+            raise RuntimeError(
+                f"sampled_addmm: Expected {what} and self to have the same dtype, got {x.dtype} and {input.dtype}"
+            )
+    _matrices("sampled_addmm", mat1, mat2)
+    for d, x, what in ((0, mat1, "mat1"), (1, mat2, "mat2")):
+        if input.shape[d] != x.shape[d]:
+            raise RuntimeError(
+                f"sampled_addmm: self.shape[{d - 2}] must match {what}.shape[{d - 2}], got {input.shape[d]} and {x.shape[d]}"
+            )
+    found = F.sampled_mm(mat1, mat2.t(), *input.place) * alpha
+    found = input.with_values(found if beta == 0 else found + input.kept * beta)
+    return found if out is None else into(out, found)
+
+
 @rule("mv", compressed=True)
 def mv(input: Any, vec: Any, *, out: Any = None) -> Any:
     """A sparse matrix times a vector."""
@@ -92,6 +147,15 @@ def matmul(input: Any, other: Any, *, out: Any = None) -> Any:
 def rmatmul(self: Any, other: Any) -> Any:
     """other @ self."""
     return matmul(other, self)
+
+
+@rule("linear", compressed=True)
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    """input @ weight.T + bias, where one of the two matrices is sparse."""
+    found = mm(input, transpose(weight, 0, 1) if is_sparse(weight) else weight.t())
+    if bias is None:
+        return found
+    return found + bias
 
 
 @rule("bmm", compressed=True)

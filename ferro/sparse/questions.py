@@ -28,6 +28,12 @@ def is_signed(input: Any) -> bool:
     return input.kept.is_signed()
 
 
+@rule("is_tensor", compressed=True)
+def is_tensor(obj: Any, /) -> bool:
+    """True."""
+    return True
+
+
 @rule("is_same_size", compressed=True)
 def is_same_size(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape."""

@@ -41,9 +41,11 @@ def _of_coordinates(function: Callable) -> Callable:
 
 def as_coo(x: Any) -> Any:
     """A sparse tensor by coordinates, those of a list too; anything else as it is."""
+    if is_sparse(x):
+        return x.as_layout(sparse_coo)
     if isinstance(x, (list, tuple)) and any(is_sparse(a) for a in x):
         return [as_coo(a) for a in x]
-    return x.as_layout(sparse_coo) if is_sparse(x) else x
+    return x
 
 
 def refused(name: str, why: str) -> Exception:

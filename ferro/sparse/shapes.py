@@ -21,11 +21,11 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:
     n = input.sparse_dim()
     extent = list(input.extent)
     if a == b or not extent:
-        return input.with_values(input.kept)
+        return input.with_values(input.another())
     extent[a], extent[b] = extent[b], extent[a]
     if input.kind is not sparse_coo:  # the columns of the one are the rows of the other
         kind = sparse_csc if input.kind is sparse_csr else sparse_csr
-        return SparseTensor(input.place[::-1], input.kept, tuple(extent), True, kind)
+        return SparseTensor(input.place[::-1], input.another(), tuple(extent), True, kind)
     if (a < n) != (b < n):
         raise RuntimeError(
             f"transpose: transposed dimensions must be both sparse or both dense, got {dim0} and {dim1} with {n} sparse dimensions"
@@ -33,7 +33,7 @@ def transpose(input: Any, dim0: int, dim1: int) -> Any:
     if a < n:
         place = input.place.copy()
         place[[a, b]] = place[[b, a]]
-        return SparseTensor(place, input.kept, tuple(extent), input._nnz() < 2)
+        return SparseTensor(place, input.another(), tuple(extent), input._nnz() < 2)
     return SparseTensor(input.place, input.kept.transpose(a - n + 1, b - n + 1), tuple(extent), input.unique)
 
 
@@ -91,7 +91,7 @@ def unsqueeze(input: Any, dim: int) -> Any:
     s = input.sparse_dim()
     extent = (*input.extent[:d], 1, *input.extent[d:])
     if d <= s:
-        return SparseTensor(np.insert(input.place, d, 0, axis=0), input.kept, extent, input.unique)
+        return SparseTensor(np.insert(input.place, d, 0, axis=0), input.another(), extent, input.unique)
     return SparseTensor(input.place, input.kept.unsqueeze(d - s + 1), extent, input.unique)
 
 

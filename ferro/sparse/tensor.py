@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core import worlds
 from ferro.core.base import TensorBase, wrap
 from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
@@ -91,28 +92,43 @@ class SparseTensor(Tensor):
     @property
     def grad(self) -> Any:
         """The gradient of a leaf: sparse, with the same indices; dense once a sum over everything has taken part."""
-        given, kept = self.kept.grad, self.kept
+        given = self.kept.grad
         if given is not None:
-            fresh = self.with_values(given)
-            if (
-                not self.unique
-            ):  # values with one index have one sum: the derivative by any of them is that by the element
-                _, first = np.unique(self.flat(), return_index=True)
-                values = given.index_select(0, wrap(first.astype(np.int64)))
-                fresh = SparseTensor(self.place[:, first], values, self.extent, True)
-            constant = self.everywhere().grad
-            if constant is not None:
-                n = self.sparse_dim()
-                full = constant.expand(math.prod(self.extent[:n]), *self.extent[n:])
-                fresh = full.index_copy(0, wrap(fresh.flat().astype(np.int64)), fresh.kept).reshape(self.extent)
+            fresh = self.gradient(given, self.everywhere().grad)
             self.held = fresh if self.held is None else fresh + self.held
-            kept.grad = self.everywhere().grad = None
+            self.kept.grad = self.everywhere().grad = None
         return self.held
 
     @grad.setter
     def grad(self, value: Any) -> None:
         self.kept.grad = self.everywhere().grad = None
         self.held = value
+
+    def gradient(self, given: Any, constant: Any) -> Any:
+        """The gradient of the tensor, of that of its kept values and of `everywhere` (None: sparse)."""
+        found = self.with_values(given)
+        if not self.unique:  # of values with one index, the derivative by any of them is that by their sum
+            _, first = np.unique(self.flat(), return_index=True)
+            values = given.index_select(0, wrap(first.astype(np.int64)))
+            found = SparseTensor(self.place[:, first], values, self.extent, True)
+        if constant is None:
+            return found
+        n = self.sparse_dim()
+        full = constant.expand(math.prod(self.extent[:n]), *self.extent[n:])
+        return full.index_copy(0, wrap(found.flat().astype(np.int64)), found.kept).reshape(self.extent)
+
+    def register_hook(self, hook: Callable) -> Any:
+        """Calls ``hook(grad)`` with the sparse gradient; a tensor it returns replaces the gradient at the kept values."""
+
+        def of_values(g: Any) -> Any:
+            found = hook(self.gradient(g, None))
+            return None if found is None else RULES["sparse_mask"](found, self).kept
+
+        return self.kept.register_hook(of_values)
+
+    def retain_grad(self) -> None:
+        """Makes backward() keep the gradient of this non-leaf in ``.grad``."""
+        self.kept.retain_grad()
 
     def everywhere(self) -> Any:
         """A zero that belongs to a leaf: its gradient is what every element gets alike, whether it is kept or not."""
@@ -241,6 +257,11 @@ class SparseTensor(Tensor):
             self.starts = np.searchsorted(self.place[d], np.arange(self.extent[d] + 1)).astype(np.int64)
         return self.starts
 
+    def another(self) -> Any:
+        """The kept values for another tensor: those of a leaf become a view, for the other is no leaf."""
+        kept = self.kept
+        return kept.view_as(kept) if kept.requires_grad and kept.is_leaf else kept
+
     def with_values(self, values: Any) -> SparseTensor:
         """Other values at the same indices."""
         return SparseTensor(
@@ -325,7 +346,7 @@ class SparseTensor(Tensor):
         if sparse_csc in (layout, me.kind):
             order = np.lexsort(me.place if layout is sparse_csc else me.place[::-1])  # the last row first
             return SparseTensor(me.place[:, order], me.kept.index_select(0, wrap(order)), me.extent, True, layout)
-        return SparseTensor(me.place, me.kept, me.extent, True, layout)
+        return SparseTensor(me.place, me.another(), me.extent, True, layout)
 
     def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
         """Takes a shape with so many sparse and dense dimensions; those of a tensor with values only grow."""
@@ -399,6 +420,9 @@ class SparseTensor(Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         """Refused."""
         raise TypeError(f"can't convert {title(self.kind)} layout tensor to numpy. Use Tensor.to_dense() first.")
+
+
+worlds.sparse_tensor = SparseTensor
 
 
 def _again(place: Any, kept: Any, extent: tuple, unique: bool, layout: Any, requires_grad: bool) -> SparseTensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import warnings
 from typing import Any
@@ -81,6 +82,7 @@ EXPRESSIONS = [
     "c.clone().copy_(c * 2)", "d.t() @ x", "x.real", "x.data",
     "c.real", "x.H", "x.mT", "x.to(T.complex64).imag", "d.sparse_dim()", "d.dense_dim()", "x.is_contiguous()", "x.clone().detach_()",
     "T.zeros_like(x, layout=T.sparse_csr)", "T.sparse.spdiags(T.ones(2, 3), T.tensor([0, 1]), (3, 4), layout=T.sparse_csc)",
+    "T.nn.functional.linear(d, x)", "T.nn.functional.linear(x, m.t(), T.ones(2))",
     "x.clone().add_(y)", "x.clone().mul_(2)", "x.clone().zero_()", "x.clone().t_()", "d.clone().add_(x)", "x.clone().copy_(y)",
 ]  # fmt: skip
 
@@ -185,7 +187,13 @@ def test_dense_operations_refuse(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", ["T.nn.functional.linear(d, x)", "T.nn.Linear(4, 2)(x)", "T.stack([x, d])", "T.einsum('ij,jk->ik', x, m)"]
+    "call",
+    [
+        "T.nn.functional.layer_norm(x, (4,))",
+        "T.nn.Bilinear(4, 4, 1)(x, d)",
+        "T.stack([x, d])",
+        "T.einsum('ij,jk->ik', x, m)",
+    ],
 )
 def test_dense_code_never_sees_a_sparse_tensor_as_dense(call: str) -> None:
     with pytest.raises(NotImplementedError, match="with arguments from the 'SparseCPU' backend"):
@@ -368,3 +376,150 @@ def test_copies_keep_gradients_and_addresses_are_those_of_the_parts() -> None:
     y = ferro.ones(3).to_sparse()
     y.grad = ferro.ones(3).to_sparse() * 2
     assert copy.deepcopy(y).grad.to_dense().tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "loss",
+    ["x.sum() * 3", "(x.to_dense() ** 2).sum()", "x.sum() + (x.to_dense() * 2).sum()", "(x * 2).to_dense().sum()"],
+)
+@pytest.mark.parametrize("kind", ["x", "h"])
+def test_grad_by_a_sparse_tensor(kind: str, loss: str) -> None:
+    found = []
+    for lib in (ferro, torch):
+        x = operands(lib)[kind].requires_grad_()
+        (g,) = lib.autograd.grad(eval(loss, {"x": x}), x)
+        assert x.grad is None
+        eval(loss, {"x": x}).backward(inputs=[x])
+        found += [shown(g), shown(x.grad)]
+    assert all(close(a, b) for a, b in zip(found[:2], found[2:], strict=True)), found
+
+
+def test_grad_by_sparse_tensors_that_are_not_used() -> None:
+    x, y = (operands(ferro)["x"].requires_grad_() for _ in range(2))
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        ferro.autograd.grad(x.sum(), [x, y])
+    assert ferro.autograd.grad(x.sum(), [x, y], allow_unused=True)[1] is None
+    assert ferro.autograd.grad(x.sum(), [x, y], materialize_grads=True)[1].to_dense().tolist() == [[0.0] * 4] * 3
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        ferro.autograd.grad(x.sum(), [x, operands(ferro)["x"]])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hooks_and_gradients_of_results() -> None:
+    found = []
+    for lib in (ferro, torch):
+        x = operands(lib)["x"].coalesce().requires_grad_()
+        seen: list = []
+        x.register_hook(lambda g, seen=seen: seen.append(shown(g)))
+        y = x * 2
+        y.retain_grad()
+        y.register_hook(lambda g: g * 3)
+        (y.to_dense() ** 2).sum().backward()
+        found.append([*seen, shown(y.grad), shown(x.grad), x.t().is_leaf, x.to_sparse_csr().is_leaf, y.is_leaf])
+    assert all(close(a, b) for a, b in zip(*found, strict=True)), found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["x", "h", "c", "s", "e"])
+@pytest.mark.parametrize("way", ["ferro-ferro", "ferro-torch", "torch-ferro"])
+def test_files_are_read_by_both_libraries(kind: str, way: str) -> None:
+    libs = {"ferro": ferro, "torch": torch}
+    writer, reader = (libs[name] for name in way.split("-"))
+    file = io.BytesIO()
+    writer.save({"graph": operands(writer)[kind]}, file)
+    file.seek(0)
+    found = reader.load(file)["graph"]
+    assert close(shown(found), shown(operands(reader)[kind]))
+    if kind in "xh":
+        assert found.is_coalesced() is operands(reader)[kind].is_coalesced()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_reduced_products(reduce: str, rng: np.random.Generator) -> None:
+    dense = np.array([[-1.0, 5.0], [2.0, 2.0], [3.0, -3.0], [2.0, 2.0]])
+    matrix = np.array([[0.0, 1, 0, 1], [0, 0, 0, 0], [2, 0, 3, 0], [0, 0, -1, 0]])
+    found = []
+    for lib in (ferro, torch):
+        x, y = lib.tensor(matrix).to_sparse_csr().requires_grad_(), lib.tensor(dense, requires_grad=True)
+        out = lib.sparse.mm(x, y, reduce)
+        (out * lib.tensor(np.arange(8.0).reshape(4, 2) + 1)).sum().backward()
+        found.append([shown(v) for v in (out.detach(), x.grad, y.grad)])
+    assert all(close(a, b) for a, b in zip(*found, strict=True)), found
+    x = ferro.tensor(matrix).to_sparse_csr()
+    values, y = (ferro.tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((5,), (4, 2)))
+    assert ferro.autograd.gradgradcheck(lambda v, y: ferro.sparse.mm(x.with_values(v), y, reduce), (values, y))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sampled_addmm(rng: np.random.Generator) -> None:
+    a, b = rng.standard_normal((3, 2)), rng.standard_normal((2, 4))
+    found = [
+        shown(lib.sparse.sampled_addmm(operands(lib)["c"].double(), lib.tensor(a), lib.tensor(b), beta=2, alpha=0.5))
+        for lib in (ferro, torch)
+    ]
+    assert close(*found)
+    given = [ferro.tensor(v, requires_grad=True) for v in (rng.standard_normal(3), a, b)]
+
+    def run(v: Any, a: Any, b: Any) -> Any:
+        return ferro.sparse.sampled_addmm(operands(ferro)["c"].double().with_values(v), a, b, beta=2).values()
+
+    assert ferro.autograd.gradcheck(run, given, check_forward_ad=True)
+    assert ferro.autograd.gradgradcheck(run, given)
+
+
+def test_products_under_vmap(rng: np.random.Generator) -> None:
+    values, dense = (ferro.tensor(rng.standard_normal(shape)) for shape in ((6, 5), (6, 4, 3)))
+
+    def product(v: Any, y: Any) -> Any:
+        return ferro.sparse_coo_tensor(INDICES, v, (3, 4)) @ y
+
+    def slopes(v: Any, y: Any) -> Any:
+        return ferro.func.grad(lambda v, y: (product(v, y) ** 3).sum(), argnums=(0, 1))(v, y)
+
+    def curvature(v: Any, y: Any) -> Any:
+        return ferro.func.grad(lambda v, y: sum((g**2).sum() for g in slopes(v, y)), argnums=(0, 1))(v, y)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nothing runs as a loop
+        for f in (product, slopes, curvature):
+            for dims in ((0, 0), (0, None), (None, 0)):
+                given = [x if d == 0 else x[0] for x, d in zip((values, dense), dims, strict=True)]
+                together = ferro.func.vmap(f, dims)(*given)
+                one = [f(*[x[i] if d == 0 else x for x, d in zip(given, dims, strict=True)]) for i in range(6)]
+                for k, part in enumerate(together if isinstance(together, tuple) else (together,)):
+                    each = ferro.stack([o[k] if isinstance(o, tuple) else o for o in one])
+                    assert ferro.allclose(part, each)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64", "int64", "int8"])
+def test_products_in_other_dtypes(dtype: str) -> None:
+    found = []
+    for lib in (ferro, torch):
+        x, m = operands(lib)["x"].to(getattr(lib, dtype)), (operands(lib)["m"] * 4).to(getattr(lib, dtype))
+        if lib is torch and dtype in ("float16", "bfloat16"):
+            found.append((x.float().to_dense() @ m.float()).tolist())
+        else:
+            out = x @ m
+            assert out.dtype is getattr(lib, dtype)
+            found.append((out.float() if dtype in ("float16", "bfloat16") else out).tolist())
+    assert np.allclose(*found, rtol=2e-2 if "16" in dtype else 1e-5)
+
+
+@pytest.mark.parametrize("order", ["rows", "columns", "none"])
+def test_the_order_of_the_values_changes_no_product(order: str, rng: np.random.Generator) -> None:
+    rows, columns = rng.integers(0, 40, (2, 300))
+    by = {
+        "rows": np.argsort(rows, kind="stable"),
+        "columns": np.argsort(columns, kind="stable"),
+        "none": np.arange(300),
+    }[order]
+    rows, columns = rows[by], columns[by]
+    values, y = rng.standard_normal(300), rng.standard_normal((40, 5))
+    wanted = np.zeros((40, 40))
+    np.add.at(wanted, (rows, columns), values)
+    x = ferro.sparse_coo_tensor(np.stack([rows, columns]), ferro.tensor(values), (40, 40))
+    np.testing.assert_allclose((x @ ferro.tensor(y)).numpy(), wanted @ y, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose((x.t() @ ferro.tensor(y)).numpy(), wanted.T @ y, rtol=1e-12, atol=1e-12)
