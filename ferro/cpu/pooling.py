@@ -42,8 +42,8 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
     best, tap = _running_maximum(x, geometry, False)
     if x.dtype.kind == "f" and np.isnan(best).any():
         best, tap = _running_maximum(x, geometry, True)
-    corner = _flat([[o * s - p for o in range(count)] for count, s, p in zip(size, stride, pad, strict=True)], shape)
-    offset = _flat([[k * d for k in range(count)] for count, d in zip(kernel, dilation, strict=True)], shape)
+    corner = _flat([np.arange(count) * s - p for count, s, p in zip(size, stride, pad, strict=True)], shape)
+    offset = _flat([np.arange(count) * d for count, d in zip(kernel, dilation, strict=True)], shape)
     return best, offset.reshape(-1)[tap] + corner
 
 
@@ -54,14 +54,10 @@ def _running_maximum(x: Any, geometry: tuple, nans: bool) -> tuple[Any, Any]:
     number = np.uint8 if math.prod(kernel) <= 256 else np.int32
     best = np.full((*x.shape[:-n], *size), -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, x.dtype)
     tap = np.empty(best.shape, number)
-    ranges = [_ranges(*g) for g in zip(*geometry, strict=True)]
-    tap[...] = _flat(
-        [
-            [(r.start - o * s + p) // d for o, r in enumerate(some)]
-            for some, s, p, d in zip(ranges, stride, pad, dilation, strict=True)
-        ],
-        kernel,
-    )
+    first = [
+        np.maximum(0, -((np.arange(o) * s - p) // d)) for o, s, p, d in zip(size, stride, pad, dilation, strict=True)
+    ]
+    tap[...] = _flat(first, kernel)
     for k, windows, elements in taps(*geometry):
         candidate, held = x[(..., *elements)], best[(..., *windows)]
         better = candidate > held
@@ -103,6 +99,10 @@ def _max_of_many(x: Any, ranges: list[list[range]]) -> tuple[Any, Any]:
     index: Any = None  # in an image of the dimensions that are done
     for d in reversed(range(len(ranges))):
         axis, inside = x.ndim - len(ranges) + d, math.prod(shape[d + 1 :])
+        if 2 * max(map(len, ranges[d]), default=0) < len(ranges[d]):
+            best, at = _max_by_place(best, axis, ranges[d])
+            index = at if index is None else at * inside + np.take_along_axis(index, at, axis)
+            continue
         before = (slice(None),) * axis
         whole = (*best.shape[:axis], len(ranges[d]), *best.shape[axis + 1 :])
         most, where = np.empty(whole, x.dtype), np.empty(whole, np.int64)
@@ -116,6 +116,23 @@ def _max_of_many(x: Any, ranges: list[list[range]]) -> tuple[Any, Any]:
                 where[(*before, i)] = at * inside + behind.squeeze(axis)
         best, index = most, where
     return best, index
+
+
+def _max_by_place(x: Any, axis: int, ranges: list[range]) -> tuple[Any, Any]:
+    """The maxima of many short windows along one axis and where they are: the first elements of all, then the second ones, ..."""
+    many = (slice(None),) * axis
+    starts, counts = np.array([r.start for r in ranges]), np.array([len(r) for r in ranges])
+    best = np.take(x, starts, axis)
+    at = np.zeros(best.shape, np.int64)
+    for t in range(1, int(counts.max())):
+        longer = np.flatnonzero(counts > t)
+        candidate, held = np.take(x, starts[longer] + t * ranges[0].step, axis), best[(*many, longer)]
+        better = (candidate > held) | np.isnan(candidate) if x.dtype.kind == "f" else candidate > held
+        best[(*many, longer)] = np.where(better, candidate, held)
+        at[(*many, longer)] = np.where(better, t, at[(*many, longer)])
+    at *= ranges[0].step
+    at += starts.reshape([-1 if d == axis else 1 for d in range(x.ndim)])
+    return best, at
 
 
 def _flat(positions: list, shape: tuple) -> Any:
@@ -163,6 +180,8 @@ def fractional_max(x: Any, samples: Any, kernel: tuple, size: tuple) -> tuple[An
     """The maxima of windows placed by the random `samples` (images, channels, dimensions) in [0, 1), and where."""
     n = len(kernel)
     lead, shape = x.shape[:-n], x.shape[-n:]
+    if 0 in size or not x.size:
+        return np.empty((*lead, *size), x.dtype), np.empty((*lead, *size), np.int64)
     wide = widened(x)
     planes = (x if wide is None else wide[0]).reshape(math.prod(lead), math.prod(shape))
     samples = samples.reshape(-1, n)[: len(planes)]
@@ -350,11 +369,24 @@ def adaptive_avg(x: Any, size: tuple) -> Any:
     for d in reversed(range(n)):
         axis = y.ndim - n + d
         before = (slice(None),) * axis
+        if 2 * max(map(len, cuts[d]), default=0) < size[d]:
+            y = _sums_by_place(y, axis, cuts[d])
+            continue
         smaller = np.empty((*y.shape[:axis], size[d], *y.shape[axis + 1 :]), y.dtype)
         for i, part in enumerate(cuts[d]):
             smaller[(*before, i)] = y[(*before, slice(part.start, part.stop))].sum(axis=axis)
         y = smaller
     return y / _divisor(tuple([tuple([len(part) for part in cut]) for cut in cuts]), x.dtype)
+
+
+def _sums_by_place(x: Any, axis: int, cut: list[range]) -> Any:
+    """The sums of many short parts along one axis: the first elements of all, plus the second ones, ..."""
+    starts, counts = np.array([part.start for part in cut]), np.array([len(part) for part in cut])
+    total = np.take(x, starts, axis)
+    for t in range(1, int(counts.max())):
+        longer = np.flatnonzero(counts > t)
+        total[((slice(None),) * axis + (longer,))] += np.take(x, starts[longer] + t, axis)
+    return total
 
 
 def adaptive_avg_spread(g: Any, shape: tuple) -> Any:

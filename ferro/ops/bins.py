@@ -109,7 +109,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
             )
     looked_at: Any = (("boundary", sorted_sequence), ("input value", input))
     for what, tensor in looked_at:
-        if isinstance(tensor, TensorBase) and not tensor.is_contiguous():
+        if hasattr(tensor, "is_contiguous") and not tensor.is_contiguous():
             warn_once(f"{name}(): {what} tensor is non-contiguous, this will lower the performance due to extra data copy when converting "
                       "non-contiguous tensor to contiguous, please use contiguous tensor if possible.")  # fmt: skip
     if sorter is not None:

@@ -16,10 +16,22 @@ from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
+from ferro.core.layout import channels_last_3d
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.cpu.layouts import CHANNELS, IMAGES
 from ferro.ops.convolution import ints
+from ferro.ops.pooling_arguments import (
+    check_samples,
+    fractional_image,
+    fractional_windows,
+    frozen,
+    image,
+    need_cotangent,
+    numbers,
+    target,
+    windows,
+)
 from ferro.ops.random import rand
 
 if TYPE_CHECKING:
@@ -54,84 +66,6 @@ POOL_SCATTER = Op("pool_scatter", lambda xp, x, index, /, size: xp.pool_scatter(
                   x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)))  # fmt: skip
 
 
-# -- arguments ---------------------------------------------------------------------------------------------------------
-
-
-def _image(name: str, x: Any, n: int, parts: bool = False, channels: bool = True, windows: tuple = ()) -> tuple:
-    """The spatial shape of the input, which has n dimensions behind channels and maybe images.
-
-    parts: said of adaptive pooling; channels: whether there must be some; windows: what is looked at before shapes are.
-    """
-    shape = need_tensor(name, "input", x)._data.shape
-    first = len(shape) - n - (1 if channels else 0)  # of the dimensions that may not be empty
-    if len(shape) not in (n + 1, n + 2) or 0 in shape[first:]:
-        if windows:
-            _steps(name, n, *windows)
-        raise RuntimeError(_no_image(name, n, shape, first, parts))
-    if x._data.dtype.kind in "bc":
-        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a real dtype")
-    return shape[len(shape) - n :]
-
-
-def _no_image(name: str, n: int, shape: tuple, first: int, parts: bool) -> str:
-    """What is said of an input that is no image, or has no elements from the dimension `first` on."""
-    kinds = f"{n + 1}D or {n + 2}D"
-    if len(shape) not in (n + 1, n + 2):
-        if parts:
-            return f"{name}(): Expected {kinds} tensor, but got: {list(shape)}" + (
-                f" (Expected 2 to 3 dimensions, but got {len(shape)}-dimensional tensor for argument #1 'self')" if n == 1 else "")  # fmt: skip
-        text = f"{name}: Expected {kinds} (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}"
-        return text + (f": non-empty {kinds} (batch mode) tensor expected for input" if n == 3 else "")
-    empty = shape.index(0, max(first, 0))
-    if parts:
-        return (f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {list(shape)} with "
-                f"dimension {empty} being empty")  # fmt: skip
-    text = (
-        f"{name}: Expected {kinds} (batch mode) tensor with optional 0 dim batch size for input, but got:{list(shape)}"
-    )
-    return text + (f": Expected input's non-batch dimensions to have positive length, but input has a shape of {list(shape)} and "
-                   f"non-batch dimension {empty - len(shape) + n + 1} has length zero!" if n == 3 else "")  # fmt: skip
-
-
-def _frozen(given: Any) -> Any:
-    """A list as a tuple, which can be a key; anything else as it is."""
-    return tuple(given) if isinstance(given, list) else given
-
-
-def _steps(name: str, n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1) -> tuple:
-    """(kernel, stride, pad, dilation), one number per dimension each."""
-    kernel = ints(name, "kernel_size", kernel_size, n, 1, "kernel size should be greater than zero")
-    step = kernel if stride is None or stride == () else ints(name, "stride", stride, n, 1, "stride should not be zero")
-    pad = ints(name, "padding", padding, n, 0, f"pad must be non-negative, but got pad: {padding}")
-    dilation = ints(name, "dilation", dilation, n, 1, "dilation should be greater than zero")
-    for p, k, d in zip(pad, kernel, dilation, strict=True):
-        if p > k // 2:
-            raise RuntimeError(
-                f"{name}() padding should be at most half of kernel size, but got padding={p} and kernel_size={k}: "
-                f"pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k} and dilation={d}"
-            )
-    return kernel, step, pad, dilation
-
-
-@lru_cache(maxsize=512, typed=True)
-def _windows(name: str, n: int, shape: tuple, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-             ceil_mode: bool) -> tuple:  # fmt: skip
-    """(kernel, number of windows, stride, pad, dilation), one number per dimension each."""
-    kernel, step, pad, dilation = _steps(name, n, kernel_size, stride, padding, dilation)
-    size = []
-    for s, k, st, p, d in zip(shape, kernel, step, pad, dilation, strict=True):
-        count = -(-(s + 2 * p - d * (k - 1) - 1) // st) + 1 if ceil_mode else (s + 2 * p - d * (k - 1) - 1) // st + 1
-        size.append(count - 1 if ceil_mode and (count - 1) * st >= s + p else count)  # the last window begins inside
-    if min(size) < 1:
-        hint = f"max_pool1d() Invalid computed output size: {size[0]}. " if name == "max_pool1d" else ""
-        raise RuntimeError(
-            f"{hint}{name}: Given input size: ({'x'.join(map(str, shape))}) behind the channels. Calculated output size: "
-            f"({'x'.join(map(str, size))}). Output size is too small for kernel_size={kernel}, stride={step}, padding={pad}, "
-            f"dilation={dilation}"
-        )
-    return kernel, tuple(size), step, pad, dilation
-
-
 # -- max pooling -------------------------------------------------------------------------------------------------------
 
 MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: xp.max_pool(
@@ -147,12 +81,20 @@ singular(
 def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
               ceil_mode: bool) -> tuple:  # fmt: skip
     """Max pooling in n dimensions: values and indices."""
-    given = tuple([_frozen(v) for v in (kernel_size, stride, padding, dilation)])
-    shape = _image(name, x, n, windows=given)
-    windows = _windows(name, n, shape, *given, ceil_mode)
-    if max(windows[4]) > 1 and _beside(shape, windows):
-        return _max_with_padding(x, shape, windows)
-    return apply(MAX_POOL, (x,), windows)
+    given = tuple([frozen(v) for v in (kernel_size, stride, padding, dilation)])
+    shape = image(name, x, n, given)
+    found = windows(name, n, x._data.shape[-n - 1], shape, *given, ceil_mode)
+    if max(found[4]) > 1 and _beside(shape, found):
+        return _max_with_padding(x, shape, found)
+    if n == 3 and type(x._data) is np.ndarray and _volume_with_channels_last(x._data):
+        batch = x.unsqueeze(0).clone(memory_format=channels_last_3d)
+        return tuple([t.squeeze(0) for t in apply(MAX_POOL, (batch,), found)])
+    return apply(MAX_POOL, (x,), found)
+
+
+def _volume_with_channels_last(a: Any) -> bool:
+    """Whether a volume without a batch has its channels last; so have its maxima, then."""
+    return a.ndim == 4 and not a.flags.c_contiguous and a.transpose(1, 2, 3, 0).flags.c_contiguous
 
 
 @lru_cache(maxsize=512)
@@ -277,18 +219,30 @@ AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divis
 def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
               count_include_pad: bool, divisor_override: Any = None) -> Tensor:  # fmt: skip
     """Average pooling in n dimensions."""
-    given = tuple([_frozen(v) for v in (kernel_size, stride, padding)])
-    shape = _image(name, x, n, windows=given)
-    kernel, size, step, pad, _ = _windows(name, n, shape, *given, 1, ceil_mode)
+    given = tuple([frozen(v) for v in (kernel_size, stride, padding)])
+    shape = image(name, x, n, given)
+    kernel, size, step, pad, _ = windows(name, n, x._data.shape[-n - 1], shape, *given, 1, ceil_mode)
     if divisor_override is not None:
         if divisor_override == 0:
             raise RuntimeError(f"{name}: divisor must be not zero, got divisor_override=0")
         return avg_pool(x, kernel, size, step, pad, divisor_override)
+    return avg_pool(x, kernel, size, step, pad, _counts(shape, kernel, size, step, pad, count_include_pad))
+
+
+def _counts(shape: tuple, kernel: tuple, size: tuple, step: tuple, pad: tuple, count_include_pad: bool) -> Any:
+    """How many elements windows have: one number, or where they reach over the edge a number for each place in each dimension."""
+    geometry = list(zip(shape, kernel, size, step, pad, strict=True))
+    if all((o - 1) * st + k <= s + (2 * p if count_include_pad else 0) for s, k, o, st, p in geometry) and (
+        count_include_pad or not any(pad)
+    ):
+        return math.prod(kernel)
     counts = []
-    for s, k, o, st, p in zip(shape, kernel, size, step, pad, strict=True):
-        ends = [(i * st - p, min(i * st - p + k, s + p)) for i in range(o)]
-        counts.append(tuple([b - a if count_include_pad else min(b, s) - max(a, 0) for a, b in ends]))
-    return avg_pool(x, kernel, size, step, pad, tuple(counts))
+    for s, k, o, st, p in geometry:
+        starts = np.arange(o) * st - p
+        ends = np.minimum(starts + k, s + p)
+        inside = ends - starts if count_include_pad else np.minimum(ends, s) - np.maximum(starts, 0)
+        counts.append(tuple(inside.tolist()))
+    return tuple(counts)
 
 
 def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
@@ -331,40 +285,6 @@ declare("nn.functional.avg_pool3d", [
 # -- adaptive pooling --------------------------------------------------------------------------------------------------
 
 
-def _parts(name: str, n: int, x: Any, output_size: Any, channels: bool) -> tuple:
-    """The spatial sizes of the input and of the result."""
-    if (
-        n > 1
-        and isinstance(output_size, (tuple, list))
-        and need_tensor(name, "input", x)._data.ndim <= len(output_size)
-    ):
-        raise ValueError(
-            f"{name}: Input dimension should be at least {len(output_size) + 1}, got the shape {list(x._data.shape)}"
-        )
-    shape = _image(name, x, n, parts=True, channels=channels)
-    if x._data.dtype not in INEXACT:
-        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
-    return shape, _target(name, n, x, shape, output_size)
-
-
-def _target(name: str, n: int, x: Any, shape: tuple, output_size: Any) -> tuple:
-    """The output sizes; None keeps the size of the input. A result that no memory can hold is refused at once."""
-    given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * n
-    if len(given) != n:
-        one = f"{name}() argument 'output_size' should contain one int (got {len(given)})"
-        raise RuntimeError(one if n == 1 else f"{name}: output_size must be {n} numbers, or one, or None for the size of the input; got "
-                           f"{output_size!r} ({name}(): internal error: output_size.size() must be {n})")  # fmt: skip
-    size = tuple([s if o is None else operator.index(o) for s, o in zip(shape, given, strict=True)])
-    whole = (*x.shape[: x.dim() - n], *size)
-    if min(size) < 0:
-        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, size))}}}: "
-                           f"Trying to create tensor with negative dimension {min(size)}: {list(whole)}")  # fmt: skip
-    if math.prod(whole) * x.element_size() >= 1 << 63:
-        raise RuntimeError(f"{name}: Storage size calculation overflowed with sizes={list(whole)}")
-    np.empty(whole, x._data.dtype)  # MemoryError now, not after the windows have been counted
-    return size
-
-
 def adaptive_avg(x: Any, size: tuple) -> Tensor:
     """Means of the parts of images; arguments normalised."""
     return apply(ADAPTIVE_AVG, (x,), (size,))
@@ -376,14 +296,15 @@ def adaptive_avg_spread(g: Any, shape: tuple) -> Tensor:
 
 
 ADAPTIVE_AVG = Op("adaptive_avg_pool", lambda xp, x, /, size: xp.adaptive_avg(x, size), kind=LINEAR,
-                  x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(g, spatial(x_shape, size)), layout=IMAGES)  # fmt: skip
+                  x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(need_cotangent("avg", g, size), spatial(x_shape, size)),
+                  layout=IMAGES)  # fmt: skip
 ADAPTIVE_AVG_SPREAD = Op("adaptive_avg_spread", lambda xp, x, /, shape: xp.adaptive_avg_spread(x, shape), kind=LINEAR,
                          x=lambda xp, g, x_shape, shape: xp.adaptive_avg(g, spatial(x_shape, shape)))  # fmt: skip
 
 
 def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
     """Adaptive average pooling in n dimensions."""
-    shape, size = _parts(name, n, x, output_size, channels=n == 3)
+    shape, size = target(name, n, x, output_size)
     if 0 in size or any(s % o for s, o in zip(shape, size, strict=True)):
         return adaptive_avg(x, size)
     kernel = tuple([s // o for s, o in zip(shape, size, strict=True)])
@@ -419,12 +340,12 @@ declare("nn.functional.adaptive_avg_pool3d", [Sample(Arg(1, 2, 5, 4, 3), (3, Non
 ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x, size),
                   outputs=("out", "indices"), nondiff=("indices",),
                   x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(
-                      g, indices, spatial(x_shape, size)), layout=IMAGES)  # fmt: skip
+                      need_cotangent("max", g, size), indices, spatial(x_shape, size)), layout=IMAGES)  # fmt: skip
 
 
 def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
     """Adaptive max pooling in n dimensions: values and indices."""
-    shape, size = _parts(name, n, x, output_size, channels=True)
+    shape, size = target(name, n, x, output_size)
     if 0 in size or any(s % o for s, o in zip(shape, size, strict=True)):
         return apply(ADAPTIVE_MAX, (x,), (size,))
     kernel = tuple([s // o for s, o in zip(shape, size, strict=True)])
@@ -483,7 +404,7 @@ declare(
 
 def _lp_pool(name: str, n: int, x: Any, p: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
     """The p-norm of every window; where its p-th power is 0, so is the gradient."""
-    kernel = ints(name, "kernel_size", kernel_size, n, 1)
+    kernel = numbers(name, "kernel_size", kernel_size, n)
     if p == 0:
         raise ValueError(f"{name}: norm_type must not be 0")
     if p in (float("inf"), -float("inf")):
@@ -522,13 +443,13 @@ declare("nn.functional.lp_pool3d", [Sample(Arg(1, 2, 4, 2, 2, low=0.5), 2.0, 2)]
 # -- the inverse of max pooling ----------------------------------------------------------------------------------------
 
 UNPOOL = Op("max_unpool", lambda xp, x, index, /, size: xp.unpool(x, index, size),
-            x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)))  # fmt: skip
+            x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)), layout=CHANNELS)  # fmt: skip
 
 
 def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any,
                 output_size: Any) -> Tensor:  # fmt: skip
     """The inverse of max pooling in n dimensions."""
-    shape = _image(name, x, n)
+    shape = image(name, x, n)
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
     step = kernel if stride is None else ints(name, "stride", stride, n, 1)
     pad = ints(name, "padding", padding, n)
@@ -611,39 +532,13 @@ FRACTIONAL_MAX = Op("fractional_max_pool",
 def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, output_ratio: Any,
                 samples: Any) -> tuple:  # fmt: skip
     """Fractional max pooling in n dimensions: values and indices."""
-    shape = _image(name, x, n)
-    if x._data.dtype not in INEXACT:
-        raise RuntimeError(f"{name}: not implemented for {FROM_NUMPY[x._data.dtype]}; expected a floating point dtype")
-    if output_size is None and output_ratio is None:
-        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
-    kernel = ints(name, "kernel_size", kernel_size, n, 1)
-    if output_size is None:
-        ratio = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * n
-        if len(ratio) != n:
-            raise ValueError(
-                f"{name} requires output_ratio to either be a single Int or tuple of Ints. It got {output_ratio!r}, and needs a "
-                f"number or {n} numbers between 0 and 1"
-            )
-        if not all(0 < r < 1 for r in ratio):
-            raise ValueError(
-                f"{name}: output_ratio must be a number or {n} numbers between 0 and 1, got {output_ratio!r}"
-            )
-        output_size = [int(s * r) for s, r in zip(shape, ratio, strict=True)]
-    size = ints(name, "output_size", output_size, n, 1)
-    if any(o + k - 1 > s - (n == 3) for o, k, s in zip(size, kernel, shape, strict=True)):  # PyTorch's limits
-        raise RuntimeError(
-            f"{name}: the windows of kernel_size={kernel} for output_size={size} do not fit into the input of spatial "
-            f"size {tuple(shape)}: output_size + kernel_size - 1 must {'be less' if n == 3 else 'not be more'}"
-        )
+    shape = fractional_image(name, x, n)
     lead = x._data.shape[: x._data.ndim - n]
+    kernel, size = fractional_windows(name, n, lead, shape, kernel_size, output_size, output_ratio)
     if samples is None:
         samples = rand(*(lead if len(lead) == 2 else (1, *lead)), n, dtype=FROM_NUMPY[x._data.dtype])
-    elif samples._data.shape[1:] != (lead[-1], n) or samples._data.shape[0] < (lead[0] if len(lead) == 2 else 1):
-        raise RuntimeError(
-            f"{name}: Expect _random_samples of shape (images, {lead[-1]}, {n}), got {list(samples._data.shape)}"
-        )
-    elif samples._data.dtype is not x._data.dtype:
-        raise RuntimeError(f"{name}: Expect _random_samples to have the same dtype as input")
+    else:
+        check_samples(name, n, lead, samples, x._data.dtype)
     return apply(FRACTIONAL_MAX, (x, samples), (kernel, size))
 
 

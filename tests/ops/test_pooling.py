@@ -221,7 +221,7 @@ def test_fractional_windows_follow_the_seed(rng: np.random.Generator) -> None:
     )
     with pytest.raises(ValueError, match="output_size or an output_ratio"):
         F.fractional_max_pool2d(x, 2)
-    with pytest.raises(RuntimeError, match="do not fit"):
+    with pytest.raises(RuntimeError, match="too large relative to input"):
         F.fractional_max_pool2d(x, 7, (7, 7))
 
 
@@ -234,10 +234,10 @@ def test_wrong_arguments_are_refused(pool: Any) -> None:
     for args, message in [
         ((7,), "too small"),
         ((2, 1, 2), "at most half"),
-        ((0,), "kernel_size must be greater than zero"),
-        ((2, 0), "stride must be greater than zero"),
-        ((2, 1, -1), "padding must be non-negative"),
-        (((2, 2, 2),), "a single integer value or a list of 2 values"),
+        ((0,), "stride should not be zero"),
+        ((2, 0), "stride should not be zero"),
+        ((2, 1, -1), "pad must be non-negative"),
+        (((2, 2, 2),), "must either be a single int, or a tuple of two ints"),
     ]:
         with pytest.raises(RuntimeError, match=message):
             pool(x, *args)
@@ -368,3 +368,66 @@ def test_bags_of_nothing_have_a_gradient_of_zeros(torch: Any) -> None:
             y.sum().backward()
             assert y.tolist() == [[0, 0]] * 2
             assert w.grad.tolist() == [[0, 0]] * 5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *[f"{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest})" for kind in ("max", "avg") for n in (1, 2, 3)
+          for rest in ("2, stride=0", "0", "2, padding=-1", "2, padding=2", "()", f"2, stride=(1,) * {n + 1}")],
+        *[f"max_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest})" for n in (1, 2, 3) for rest in ("8", "2, dilation=0")],
+        *[f"{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest}, stride=1)" for kind in ("max", "avg") for n in (2, 3) for rest in ("0", "-1")],
+        *[f"adaptive_{kind}_pool{n}d(T.ones((2, 0) + (6,) * {n - 1}), 2)" for kind in ("max", "avg") for n in (2, 3)],
+        *[f"adaptive_{kind}_pool{n}d(T.ones((2,) * {n + 3}), 2)" for kind in ("max", "avg") for n in (1, 2, 3)],
+        *[f"adaptive_{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), (2,) * {n + 1})" for kind in ("max", "avg") for n in (1, 2, 3)],
+        *[f"fractional_max_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest})" for n in (2, 3) for rest in (
+            "(), output_size=2", "2, output_size=(2,)", "2, output_size=7", "7, output_size=1", f"2, 2, _random_samples=T.ones(1, 3, {n})",
+            f"2, 2, _random_samples=T.ones(0, 2, {n})", "2, 2, _random_samples=T.ones(1, 2, 5)", "2, 2, _random_samples=T.ones(2, 2)")],
+        "adaptive_avg_pool2d(T.ones(1, 3, 4, 4, requires_grad=True), 0).sum().backward()",
+        "adaptive_max_pool1d(T.ones(1, 4, requires_grad=True), 0).sum().backward()",
+    ],
+)  # fmt: skip
+def test_pytorchs_sentences_are_in_those_of_pooling(torch: Any, call: str) -> None:
+    said = []
+    for T in (torch, ferro):
+        with pytest.raises(RuntimeError) as caught:
+            eval(f"T.nn.functional.{call}", {"T": T})
+        said.append(str(caught.value))
+    theirs = said[0].split(", but ")[0]
+    assert theirs in said[1]
+
+
+def test_empty_batches_and_empty_sizes_are_pytorchs(torch: Any) -> None:
+    for name, shape, args in [
+        ("adaptive_avg_pool3d", (0, 5, 5, 5), (2,)), ("adaptive_max_pool1d", (0, 6), (2,)), ("adaptive_max_pool2d", (0, 4, 4), (2,)),
+        ("fractional_max_pool2d", (2, 3, 6, 6), (2, (0, 1))), ("fractional_max_pool3d", (3, 6, 6, 6), ((3, 2, 2), (0, 1, 1))),
+        ("fractional_max_pool3d", (0, 3, 6, 6, 6), (2, 2)), ("fractional_max_pool2d", (0, 3, 6, 6), (2, 2)),
+    ]:  # fmt: skip
+        ours, theirs = (getattr(T.nn.functional, name)(T.zeros(shape), *args) for T in (ferro, torch))
+        assert tuple(ours.shape) == tuple(theirs.shape), name
+
+
+def test_channels_last_is_kept_by_volumes_without_a_batch_and_by_unpooling(torch: Any) -> None:
+    for T in (torch, ferro):
+        x = T.arange(2 * 4**3).reshape(1, 2, 4, 4, 4).float().contiguous(memory_format=T.channels_last_3d)[0]
+        values, indices = T.nn.functional.max_pool3d(x, 2, return_indices=True)
+        for t in (values, indices):
+            assert t.unsqueeze(0).is_contiguous(memory_format=T.channels_last_3d)
+        assert values.flatten().tolist() == [21, 23, 29, 31, 53, 55, 61, 63, 85, 87, 93, 95, 117, 119, 125, 127]
+        y = T.arange(32.0).reshape(1, 2, 4, 4).contiguous(memory_format=T.channels_last)
+        up = T.nn.functional.max_unpool2d(*T.nn.functional.max_pool2d(y, 2, return_indices=True), 2)
+        assert up.is_contiguous(memory_format=T.channels_last)
+        assert up[0, 1].tolist() == [[0, 0, 0, 0], [0, 21, 0, 23], [0, 0, 0, 0], [0, 29, 0, 31]]
+
+
+def test_many_short_parts_are_those_of_pytorch(torch: Any, rng: np.random.Generator) -> None:
+    x = rng.normal(size=(2, 37, 53)).round(1)  # with ties
+    x[0, 3, 5] = x[1, 20, 20:22] = np.nan
+    for size in [(22, 31), (37, 40), (30, 53)]:
+        ours, theirs = (
+            T.nn.functional.adaptive_max_pool2d(T.from_numpy(x), size, return_indices=True) for T in (ferro, torch)
+        )
+        np.testing.assert_array_equal(ours[0].numpy(), theirs[0].numpy())
+        np.testing.assert_array_equal(ours[1].numpy(), theirs[1].numpy())
+        ours, theirs = (T.nn.functional.adaptive_avg_pool2d(T.from_numpy(x), size) for T in (ferro, torch))
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-13, atol=1e-15)
