@@ -153,3 +153,18 @@ def test_a_mask_for_each_head_has_the_heads_shape() -> None:
         F.multi_head_attention_forward(
             x, x, x, 4, 4, w, None, None, None, False, 0.0, layer.out_proj.weight, None, attn_mask=ferro.zeros(4)
         )
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_a_bias_of_another_dtype_is_added_in_that_of_the_product(torch: Any, need_weights: bool) -> None:
+    results = []
+    for f in (ferro, torch):
+        layer = f.nn.MultiheadAttention(4, 2, batch_first=True, dtype=f.float64)
+        with f.no_grad():
+            for p in layer.parameters():
+                p.copy_(_randn(f, *p.shape))
+        layer.in_proj_bias = f.nn.Parameter(layer.in_proj_bias.detach().to(f.float16))
+        x = _randn(f, 2, 3, 4).double()
+        results.append(layer(x, x, x, need_weights=need_weights)[0])
+    assert results[0].dtype is ferro.float64
+    torch.testing.assert_close(torch.from_numpy(results[0].detach().numpy()), results[1].detach(), rtol=1e-5, atol=1e-5)

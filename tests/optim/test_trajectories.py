@@ -153,9 +153,9 @@ class Walk:
             p.grad = self.lib.sparse_coo_tensor(where, what, tuple(p.shape), check_invariants=False)
 
 
-def both(name: str, option: str, start: list[np.ndarray], sparse: bool = False) -> list[Any]:
+def both(name: str, option: str, start: list[np.ndarray], sparse: bool = False) -> tuple[Any, Any]:
     """ferro's trajectory with the state at its end, and torch's; or the errors."""
-    found = []
+    found: list[Any] = []
     for lib in (ferro, torch):
         given = setting(name, option)
         if lib is torch and option in SAME:
@@ -165,10 +165,10 @@ def both(name: str, option: str, start: list[np.ndarray], sparse: bool = False) 
             found.append((walk.trajectory(np.random.default_rng(3) if sparse else None), walk.state()))
         except (RuntimeError, ValueError) as e:
             found.append(e)
-    return found
+    return found[0], found[1]
 
 
-def agree(name: str, option: str, ours: Any, theirs: Any, start: list[np.ndarray]) -> None:
+def agree(case: tuple[str, str], ours: Any, theirs: Any, start: list[np.ndarray]) -> None:
     """The same error, or the same numbers and not those of the start."""
     if isinstance(theirs, Exception):
         assert type(ours) is type(theirs), ours
@@ -176,14 +176,14 @@ def agree(name: str, option: str, ours: Any, theirs: Any, start: list[np.ndarray
         return
     assert not isinstance(ours, Exception), ours
     # An optimiser that searches a line doubles rounding errors at every turn; Muon computes in bfloat16.
-    tolerance = {"LBFGS": 1e-6, "Muon": 0.05}.get(name, 1e-10)
-    if (name, option) == ("NAdam", "differentiable"):
+    tolerance = {"LBFGS": 1e-6, "Muon": 0.05}.get(case[0], 1e-10)
+    if case == ("NAdam", "differentiable"):
         tolerance = 1e-5  # the product of its momenta is a tensor then, of float32
     np.testing.assert_allclose(ours[0], theirs[0], rtol=tolerance, atol=tolerance)
     assert ours[1].keys() >= theirs[1].keys()
     for key, value in theirs[1].items():
         np.testing.assert_allclose(ours[1][key], value, rtol=max(tolerance, 1e-6), atol=tolerance, err_msg=str(key))
-    if (name, option) != ("LBFGS", "tolerance_grad"):
+    if case != ("LBFGS", "tolerance_grad"):
         assert np.abs(ours[0][-1] - np.concatenate([a.reshape(-1) for a in start])).max() > 1e-4
 
 
@@ -192,7 +192,7 @@ def test_thirty_steps_with_an_option_are_those_of_torch(case: tuple[str, str], r
     shapes = ((4, 3), (3, 4)) if case[0] == "Muon" else ((3, 2), (4,), ())
     start = [np.asarray(rng.standard_normal(shape)) for shape in shapes]
     ours, theirs = both(*case, start)
-    agree(*case, ours, theirs, start)
+    agree(case, ours, theirs, start)
     if not isinstance(ours, Exception):
         others = {k: v for k, v in setting(*case).items() if k != case[1]}
         without = Walk(ferro, case[0], start, others)
@@ -204,11 +204,11 @@ def test_thirty_steps_with_an_option_are_those_of_torch(case: tuple[str, str], r
 @pytest.mark.parametrize("case", [c for c in TABLE if c[0] != "Muon"], ids=ids)
 def test_thirty_steps_of_complex_parameters_are_those_of_torch(case: tuple[str, str], rng: np.random.Generator) -> None:
     start = [rng.standard_normal(shape) + 1j * rng.standard_normal(shape) for shape in ((3, 2), (4,))]
-    agree(*case, *both(*case, start), start)
+    agree(case, *both(*case, start), start)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")
 @pytest.mark.parametrize("case", [c for c in TABLE if c[0] != "LBFGS"], ids=ids)
 def test_thirty_steps_with_sparse_gradients_are_those_of_torch(case: tuple[str, str], rng: np.random.Generator) -> None:
     start = [rng.standard_normal((5, 3))]
-    agree(*case, *both(*case, start, sparse=True), start)
+    agree(case, *both(*case, start, sparse=True), start)

@@ -144,11 +144,11 @@ class MultiheadAttention(Module):
         if not self._qkv_same_embed_dim:
             weights = self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
         elif query is key and key is value:  # one product instead of three
-            q, k, v = F.linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+            q, k, v = _linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
             return q, k, v
         else:
             weights = self.in_proj_weight.chunk(3)
-        q, k, v = (F.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+        q, k, v = (_linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
         return q, k, v
 
     def _mask(
@@ -213,6 +213,13 @@ class MultiheadAttention(Module):
             out = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)
         out = out.transpose(1, 2).reshape(batch, length, self.embed_dim)
         return F.linear(out, self.out_proj.weight, self.out_proj.bias), weights
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A linear map whose bias may be of another dtype: it is added in that of the product, as PyTorch does here."""
+    if bias is None or bias.dtype is weight.dtype:
+        return F.linear(x, weight, bias)
+    return F.linear(x, weight).add_(bias)
 
 
 def _additive(mask: Tensor, name: str, dtype: Any) -> Tensor:
