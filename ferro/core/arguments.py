@@ -166,6 +166,7 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
     from ferro.core.inplace import announce, is_expanded, refuse_overlap
     from ferro.core.mode import current, is_grad_enabled, is_inference_mode_enabled
     from ferro.core.outputs import refuse_dtype
+    from ferro.cpu.layouts import is_dense
 
     need_tensor(name, "out", out)
     refuse_overlap(f"{name}(out=)", out, inputs)
@@ -192,8 +193,12 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
             )
         out.resize_(result._data.shape)
         data = result._data
-        if not data.flags.c_contiguous and (held := np.empty_like(data, order="K")).strides == data.strides:
-            out.as_strided_(data.shape, [s // data.itemsize for s in held.strides])  # without gaps: in that order, too
+        if (
+            data.size
+            and data.strides != np.empty(data.shape, data.dtype).strides
+            and is_dense(data.shape, data.strides, data.itemsize)
+        ):
+            out.as_strided_(data.shape, [s // data.itemsize for s in data.strides])  # without gaps: in that order, too
     if is_expanded(out._data):
         raise RuntimeError(f"{name}(out=): unsupported operation: more than one element of the written-to tensor refers to a single "
                            "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip

@@ -190,7 +190,8 @@ def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilati
 def im2col(x: Any, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilation: tuple) -> Any:
     """The windows of x (n, c, *size) as columns (n, c times kernel elements, windows)."""
     found = _gather(x, (x.shape[2:], kernel, out, stride, pad, dilation))
-    return np.moveaxis(found, 2, 0).reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
+    columns = np.moveaxis(found, 2, 0).reshape(x.shape[0], x.shape[1] * math.prod(kernel), math.prod(out))
+    return np.ascontiguousarray(columns)
 
 
 def col2im(columns: Any, size: tuple, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilation: tuple) -> Any:

@@ -150,7 +150,7 @@ def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     out = np.zeros((*x.shape[:-1], n, n), x.dtype)
     i = np.arange(x.shape[-1])
     out[..., i + max(-offset, 0), i + max(offset, 0)] = x
-    return np.moveaxis(out, (-2, -1), (dim1, dim2))
+    return np.ascontiguousarray(np.moveaxis(out, (-2, -1), (dim1, dim2)))
 
 
 def constant_pad(x: Any, pads: tuple, value: Any) -> Any:

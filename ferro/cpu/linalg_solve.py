@@ -260,7 +260,7 @@ def _solve_small(a: Any, b: Any, left: bool) -> Any:
     if a.ndim == 2 and b.ndim > 2:
         return _side_by_side(lambda c: _solve_small(a, c, left), b, left)
     if not left:
-        return _solve_small(a.swapaxes(-1, -2), b.swapaxes(-1, -2), True).swapaxes(-1, -2)
+        return np.ascontiguousarray(_solve_small(a.swapaxes(-1, -2), b.swapaxes(-1, -2), True).swapaxes(-1, -2))
     char = a.dtype.char
     return native("solve", f"{char}{char}->{char}", np.linalg.solve, a, b)
 

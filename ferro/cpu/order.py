@@ -83,7 +83,7 @@ def topk(x: Any, k: int, dim: int, largest: bool) -> tuple:
         some = _first(wide(x), k, dim, largest)
         order = argsort(np.take_along_axis(x, some, dim), dim, largest)
         index = np.take_along_axis(some, order, dim)
-    return value_gather(x, dim, index, True), index
+    return value_gather(x, dim, index, True), np.ascontiguousarray(index)
 
 
 def _first(x: Any, k: int, dim: int, largest: bool) -> Any:

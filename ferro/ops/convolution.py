@@ -381,7 +381,7 @@ def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tenso
         if need_tensor("conv_tbc", argument, t)._data.ndim != 3:
             raise RuntimeError(f"conv_tbc: {argument} must have 3 dimensions, got shape {list(t._data.shape)}")
     result: Any = conv1d(input.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
-    return result.permute(2, 0, 1)
+    return result.permute(2, 0, 1).contiguous()
 
 
 declare("conv_tbc", [Sample(Arg(5, 2, 3), Arg(2, 3, 4), Arg(4)), Sample(Arg(4, 1, 2), Arg(3, 2, 2), Arg(2), 1)])

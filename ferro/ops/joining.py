@@ -352,7 +352,7 @@ def repeat_interleave(
         raise RuntimeError(
             f"repeat_interleave: allocated size does not match required size: output_size {output_size}, required {total}"
         )
-    if times.size == 1:
+    if times.size == 1 and times[0] > 1 and shape[d] > 1:  # (else the expanded tensor would be a view of the input)
         n = int(times[0])
         wide = apply(
             EXPAND, (reshape(x, (*shape[: d + 1], 1, *shape[d + 1 :])),), ((*shape[: d + 1], n, *shape[d + 1 :]),)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ferro
+from tests.helpers import Call, arrays_of, entries, rng_of
 
 
 def _images(library: Any, *shape: int, last: bool = True) -> Any:
@@ -160,3 +161,43 @@ def test_out_is_laid_in_memory_as_the_result(torch: Any) -> None:
         return library.add(x, x, out=library.empty(0, dtype=library.float64))
 
     _both(torch, function)
+
+
+# Products whose operands PyTorch exchanges, and a stride along a dimension of one element.
+NOT_HERE = {"einsum", "linalg.lu_solve", "triangular_solve"}
+
+
+@pytest.mark.parametrize(
+    "entry", [e for e in entries() if e.reference == "torch" and e.path not in NOT_HERE], ids=lambda e: e.path
+)
+def test_what_pytorch_gives_without_gaps_can_be_viewed(entry: Any, torch: Any) -> None:
+    for sample in entry.samples[:3]:
+        arrays = arrays_of(sample, rng_of(entry.path), "float64")
+        theirs, ours = (Call(entry, sample, f, [a.copy() for a in arrays], False).run() for f in (torch, ferro))
+        for a, b in zip(_tensors(torch, theirs), _tensors(ferro, ours), strict=True):
+            if a.layout is torch.strided and a.shape == b.shape and a.is_contiguous():
+                assert b.is_contiguous(), (sample, a.stride(), b.stride())
+
+
+def _tensors(library: Any, found: Any) -> list:
+    if isinstance(found, (tuple, list)):
+        return [t for f in found for t in _tensors(library, f)]
+    return [found] if isinstance(found, library.Tensor) else []
+
+
+def test_repeated_elements_have_memory_of_their_own() -> None:
+    for x, times in ((ferro.tensor(1.0), 2), (ferro.ones(1, 3), 2), (ferro.ones(3), 1)):
+        y = ferro.repeat_interleave(x, times, *([0] if x.ndim else []))
+        y += 1
+        assert (x == 1).all()
+        assert (y == 2).all()
+
+
+def test_out_takes_the_strides_of_the_result(torch: Any) -> None:
+    for p in permutations(range(4)):
+
+        def function(library: Any, p: Any = p) -> Any:
+            x = library.ones(1, 1, 4, 12)[:, :, :, ::2].permute(p)
+            return library.add(x, x), library.add(x, x, out=library.empty(0))
+
+        _both(torch, function)
