@@ -29,6 +29,9 @@ class LRScheduler:
     last_epoch: int
     base_lrs: list[Any]
     _get_lr_called_within_step: bool = False
+    _is_initial: bool = (
+        False  # the first rates are being set: those of the groups, which may be those of a run that goes on
+    )
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = checked_optimizer(optimizer)
@@ -50,7 +53,11 @@ class LRScheduler:
         """Set the rates of the first epoch."""
         self._step_count = 0
         self.optimizer._step_seen = vars(self.optimizer).get("step")  # a step of the object's own, given before
-        self.step()
+        self._is_initial = True
+        try:
+            self.step()
+        finally:
+            self._is_initial = False
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimiser."""

@@ -54,7 +54,7 @@ class MultiplicativeLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         """lr times f(epoch)."""
         self._warn_unless_in_step()
-        if self.last_epoch <= 0:
+        if self._is_initial:
             return self._rates()
         return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, self._rates(), strict=True)]
 
@@ -176,7 +176,7 @@ class LinearLR(LRScheduler):
         self._warn_unless_in_step()
         if self.last_epoch == 0:
             return [lr * self.start_factor for lr in self._rates()]
-        if self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._rates()
         gain = self.end_factor - self.start_factor
         before = self.total_iters * self.start_factor + (self.last_epoch - 1) * gain
@@ -197,7 +197,7 @@ class ExponentialLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         """lr times gamma."""
         self._warn_unless_in_step()
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._rates()
         return [lr * self.gamma for lr in self._rates()]
 
@@ -216,7 +216,7 @@ class PolynomialLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         """lr times the quotient of this epoch's factor and the last one's."""
         self._warn_unless_in_step()
-        if self.last_epoch == 0 or self.last_epoch > self.total_iters:
+        if self._is_initial or self.last_epoch > self.total_iters:
             return self._rates()
         left, before = (1.0 - epoch / self.total_iters for epoch in (self.last_epoch, self.last_epoch - 1))
         return [lr * (left / before) ** self.power for lr in self._rates()]
@@ -237,10 +237,8 @@ class CosineAnnealingLR(LRScheduler):
     def get_lr(self) -> list[Any]:
         """lr - eta_min times the quotient of this epoch's factor and the last one's."""
         self._warn_unless_in_step()
-        if self.last_epoch == 0:
+        if self._is_initial:
             return self._rates()
-        if self._step_count == 1:  # resumed: there is no rate of the epoch before
-            return self._get_closed_form_lr()
         step = math.pi / self.T_max
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:  # the last factor was 0
             rise = (1 - math.cos(step)) / 2
