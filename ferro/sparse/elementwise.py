@@ -10,6 +10,7 @@ import numpy as np
 
 from ferro import functional as F
 from ferro.core.base import wrap
+from ferro.core.outputs import cannot_cast
 from ferro.sparse import making
 from ferro.sparse.rules import RULES, as_coo, became, dense, into, is_number, is_tensor, refused, rule, same_shape
 from ferro.sparse.tensor import SparseTensor, is_dense, is_sparse
@@ -30,9 +31,7 @@ def of_values(name: str) -> Callable:
         me = input if name in LINEAR else input.merged()
         found = me.with_values(getattr(F, name)(me.kept, *args, **kwargs))
         if out is not None and out.dtype != found.dtype:
-            raise RuntimeError(
-                f"{name}: result type {found.dtype} can't be cast to the desired output type {out.dtype}"
-            )
+            raise cannot_cast(name, found.dtype, out.dtype)
         return found if out is None else out.take(found)
 
     return function
@@ -104,7 +103,7 @@ def add_(self: Any, other: Any, *, alpha: Any = 1) -> Any:
     """The in-place form of add."""
     if is_sparse(self):
         return became("add", self, add(self, other, alpha=alpha))
-    return self.copy_(_add_to_dense(self, other, alpha))
+    return became("add", self, _add_to_dense(self, other, alpha))
 
 
 @rule("sub", "subtract", compressed=True)
@@ -154,7 +153,7 @@ def mul(input: Any, other: Any, *, out: Any = None) -> Any:
 def mul_(self: Any, other: Any) -> Any:
     """The in-place form of mul."""
     found = mul(self, other)
-    return became("mul", self, found) if is_sparse(self) else self.copy_(found.to_dense())
+    return became("mul", self, found)
 
 
 def broadcast(x: Any, shape: tuple) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from ferro import functional as F
 from ferro.core.base import TensorBase
 from ferro.core.layout import sparse_coo
+from ferro.core.outputs import cannot_cast
 from ferro.sparse.tensor import RULES, is_sparse
 
 
@@ -93,7 +94,13 @@ def into(out: Any, found: Any) -> Any:
 
 
 def became(name: str, x: Any, found: Any) -> Any:
-    """x, having become a result; RuntimeError if its dtype does not hold the result's."""
+    """x, sparse or dense, having become a result; RuntimeError if it is sparse and the result is not, or if its dtype does not hold
+    the result's.
+    """
     if not F.can_cast(found.dtype, x.dtype):
-        raise RuntimeError(f"{name}_: result type {found.dtype} can't be cast to the desired output type {x.dtype}")
+        raise cannot_cast(f"{name}_", found.dtype, x.dtype)
+    if not is_sparse(x):
+        return x.copy_(dense(found))
+    if not is_sparse(found):
+        raise RuntimeError(f"{name}_: a sparse tensor cannot become the dense result; use {name}() or to_dense() first")
     return x.take(RULES["to"](found, x.dtype))

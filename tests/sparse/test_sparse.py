@@ -523,3 +523,16 @@ def test_the_order_of_the_values_changes_no_product(order: str, rng: np.random.G
     x = ferro.sparse_coo_tensor(np.stack([rows, columns]), ferro.tensor(values), (40, 40))
     np.testing.assert_allclose((x @ ferro.tensor(y)).numpy(), wanted @ y, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose((x.t() @ ferro.tensor(y)).numpy(), wanted.T @ y, rtol=1e-12, atol=1e-12)
+
+
+def test_in_place_results_that_the_tensor_cannot_hold_are_refused_and_write_nothing() -> None:
+    halves = ferro.full((2,), 0.5).to_sparse()
+    whole = ferro.ones(2, dtype=ferro.int64)
+    for name in ("add_", "sub_", "mul_"):
+        with pytest.raises(RuntimeError, match="result type Float can't be cast to the desired output type Long"):
+            getattr(whole, name)(halves)
+    assert whole.tolist() == [1, 1]
+    for name in ("add_", "sub_"):
+        with pytest.raises(RuntimeError, match="a sparse tensor cannot become the dense result"):
+            getattr(halves, name)(ferro.ones(2))
+    assert halves.to_dense().tolist() == [0.5, 0.5]
