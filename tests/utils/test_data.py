@@ -199,7 +199,7 @@ def test_collate_nested() -> None:
         ([ferro.ones(2), ferro.ones(2), ferro.ones(3)], RuntimeError, r"sample 2 of the batch has shape \[3\].*\[2\]"),
         ([(1, ferro.ones(2)), (1, ferro.ones(4))], RuntimeError, r"sample 1 .*shape \[4\]\[1\].*\[2\]"),
         ([[1, 2], [1, 2], [1]], RuntimeError, "equal size: sample 2 of the batch has 1 elements, sample 0 has 2"),
-        ([{"a": 1}, {"b": 1}], RuntimeError, r"sample 1 of the batch has keys \['b'\]"),
+        ([{"a": 1}, {"b": 1}], KeyError, r"sample 1 of the batch has keys \['b'\]"),
         ([1, "x"], TypeError, "sample 1 of the batch is of type str, sample 0 of type int"),
         ([object()], TypeError, "found <class 'object'>"),
         ([np.array(["a"])], TypeError, "no tensors"),
@@ -680,3 +680,38 @@ def test_collating_keeps_classes_and_attributes() -> None:
         default_collate([ferro.eye(2).to_sparse()])
     loader: DataLoader[int] = DataLoader([1])
     assert len(loader) == 1
+
+
+def test_collating_takes_functions_for_classes_and_numbers_of_numpy() -> None:
+    from ferro.utils.data._utils.collate import collate, default_collate_fn_map
+
+    class Word(str):
+        """Text that is put together."""
+
+        __slots__ = ()
+
+    def joined(batch: list[Word], *, collate_fn_map: Any) -> str:
+        return " ".join(batch)
+
+    samples = [{"text": Word("a"), "n": 1}, {"text": Word("b"), "n": np.int64(2), "more": None}]
+    assert collate(samples, collate_fn_map={str: joined})["text"] == "a b"
+    assert default_collate(samples)["text"] == ["a", "b"]
+    default_collate_fn_map[Word] = joined
+    try:
+        made = default_collate(samples)
+    finally:
+        del default_collate_fn_map[Word]
+    assert (made["text"], made["n"].tolist(), list(made)) == ("a b", [1, 2], ["text", "n"])
+    assert default_collate([np.int64(1), 2]).tolist() == [1, 2]
+
+
+def test_what_cannot_be_iterated_is_refused_when_it_is_made() -> None:
+    class Nothing(data.IterableDataset):
+        """Forgets __iter__."""
+
+    with pytest.raises(TypeError, match="abstract"):
+        Nothing()  # type: ignore[abstract]
+    with pytest.raises(AssertionError, match="ChainDataset only supports IterableDataset"):
+        len(data.ChainDataset([range(3)]))
+    with pytest.raises(ValueError, match="num_samples should be a positive integer value, but got num_samples=0"):
+        DataLoader([], shuffle=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from copy import copy
 from typing import Any
 
@@ -13,6 +13,10 @@ from ferro.core.layout import strided
 from ferro.ops.data import as_tensor, tensor
 from ferro.ops.joining import stack
 from ferro.tensor import Tensor
+
+CollateFunctions = dict[type, Callable[..., Any]]
+default_collate_fn_map: CollateFunctions = {}
+_NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 
 
 def default_convert(data: Any) -> Any:
@@ -36,12 +40,29 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
     Strings stay a list. Dictionaries and lists keep their class and attributes, tuples without names become lists. Samples
     that do not fit together raise an error that names the first one that differs, by its place in the batch.
+
+    `default_collate_fn_map` holds functions for further classes, which are asked before all others.
     """
-    return _collated(batch, "")
+    return _collated(batch, "", default_collate_fn_map)
 
 
-def _collated(batch: Sequence[Any], where: str) -> Any:
+def collate(batch: Sequence[Any], *, collate_fn_map: CollateFunctions | None = None) -> Any:
+    """:func:`default_collate` with functions of one's own for some classes: ``{class: function(batch, *, collate_fn_map)}``.
+
+    Example::
+
+        >>> from ferro.utils.data._utils.collate import collate
+        >>> collate([("a", 1), ("b", 2)], collate_fn_map={str: lambda batch, *, collate_fn_map: "".join(batch)})
+        ['ab', tensor([1, 2])]
+    """
+    return _collated(batch, "", collate_fn_map or {})
+
+
+def _collated(batch: Sequence[Any], where: str, functions: CollateFunctions) -> Any:
     first = batch[0]
+    for kind in (type(first), *functions):
+        if kind in functions and isinstance(first, kind):
+            return functions[kind](batch, collate_fn_map=functions)
     if isinstance(first, Tensor):
         return _stacked(batch, where)
     if isinstance(first, (np.ndarray, np.generic)) and not isinstance(first, (str, bytes)):
@@ -53,9 +74,9 @@ def _collated(batch: Sequence[Any], where: str) -> Any:
     if isinstance(first, (str, bytes)):
         return batch
     if isinstance(first, Mapping):
-        return _collated_mapping(batch, where)
+        return _collated_mapping(batch, where, functions)
     if isinstance(first, Sequence):
-        return _collated_sequence(batch, where)
+        return _collated_sequence(batch, where, functions)
     raise TypeError(
         "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
         f"found {type(first)}{where}"
@@ -81,19 +102,19 @@ def _numbers(batch: Sequence[Any], first: Any) -> Tensor:
     return tensor(list(batch), dtype=dtypes.float64) if isinstance(first, float) else tensor(list(batch))
 
 
-def _collated_mapping(batch: Sequence[Any], where: str) -> Any:
+def _collated_mapping(batch: Sequence[Any], where: str, functions: CollateFunctions) -> Any:
     first = batch[0]
     for i, item in enumerate(batch):
-        if not isinstance(item, Mapping) or item.keys() != first.keys():
+        if not isinstance(item, Mapping) or not first.keys() <= item.keys():  # (what the first has not is left out)
             keys = list(item) if isinstance(item, Mapping) else type(item).__name__
-            raise RuntimeError(
+            raise KeyError(
                 f"default_collate: sample {i} of the batch has keys {keys}{where}, sample 0 has {list(first)}"
             )
-    collated = {key: _collated([item[key] for item in batch], f"{where}[{key!r}]") for key in first}
+    collated = {key: _collated([item[key] for item in batch], f"{where}[{key!r}]", functions) for key in first}
     return _mapping_like(first, collated)
 
 
-def _collated_sequence(batch: Sequence[Any], where: str) -> Any:
+def _collated_sequence(batch: Sequence[Any], where: str, functions: CollateFunctions) -> Any:
     first = batch[0]
     for i, item in enumerate(batch):
         if not isinstance(item, Sequence) or len(item) != len(first):
@@ -102,7 +123,7 @@ def _collated_sequence(batch: Sequence[Any], where: str) -> Any:
                 "default_collate: each element in list of batch should be of equal size: "
                 f"sample {i} of the batch has {size}{where}, sample 0 has {len(first)}"
             )
-    parts = [_collated([item[k] for item in batch], f"{where}[{k}]") for k in range(len(first))]
+    parts = [_collated([item[k] for item in batch], f"{where}[{k}]", functions) for k in range(len(first))]
     if isinstance(first, tuple):
         return type(first)(*parts) if hasattr(first, "_fields") else parts
     return _sequence_like(first, parts)
@@ -146,25 +167,22 @@ def _stacked(batch: Sequence[Any], where: str) -> Tensor:
         _same_type(item, first, i, where)
         if item.shape != first.shape:
             raise RuntimeError(
-                f"default_collate: stack expects each tensor to be equal size, but sample {i} of the batch has shape "
-                f"{list(item.shape)}{where} and sample 0 has {list(first.shape)}"
+                f"default_collate: stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
+                f"{list(item.shape)} at entry {i}: sample {i} of the batch has shape {list(item.shape)}{where} and sample 0 has "
+                f"{list(first.shape)}"
             )
     return stack(list(batch))
 
 
 def _same_type(item: Any, first: Any, i: int, where: str, numbers: bool = False) -> Any:
     """The sample itself, if it is of the kind of the first."""
-    kind = (bool, int, float, complex) if numbers else type(first) if isinstance(first, np.generic) else _base(first)
+    kind = _NUMBERS if numbers or isinstance(first, np.generic) else Tensor if isinstance(first, Tensor) else np.ndarray
     if not isinstance(item, kind):
         raise TypeError(
             f"default_collate: sample {i} of the batch is of type {type(item).__name__}{where}, "
             f"sample 0 of type {type(first).__name__}"
         )
     return item
-
-
-def _base(first: Any) -> type:
-    return Tensor if isinstance(first, Tensor) else np.ndarray
 
 
 def _is_numeric(data: Any) -> bool:

@@ -30,14 +30,11 @@ class Dataset(Generic[T_co]):
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset[T_co]):
+class IterableDataset(Dataset[T_co], Iterable[T_co]):
     """Samples as a stream: a subclass defines `__iter__`.
 
     With several workers each one iterates over the dataset: `get_worker_info` tells a worker its share.
     """
-
-    def __iter__(self) -> Iterator[T_co]:
-        raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
     def __add__(self, other: Dataset[Any]) -> ChainDataset:  # a stream has no index
         return ChainDataset([self, other])
@@ -148,12 +145,16 @@ class ChainDataset(IterableDataset[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         for dataset in self.datasets:
-            if not isinstance(dataset, IterableDataset):
-                raise AssertionError(f"ChainDataset only supports IterableDataset, got {type(dataset).__name__}")
-            yield from dataset
+            yield from _stream(dataset)
 
     def __len__(self) -> int:
-        return sum(len(dataset) for dataset in self.datasets)
+        return sum(len(_stream(dataset)) for dataset in self.datasets)
+
+
+def _stream(dataset: Any) -> Any:
+    if not isinstance(dataset, IterableDataset):
+        raise AssertionError(f"ChainDataset only supports IterableDataset, got {type(dataset).__name__}")
+    return dataset
 
 
 class Subset(Dataset[T_co]):

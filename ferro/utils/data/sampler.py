@@ -53,6 +53,10 @@ class RandomSampler(Sampler[int]):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
+        if num_samples is None and len(data_source) == 0:
+            raise ValueError(
+                "num_samples should be a positive integer value, but got num_samples=0: the data source is empty"
+            )
 
     @property
     def num_samples(self) -> int:

@@ -1,0 +1,5 @@
+"""Where programs for PyTorch look for the parts of `utils.data` that have no public name."""
+
+from . import collate
+
+__all__ = ["collate"]
