@@ -10,6 +10,7 @@ from typing import Any
 
 from ferro.core import worlds
 from ferro.core.layout import sparse_csc, sparse_csr
+from ferro.sparse.invariants import check_sparse_tensor_invariants, checked
 from ferro.sparse.legacy import (
     BFloat16Tensor,
     ByteTensor,
@@ -23,8 +24,8 @@ from ferro.sparse.legacy import (
 )
 
 __all__ = ["BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor",
-           "ShortTensor", "addmm", "hspmm", "log_softmax", "mm", "sampled_addmm", "smm", "softmax", "sparse_compressed_tensor", "sparse_coo_tensor",
-           "sparse_csc_tensor", "sparse_csr_tensor", "spdiags", "sspaddmm", "sum"]  # fmt: skip
+           "ShortTensor", "addmm", "check_sparse_tensor_invariants", "hspmm", "log_softmax", "mm", "sampled_addmm", "smm", "softmax",
+           "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "spdiags", "sspaddmm", "sum"]  # fmt: skip
 
 
 def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
@@ -46,7 +47,7 @@ def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None,
     """
     from ferro.sparse.making import coo
 
-    return coo(indices, values, size, dtype, device, requires_grad, is_coalesced, bool(check_invariants))
+    return coo(indices, values, size, dtype, device, requires_grad, is_coalesced, checked(check_invariants))
 
 
 def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
@@ -103,7 +104,7 @@ def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values
         device,
         requires_grad,
         layout,
-        bool(check_invariants),
+        checked(check_invariants),
     )
 
 

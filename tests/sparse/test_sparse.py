@@ -353,11 +353,28 @@ def test_old_types() -> None:
             lib.sparse.FloatTensor((2, 3))
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_unordered_rows_are_refused_where_invariants_are_checked() -> None:
-    parts = [0, 2], [1, 0], [1.0, 2.0], (1, 2)
-    assert ferro.sparse_csr_tensor(*parts).col_indices().tolist() == [0, 1]
-    with pytest.raises(RuntimeError, match="are sorted and distinct along the last dimension values"):
-        ferro.sparse_csr_tensor(*parts, check_invariants=True)
+    for lib in (ferro, torch):
+        parts = lib.tensor([0, 2]), lib.tensor([1, 0]), lib.tensor([1.0, 2.0]), (1, 2)
+        checks = lib.sparse.check_sparse_tensor_invariants
+        assert lib.sparse_csr_tensor(*parts).to_dense().tolist() == [[2.0, 1.0]]
+        with pytest.raises(RuntimeError, match="are sorted and distinct along the last dimension values"):
+            lib.sparse_csr_tensor(*parts, check_invariants=True)
+        with checks(), pytest.raises(RuntimeError, match="are sorted and distinct along the last dimension values"):
+            lib.sparse_csr_tensor(*parts)
+        with checks(), checks(False):
+            lib.sparse_csr_tensor(*parts)
+        with checks():
+            lib.sparse_csr_tensor(*parts, check_invariants=False)
+        assert checks()(checks.is_enabled)()
+        assert not checks.is_enabled()
+        try:
+            checks.enable()
+            with pytest.raises(RuntimeError, match="cannot set is_coalesced to true"):
+                lib.sparse_coo_tensor(lib.tensor([[0, 0]]), lib.ones(2), (2,), is_coalesced=True)
+        finally:
+            checks.disable()
 
 
 def test_copies_keep_gradients_and_addresses_are_those_of_the_parts() -> None:
