@@ -258,16 +258,18 @@ chalf, cfloat, cdouble = complex32, complex64, complex128
 
 __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
 
+# Imported when they are first asked for: Python's multiprocessing takes as long as half of ferro.
+_LATER = ("multiprocessing", "testing")
+
 if _TYPE_CHECKING:
-    from ferro import multiprocessing
+    from ferro import multiprocessing, testing
 else:
 
     def __getattr__(name):
-        """Python's multiprocessing takes as long to import as half of ferro: whoever wants it pays for it."""
-        if name == "multiprocessing":
-            import ferro.multiprocessing
+        if name in _LATER:
+            from importlib import import_module
 
-            return ferro.multiprocessing
+            return import_module(f"ferro.{name}")
         raise AttributeError(f"module 'ferro' has no attribute {name!r}")
 
 

@@ -37,6 +37,7 @@ LAYERS = (
         "__config__",
         "serialization",
         "multiprocessing",
+        "testing",
     ),
     ("func",),
     ("autograd",),

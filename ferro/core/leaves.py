@@ -57,7 +57,8 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
 def _run_post(leaf: Any, meta: Any) -> None:
     """The post-accumulate hooks of a leaf."""
     for hook in tuple((meta.post or {}).values()):
-        if hook(leaf) is not None:
+        result = hook(leaf)
+        if result is not None and result is not leaf:  # (of `lambda p: p.add_(...)`)
             raise RuntimeError("Tensor post accumulate grad hooks should return None.")
 
 

@@ -80,8 +80,8 @@ class Generator:
                    s["state"]["inc"] >> 64, s["has_uint32"], s["uinteger"]]  # fmt: skip
         return wrap(np.array(numbers, np.uint64).view(np.uint8))
 
-    def set_state(self, state: Any) -> None:
-        """Continues from a state that get_state() returned."""
+    def set_state(self, state: Any) -> Generator:
+        """Continues from a state that get_state() returned; returns the generator."""
         if not isinstance(state, TensorBase):
             raise TypeError(f"Generator.set_state: expected a torch.ByteTensor, but got {type(state).__name__}")
         data = np.ascontiguousarray(state._data)
@@ -94,6 +94,7 @@ class Generator:
         self._seed = seed
         self.numpy.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": low | high << 64, "inc": inc_low | inc_high << 64},
                                           "has_uint32": has, "uinteger": value}  # fmt: skip
+        return self
 
     def clone_state(self) -> Generator:
         """A new generator in the same state."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro.core import dtypes, worlds
 from ferro.core.apply import NUMBERS, apply, array_first, binary, constant, of_array, operands, promote, unary
-from ferro.core.arguments import into, need_tensor, real_number
+from ferro.core.arguments import into, need_tensor, real_number, unlike
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
@@ -124,7 +124,10 @@ def isclose(
         if given < 0:
             raise RuntimeError(f"isclose: {argument} must be greater than or equal to zero, but got {given}")
     x, y = input._data, other._data
-    close = np.equal(x, y)
+    try:
+        close = np.equal(x, y)
+    except ValueError:
+        raise unlike("isclose", [x.shape, y.shape]) from None
     if equal_nan:
         close = close | (np.isnan(x) & np.isnan(y))
     if rtol == 0 and atol == 0:

@@ -329,10 +329,10 @@ declare("tensordot", [Sample(Arg(2, 3, 4), Arg(3, 4, 2)), Sample(Arg(2, 3), Arg(
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sum of products over the last dimension of both tensors; a scalar multiplies."""
-    same_dtype("inner", input=input, other=other)
-    if input._data.ndim == 0 or other._data.ndim == 0:
+    if need_tensor("inner", "input", input)._data.ndim == 0 or need_tensor("inner", "other", other)._data.ndim == 0:
         result: Any = input * other
         return result if out is None else into("inner", out, result)
+    same_dtype("inner", input=input, other=other)
     if input._data.shape[-1] != other._data.shape[-1]:
         raise RuntimeError(
             f"inner(): the last dimension must match on both input tensors but got shapes {list(input._data.shape)} "

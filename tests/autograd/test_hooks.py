@@ -367,6 +367,13 @@ def test_post_accumulate_hooks_return_nothing() -> None:
         x.sum().backward()
 
 
+def test_a_post_accumulate_hook_may_return_its_tensor() -> None:
+    x = ferro.zeros(2, requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda t: t.sub_(t.grad))
+    x.backward(ferro.tensor([1.0, 2.0]))
+    assert x.tolist() == [-1.0, -2.0]
+
+
 def test_prehooks_of_the_node_of_an_input_run() -> None:
     a = ferro.ones(1, requires_grad=True)
     b = a.clone()

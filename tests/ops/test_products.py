@@ -288,3 +288,10 @@ def test_out_receives_the_product() -> None:
     x, out = ferro.ones(2, 2), ferro.empty(2, 2)
     assert ferro.mm(x, x, out=out) is out
     assert out.tolist() == [[2, 2], [2, 2]]
+
+
+def test_inner_with_a_number_of_another_dtype_multiplies() -> None:
+    x = ferro.tensor([[0.5, 1.0], [2.0, 4.0]])
+    assert ferro.inner(x, ferro.tensor(2)).tolist() == [[1.0, 2.0], [4.0, 8.0]]
+    with pytest.raises(RuntimeError, match="inner: expected all operands to have the same dtype"):
+        ferro.inner(x, ferro.ones(2, dtype=ferro.int64))

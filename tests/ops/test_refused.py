@@ -29,6 +29,11 @@ def test_neighbours_beyond_the_channels_cost_nothing() -> None:
         (lambda: ferro.ones(3) + np.ones(3, ">f4"), TypeError, "add: an operand is an array of NumPy's"),
         (lambda: F.lp_pool1d(ferro.ones(2, 2, 7), 0, 3), ValueError, "lp_pool1d: norm_type must not be 0"),
         (lambda: ferro.slice_copy(ferro.tensor(1.0)), IndexError, "0-dim"),
+        (
+            lambda: ferro.allclose(ferro.ones(3, 4, 4), ferro.ones(5, 5)),
+            RuntimeError,
+            r"tensor a \(4\) must match .* tensor b \(5\)",
+        ),
     ],
 )
 def test_odd_arguments_are_refused_at_once(call: Any, error: type[Exception], message: str) -> None:
