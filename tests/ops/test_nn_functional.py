@@ -687,3 +687,14 @@ def test_the_gradient_of_cross_entropy_is_zero_where_every_target_is_ignored(cre
     (g,) = ferro.autograd.grad(loss, x, create_graph=create_graph)
     assert np.isnan(loss.item())
     assert g.tolist() == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("dtype", [ferro.float16, ferro.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["silu", "gelu", "mish", "softplus", "logsigmoid"])
+def test_16_bit_slopes_are_those_of_float32_rounded_once(name: str, dtype: Any) -> None:
+    generator = ferro.Generator().manual_seed(0)
+    x, g = (ferro.randn(20_000, generator=generator).to(dtype) for _ in range(2))
+    narrow, wide = x.clone().requires_grad_(), x.float().requires_grad_()
+    getattr(F, name)(narrow).backward(g)
+    getattr(F, name)(wide).backward(g.float())
+    assert narrow.grad.tolist() == wide.grad.to(dtype).tolist()
