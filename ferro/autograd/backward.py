@@ -11,7 +11,7 @@ from ferro.autograd.graph import GradientEdge
 from ferro.core import adding, engine, worlds
 from ferro.core.base import LEAF, Lost, TensorBase, history, position, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
-from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick
+from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick, moves_before
 from ferro.core.notices import warn_once
 from ferro.core.provenance import at, caller, departures
 from ferro.core.run import key_of
@@ -57,7 +57,10 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     roots = _sequence(tensors)
     seeds = _sequence(grad_tensors) if grad_tensors is not None else [None] * len(roots)
     if inputs is not None:
-        wanted = _parts(_inputs(inputs, "backward"))
+        inputs = _listed(inputs)
+        asked = _inputs(inputs, "backward")
+        left = _left_behind(roots, inputs, asked)
+        wanted = _parts([t for i, t in enumerate(asked) if i not in left])
     keep = create_graph if retain_graph is None else retain_graph
     seeds = _seeds(roots, seeds, create_graph, "backward")
     if create_graph:
@@ -96,6 +99,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         >>> ferro.autograd.grad(g, x)
         (tensor(18.),)
     """
+    inputs = _listed(inputs)
     roots, wanted = _sequence(outputs), _inputs(inputs, "grad")
     if worlds.sparse_tensor is not None and any(isinstance(t, worlds.sparse_tensor) for t in wanted):
         return _by_sparse(
@@ -118,7 +122,8 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
             raise RuntimeError(
                 f"grad: One of the differentiated Tensors does not require grad (inputs[{i}], shape {list(t._data.shape)})"
             )
-    keys = [key_of(position(t)) for t in wanted]
+    left = _left_behind(roots, inputs, wanted)
+    keys = [_left_key if i in left else key_of(position(t)) for i, t in enumerate(wanted)]
     found = engine.backward(
         roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads
     )
@@ -205,12 +210,12 @@ def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, 
                            seeds, count, transform=False))  # fmt: skip
 
 
+def _listed(given: Any) -> list:
+    return [given] if isinstance(given, (TensorBase, GradientEdge)) else list(given)
+
+
 def _sequence(given: Any) -> list:
-    if isinstance(given, TensorBase):
-        return [given]
-    if isinstance(given, GradientEdge):
-        given = [given]
-    return [_stand(t) if isinstance(t, GradientEdge) else t for t in given]
+    return [_stand(t) if isinstance(t, GradientEdge) else t for t in _listed(given)]
 
 
 def _inputs(given: Any, who: str) -> list:
@@ -222,6 +227,42 @@ def _inputs(given: Any, who: str) -> list:
         if not isinstance(t, TensorBase):
             raise RuntimeError(f"{who}: all inputs have to be Tensors or GradientEdges, but got {type(t).__name__}")
     return wanted
+
+
+_left_key = object()  # in the place of a position that nothing leads to
+
+
+def _left_behind(roots: list, given: list, wanted: list) -> set:
+    """Which of the wanted are leaves that were given other memory by set_() after all the nodes that lead to them were made.
+
+    (Or, the other way round, edges that were taken before it, to which only younger nodes lead.)
+    """
+    found: set = set()
+    for i, (t, asked) in enumerate(zip(wanted, given, strict=True)):
+        if t._meta is None or not t._meta.moves:
+            continue
+        age = asked.node.age if isinstance(asked, GradientEdge) else len(t._meta.moves)
+        ages = {moves_before(t, node.seq) for node in _nodes(roots) if any(edge is t for edge in node.edges)}
+        if ages and age not in ages:
+            found.add(i)
+        elif len(ages) > 1:
+            raise RuntimeError(f"inputs[{i}] is a leaf that was given other memory by set_() while the graph was recorded: of what it was "
+                               "before and what it was since there is one gradient. Take a new tensor instead of set_().")  # fmt: skip
+    return found
+
+
+def _nodes(roots: list) -> list:
+    """All nodes that the roots lead to."""
+    starts = [position(r) for r in roots]
+    found = {n: None for n in [s.node if type(s) is Pick else s for s in starts] if isinstance(n, Node)}
+    todo = list(found)
+    while todo:
+        for edge in todo.pop().edges:
+            node = edge.node if type(edge) is Pick else edge
+            if isinstance(node, Node) and node not in found:
+                found[node] = None
+                todo.append(node)
+    return list(found)
 
 
 class _Stand(TensorBase):

@@ -15,13 +15,11 @@ from ferro.autograd.batched_function import by_staticmethod
 from ferro.batched.levels import ALIVE
 from ferro.core import mode as _mode
 from ferro.core.apply import address
-from ferro.core.apply import apply as apply_op
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
 from ferro.core.forward import tangents_of
 from ferro.core.inplace import before_write, rebase
 from ferro.core.node import Freed, FreedError, MultiNode, Pick, next_sequence, node_meta
-from ferro.core.op import Op
 from ferro.core.provenance import caller
 from ferro.core.run import current_run
 from ferro.core.saved import check_registration, freed
@@ -181,7 +179,7 @@ class _FunctionOp:
 
     def __init__(self, cls: Any) -> None:
         self.name = cls.__name__
-        self.backward_name = f"{cls.__name__}Backward"
+        self.backward_name = cls._backward_cls.__name__
 
 
 class _FunctionPlan:
@@ -539,12 +537,27 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     return fresh
 
 
-# A tensor that must not be differentiated again.
-ONCE = Op("once_differentiable", lambda xp, x, /, name: x, x=lambda xp, g, name: _refuse(name))
+class Error(Function):
+    """Passes on what must not be differentiated again."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*outputs: Any) -> tuple:
+        return tuple([wrap(o._data) if isinstance(o, TensorBase) else o for o in outputs])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError(
+            f"trying to differentiate twice a function that was marked with @once_differentiable ({ctx.function})"
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Any) -> None:
+        """Nothing is kept."""
 
 
-def _refuse(name: str) -> Any:
-    raise RuntimeError(f"trying to differentiate twice a function that was marked with @once_differentiable ({name})")
+Error._backward_cls.__name__ = "Error"  # as in PyTorch
 
 
 def once_differentiable(function: Callable) -> Callable:
@@ -557,14 +570,16 @@ def once_differentiable(function: Callable) -> Callable:
         if not _mode.is_grad_enabled():
             return outputs
         many = isinstance(outputs, tuple)
-        name = type(ctx).__name__
-        result = []
-        for out in outputs if many else (outputs,):
-            if isinstance(out, TensorBase) and out._data.dtype in INEXACT:
-                probe = wrap(out._data)
-                probe._node = LEAF
-                out = apply_op(ONCE, (probe,), (name,))
-            result.append(out)
-        return tuple(result) if many else result[0]
+        probes = [_probe(o) for o in (outputs if many else (outputs,))]
+        result = Error.apply(*probes)
+        for out in result:
+            if isinstance(out, TensorBase) and out._node is not None:
+                out._node.node.function = type(ctx).__name__
+        return result if many else result[0]
 
     return wrapper
+
+
+def _probe(output: Any) -> Any:
+    """A leaf that holds an output, so that what is made of it has a history; other outputs as they are."""
+    return wrap(output._data, LEAF) if isinstance(output, TensorBase) and output._data.dtype in INEXACT else output

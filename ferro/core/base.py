@@ -68,6 +68,7 @@ class Meta:
     view: View | None = None
     tangents: dict | None = None  # forward-mode level -> tangent
     name: str | None = None
+    moves: tuple = ()  # of a leaf: the sequence numbers of its set_(): older nodes do not lead to what it is now
     lost: Any = None  # how the history was lost: a Lost
 
 

@@ -8,6 +8,7 @@ and finalisers run at the same places.  Where threads run Python at the same tim
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import count
 from typing import Any, ClassVar
@@ -104,7 +105,7 @@ class Node:
             elif isinstance(edge, Node):
                 found[index] = (shown(edge), 0)
             else:
-                found[index] = (AccumulateGrad(edge), 0)
+                found[index] = (AccumulateGrad(edge, self.seq), 0)
         return tuple(found)
 
     @property
@@ -236,23 +237,32 @@ def shown(node: Any) -> Any:
     return node
 
 
+def moves_before(leaf: Any, seq: float) -> int:
+    """How often a leaf had been given other memory by set_() when the node with this sequence number was made."""
+    meta = leaf._meta
+    return 0 if meta is None or not meta.moves else sum(move < seq for move in meta.moves)
+
+
 class AccumulateGrad(Node):
     """The end of the tape at a leaf tensor, as shown by ``next_functions``.
 
     The tape itself points at the leaf; this object is made when asked for, one for a leaf while somebody holds it.  What
     is hung on it (hooks, metadata) belongs to the leaf.
+
+    seq: which of those that a leaf has had, if it was given other memory by set_(): that to which nodes of this age lead.
     """
 
-    __slots__ = ("variable",)
+    __slots__ = ("age", "variable")
     _living: ClassVar[WeakValueDictionary] = WeakValueDictionary()
 
-    def __new__(cls, variable: Any) -> AccumulateGrad:
+    def __new__(cls, variable: Any, seq: float = math.inf) -> AccumulateGrad:
+        age = moves_before(variable, seq)
         with locks.MAKING:
-            self = cls._living.get(id(variable))
+            self = cls._living.get((id(variable), age))
             if self is None:
                 self = object.__new__(cls)
-                self.variable = variable
-                self = cls._living.setdefault(id(variable), self)
+                self.variable, self.age = variable, age
+                self = cls._living.setdefault((id(variable), age), self)
             return self
 
     def name(self) -> str:

@@ -11,12 +11,13 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core.arguments import need_tensor, sizes
-from ferro.core.base import LEAF, Version, bump, history, is_inference, new
+from ferro.core.base import LEAF, Version, bump, history, is_inference, meta_of, new
 from ferro.core.determinism import unset, unset_array
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
 from ferro.core.inplace import check
 from ferro.core.layout import channels_last, channels_last_3d, preserve_format, steps
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
+from ferro.core.node import next_sequence
 from ferro.core.storage import UntypedStorage, is_lent, storage_of
 from ferro.core.typed_storage import TypedStorage, deprecated, elements_as
 from ferro.cpu.shape import geometry, reach, storage_bytes
@@ -43,6 +44,8 @@ def _move(self: Any, data: Any, name: str) -> None:
     """Gives the tensor other memory: it leaves its base and its views, and what was saved of it counts as changed."""
     before = 0 if self._counter is None else self._counter.n
     self._data = data
+    if self._node is LEAF:
+        meta_of(self).moves += (next_sequence(),)
     self._counter = new(Version if self._counter is None else type(self._counter))
     self._counter.n = before
     if self._meta is not None and self._meta.view is not None:

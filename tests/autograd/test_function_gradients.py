@@ -316,7 +316,16 @@ def test_once_differentiable(T: Any) -> Any:
     (g,) = T.autograd.grad(y, x, seed, create_graph=True)
     y2 = Once.apply(x)
     (p,) = T.autograd.grad(y2, x)
-    return g, p, g.requires_grad, error(lambda: g.backward(), "once_differentiable"), seen
+    ends = [type(f[0]).__name__ for f in g.grad_fn.next_functions]
+    return (
+        g,
+        p,
+        g.requires_grad,
+        type(g.grad_fn).__name__,
+        ends,
+        error(lambda: g.backward(), "once_differentiable"),
+        seen,
+    )
 
 
 def test_once_differentiable_refuses_where_the_second_derivative_would_be_wrong() -> None:

@@ -522,3 +522,37 @@ def test_attributes_that_cannot_be_deleted(T: Any) -> Any:
     x._backward_hooks = None
     (x * 1).backward()
     return found, before, count, x.grad, x._grad_fn
+
+
+@both
+def test_a_leaf_that_was_set_to_other_memory_is_another_end_of_the_graph(T: Any) -> Any:
+    x, w = leaf(T, 1.0, 2.0), leaf(T, 3.0, 4.0)
+    edge = T.autograd.graph.get_gradient_edge
+    before, y = edge(x), (x.clone() * w).sum()
+    end = x.view_as(x).grad_fn.next_functions[0][0]
+    with T.no_grad():
+        x.set_(T.tensor([5.0, 6.0], dtype=T.float64))
+    after, z = edge(x), (x.clone() * w).sum()
+    found = [
+        error(lambda: T.autograd.grad(y, x), "appears to not have been used in the graph"),
+        T.autograd.grad(y, [x, w], allow_unused=True, retain_graph=True),
+        T.autograd.grad(y, before, retain_graph=True),
+        T.autograd.grad(y, after, allow_unused=True, retain_graph=True),
+        T.autograd.grad(z, [x, w], retain_graph=True),
+        T.autograd.grad(z, before, allow_unused=True, retain_graph=True),
+        [before.node is end, after.node is before.node, edge(x).node is after.node],
+    ]
+    y.backward(inputs=[x, w], retain_graph=True)
+    found.append((x.grad, w.grad))
+    z.backward()
+    y.backward()
+    return found, x.grad, w.grad
+
+
+def test_gradients_of_what_a_leaf_was_and_is_are_not_mixed() -> None:
+    x = leaf(ferro, 1.0, 2.0)
+    y = x.clone()
+    with ferro.no_grad():
+        x.set_(ferro.ones(2, dtype=ferro.float64))
+    z = (y * x.clone()).sum()
+    raises(lambda: ferro.autograd.grad(z, x), RuntimeError, "given other memory by set_")
