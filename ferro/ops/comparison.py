@@ -367,14 +367,17 @@ def comparison_operator(op: Op) -> Callable[[Any, Any], Tensor]:
     plain = operator(op)
 
     def method(self: Any, other: Any) -> Any:
-        kind = type(other)
-        if self._data.dtype.kind == "c" or (
-            kind is not float
-            and kind is not int
-            and (kind is complex or (isinstance(other, TensorBase) and other._data.dtype.kind == "c"))
-        ):
-            return ordered(op, self, other)
-        return plain(self, other)
+        if self._data.dtype.kind != "c":
+            kind = type(other)
+            if kind is float or kind is int:
+                return plain(self, other)
+            try:
+                if other._data.dtype.kind != "c":
+                    return plain(self, other)
+            except AttributeError:  # no tensor
+                if kind is not complex:
+                    return plain(self, other)
+        return ordered(op, self, other)
 
     return method
 
