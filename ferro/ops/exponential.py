@@ -400,11 +400,13 @@ def frexp(input: Tensor, *, out: tuple | None = None) -> Any:
     if input._data.dtype not in dtypes.INEXACT or input._data.dtype.kind == "c":
         raise RuntimeError(f"torch.frexp() only supports floating-point dtypes, got {input.dtype}")
     if out is not None:
-        for part, t, wanted in (("mantissa", out[0], input.dtype), ("exponent", out[1], dtypes.int32)):
+        for part, t, wanted in (
+            ("mantissa to have dtype float", out[0], input.dtype),
+            ("exponent to have int dtype", out[1], dtypes.int32),
+        ):
             if t.dtype is not wanted:
-                raise RuntimeError(
-                    f"torch.frexp() expects {part} to have dtype {dtypes.META_NAMES[wanted]} but got {dtypes.META_NAMES[t.dtype]}"
-                )
+                said = part.replace("float", dtypes.META_NAMES[wanted])
+                raise RuntimeError(f"torch.frexp() expects {said} but got {dtypes.META_NAMES[t.dtype]}")
     mantissa, exponent = apply(FREXP, (input,))
     if out is not None:
         mantissa, exponent = into("frexp", out[0], mantissa), into("frexp", out[1], exponent)
