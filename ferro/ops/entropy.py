@@ -13,6 +13,7 @@ from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
+from ferro.core.dtypes import type_name
 from ferro.core.op import ELEMENTWISE, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import floating, once
@@ -70,7 +71,12 @@ def _class_shapes(name: str, input: Tensor, target: Tensor, weight: Tensor | Non
     dtype = target._data.dtype
     if dtype is not _INT64 and dtype not in (_INT64, _UINT8):
         raise RuntimeError(
-            f"{name}: expected scalar type Long but found {target.dtype} in the target; use target.long()"
+            f"{name}: expected target dtype to be Long or Byte, but got {type_name(target.dtype)} (expected scalar type Long but found "
+            f"{type_name(target.dtype)}); use target.long()"
+        )
+    if weight is not None and weight._data.dtype is not input._data.dtype:
+        raise RuntimeError(
+            f"{name}: expected scalar type {type_name(input.dtype)} but found {type_name(weight.dtype)} in the weight"
         )
     if weight is not None and weight._data.shape != (classes := want[min(1, len(want) - 1)],):
         raise RuntimeError(f"{name}: weight tensor should be defined either for all {classes} classes "
@@ -88,7 +94,8 @@ def _refuse_shape(name: str, have: tuple, want: tuple) -> None:
     if len(want) in (1, 2) and len(have) > 1:
         raise RuntimeError(f"{name}: 0D or 1D target tensor expected, multi-target not supported, got a target of shape "
                            f"{list(have)} for input of shape {list(want)}")  # fmt: skip
-    raise RuntimeError(f"{name}: size mismatch (got input: {list(want)} , target: "
+    expected = [*want[:1], *want[2:]]
+    raise RuntimeError(f"{name}: Expected target size {expected}, got {list(have)}: size mismatch (got input: {list(want)} , target: "
                        f"{list(have)}); class indices for an input of shape (N, C, ...) have "
                        "shape (N, ...), here "
                        f"{list(want[:1] + want[2:] if len(want) > 1 else ())}")  # fmt: skip

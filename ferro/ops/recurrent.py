@@ -385,6 +385,21 @@ def cell(name: str, mode: str, input: Any, state: tuple | None, w_ih: Any, w_hh:
     return _STEPS[mode](linear(input, w_ih, b_ih), state, w_hh, b_hh)
 
 
+def _unfit_state(name: str, mode: str, i: int, have: tuple, want: tuple) -> Exception:
+    """The error for a state of another shape than wanted."""
+    shown = f"hidden state {i} has shape {list(have)}, expected {list(want)}"
+    if len(have) not in (1, 2):
+        what = f"hx[{i}]" if mode == "LSTM" else "hidden"
+        return ValueError(f"{name}: Expected {what} to be 1D or 2D, got {len(have)}D instead: {shown}")
+    if have[-1] != want[-1]:
+        return RuntimeError(
+            f"{name}: hidden{i} has inconsistent hidden_size: got {have[-1]}, expected {want[-1]}: {shown}"
+        )
+    if len(have) == len(want) == 2:
+        return RuntimeError(f"{name}: Input batch size {want[0]} doesn't match hidden{i} batch size {have[0]}: {shown}")
+    return RuntimeError(f"{name}: {shown}")
+
+
 def _check(name: str, mode: str, input: Any, state: tuple, w_ih: Any, w_hh: Any) -> tuple:
     """The shape of a state, which must be that of those given."""
     x, wi, wh = [need_tensor(name, label, t)._data for label, t in (("input", input), ("w_ih", w_ih), ("w_hh", w_hh))]
@@ -393,12 +408,9 @@ def _check(name: str, mode: str, input: Any, state: tuple, w_ih: Any, w_hh: Any)
     if x.shape[-1] != wi.shape[1]:
         raise RuntimeError(f"{name}: input has inconsistent input_size: got {x.shape[-1]} expected {wi.shape[1]}")
     shape = (*x.shape[:-1], wh.shape[1])
-    for part in state:
+    for i, part in enumerate(state):
         if need_tensor(name, "hx", part)._data.shape != shape:
-            raise RuntimeError(
-                f"{name}: hidden state has shape {list(part._data.shape)}, expected {list(shape)} for input of shape "
-                f"{list(x.shape)}"
-            )
+            raise _unfit_state(name, mode, i, part._data.shape, shape)
     if wi.shape[0] != GATES[mode] * wh.shape[1] or wh.shape[0] != wi.shape[0]:
         raise RuntimeError(
             f"{name}: expected {GATES[mode]} blocks of {wh.shape[1]} rows in w_ih and w_hh, got shapes "

@@ -124,19 +124,28 @@ class ReplicationPad3d(_Pad):
     n_dims, mode = 3, "replicate"
 
 
-class CircularPad1d(_Pad):
+class _CircularPad(_Pad):
+    """Pads as if the last dimensions were circles."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in (self.n_dims + 1, self.n_dims + 2):
+            raise ValueError(f"expected {self.n_dims + 1}D or {self.n_dims + 2}D input (got {input.dim()}D input)")
+        return super().forward(input)
+
+
+class CircularPad1d(_CircularPad):
     """Pads the last dimension as if it were a circle."""
 
     n_dims, mode = 1, "circular"
 
 
-class CircularPad2d(_Pad):
+class CircularPad2d(_CircularPad):
     """Pads the last two dimensions as if they were circles."""
 
     n_dims, mode = 2, "circular"
 
 
-class CircularPad3d(_Pad):
+class CircularPad3d(_CircularPad):
     """Pads the last three dimensions as if they were circles."""
 
     n_dims, mode = 3, "circular"

@@ -41,6 +41,9 @@ class RNNBase(Module):
     ) -> None:
         super().__init__()
         _check_arguments(mode, input_size, hidden_size, num_layers, dropout, proj_size)
+        for name, flag in (("bias", bias), ("batch_first", batch_first)):
+            if not isinstance(flag, bool):
+                raise TypeError(f"{name} should be of type bool, got: {type(flag).__name__}")
         self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
