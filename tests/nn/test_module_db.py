@@ -37,10 +37,11 @@ LAID_OTHERWISE = {
             "InstanceNorm3d",
             "LazyInstanceNorm2d",
             "LazyInstanceNorm3d",
+            "MaxUnpool3d",
         ),
         "channels last kept",
     ),
-    **dict.fromkeys(("ChannelShuffle", "MaxUnpool2d", "RMSNorm"), "contiguous; PyTorch keeps channels last"),
+    **dict.fromkeys(("ChannelShuffle", "RMSNorm"), "contiguous; PyTorch keeps channels last"),
     "Unfold": "a view of the order in which windows are gathered",
 }
 # PyTorch's gradients refuse what is not contiguous.
