@@ -307,6 +307,8 @@ def test_channels_last_and_overlapping_inputs_give_what_copies_give(entry: Any) 
     for sample in _samples(entry, "float32"):
         arrays = arrays_of(sample, rng_of(entry.path), "float32")
         for layout in (_channels_last, _expanded):
+            if layout is _expanded and entry.path in FULL_RANK:
+                continue
             laid = [layout(a) for a in arrays]
             copies = [np.array(a, order="C") for a in laid]
             if all(a.strides == b.strides for a, b in zip(laid, copies, strict=True)):
@@ -338,6 +340,10 @@ def _outcome(entry: Any, sample: Any, arrays: list) -> list:
 def _channels_last(a: np.ndarray) -> np.ndarray:
     """The same values with the second dimension lying last in memory."""
     return np.moveaxis(np.array(np.moveaxis(a, 1, -1), order="C"), -1, 1) if a.ndim > 2 else np.array(a, order="F")
+
+
+# What equal rows make singular, so that rounding alone decides the numbers.
+FULL_RANK = ("linalg.lstsq",)
 
 
 def _expanded(a: np.ndarray) -> np.ndarray:

@@ -601,7 +601,7 @@ ATTENTION_ERRORS = [
     (RuntimeError, "is_causal", lambda t: F.scaled_dot_product_attention(t, t, t, ferro.ones(2, 2), is_causal=True)),
     (
         RuntimeError,
-        "bool or to match",
+        "bool or float or to match",
         lambda t: F.scaled_dot_product_attention(t, t, t, ferro.ones(2, 2, dtype=ferro.int64)),
     ),
     (RuntimeError, "attn_mask of shape", lambda t: F.scaled_dot_product_attention(t, t, t, ferro.ones(2, 3))),
