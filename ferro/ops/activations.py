@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,6 +142,28 @@ THRESHOLD = Op("threshold", lambda xp, x, /, threshold, value: xp.threshold(x, t
 threshold_ = in_place(threshold, expanded=True)  # what it gives, it leaves as it is
 
 
+def _one_sided(name: str, method: Callable, slope: Callable[..., float]) -> Callable:
+    """The in-place method of an activation, whose backward PyTorch refuses where the slope below 0 is negative.
+
+    The result, all that PyTorch keeps, does not tell there which inputs were positive.
+    """
+
+    def refuse(g: Tensor) -> Tensor:
+        raise RuntimeError(
+            f"In-place {name} backward calculation is triggered with a negative slope which is not supported. This is caused "
+            "by calling in-place forward function with a negative slope, please call out-of-place version instead."
+        )
+
+    @wraps(method)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        out = method(self, *args, **kwargs)
+        if out.requires_grad and slope(*args, **kwargs) < 0:
+            out.register_hook(refuse)
+        return out
+
+    return checked
+
+
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where x > 0, else negative_slope x.  At the kink x = 0 the slope is negative_slope."""
     if inplace:
@@ -157,7 +180,7 @@ LEAKY_RELU = Op("leaky_relu", lambda xp, x, /, slope: xp.leaky_relu(x, slope), k
                 x=lambda xp, g, x, slope: once(_left, xp, g, x, slope, kernel="leaky_relu_vjp"),
                 samples=[*points(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 0.5, smooth=False)],
                 path="nn.functional.leaky_relu")  # fmt: skip
-leaky_relu_ = in_place(leaky_relu)
+leaky_relu_ = _one_sided("leakyReLu", in_place(leaky_relu), lambda negative_slope=0.01, inplace=False: negative_slope)
 
 
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, *,
@@ -185,7 +208,11 @@ declare(
     "nn.functional.rrelu",
     [Sample(Arg(3, 4)), Sample(Arg(5), 0.1, 0.5), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)],
 )
-rrelu_ = in_place(rrelu)
+rrelu_ = _one_sided(
+    "leakyReLu",
+    in_place(rrelu),
+    lambda lower=1 / 8, upper=1 / 3, training=False, inplace=False, generator=None: 0 if training else lower + upper,
+)
 
 
 @in_low_precision
@@ -240,7 +267,7 @@ ELU = Op("elu", lambda xp, x, /, alpha, scale, input_scale: xp.elu(x, alpha, sca
          weight=2.0, path="nn.functional.elu",
          samples=[*points(), Sample(Arg(3, 4), 0.3),
                   Sample(Arg(values=[-1.0, 0.0, 2.0]), 2.0, smooth=False)])  # fmt: skip
-elu_ = in_place(elu)
+elu_ = _one_sided("elu", in_place(elu), lambda alpha=1.0, inplace=False: alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -268,7 +295,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
 
 declare("nn.functional.celu", [*points(), Sample(Arg(3, 4), 0.5), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)])
-celu_ = in_place(celu)
+celu_ = _one_sided("elu", in_place(celu), lambda alpha=1.0, inplace=False: alpha)
 
 
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:

@@ -698,3 +698,29 @@ def test_16_bit_slopes_are_those_of_float32_rounded_once(name: str, dtype: Any) 
     getattr(F, name)(narrow).backward(g)
     getattr(F, name)(wide).backward(g.float())
     assert narrow.grad.tolist() == wide.grad.to(dtype).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("elu", (-2,)),
+        ("celu", (-2,)),
+        ("leaky_relu", (-2,)),
+        ("rrelu", (-5.0, 1.0)),
+        ("elu", (0,)),
+        ("leaky_relu", (2,)),
+    ],
+    ids=str,
+)
+def test_a_negative_slope_in_place_has_no_gradient_as_in_pytorch(name: str, args: tuple, torch: Any) -> None:
+    found = []
+    for library in (ferro, torch):
+        x = library.tensor([-1.0, 1.0], requires_grad=True)
+        y = getattr(library.nn.functional, f"{name}_")(x.clone(), *args)
+        try:
+            y.backward(library.ones(2))
+        except RuntimeError as error:
+            found.append(str(error).split(" File an issue")[0])
+        else:
+            found.append(x.grad.tolist())
+    assert found[0] == found[1]
