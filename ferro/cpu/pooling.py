@@ -11,9 +11,11 @@ import numpy as np
 
 from ferro.cpu.kernels import pool as _kernels
 from ferro.cpu.kernels.common import GRAIN, has_kernel, split
+from ferro.cpu.layouts import channels_last_order, empty, has_channels_last, strides_in
 from ferro.cpu.products import matmul, widened
 from ferro.cpu.windows import full, taps
 
+_CACHED = 1 << 16  # elements of which several arrays stay in a processor's cache
 _PARALLEL = 1 << 18  # elements from which on images are shared out to several threads
 
 __all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max",
@@ -52,8 +54,8 @@ def _running_maximum(x: Any, geometry: tuple, nans: bool) -> tuple[Any, Any]:
     _, kernel, size, stride, pad, dilation = geometry
     n = len(kernel)
     number = np.uint8 if math.prod(kernel) <= 256 else np.int32
-    best = np.full((*x.shape[:-n], *size), -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min, x.dtype)
-    tap = np.empty(best.shape, number)
+    best, tap = _beside(x, (*x.shape[:-n], *size), x.dtype), _beside(x, (*x.shape[:-n], *size), np.dtype(number))
+    best[...] = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     first = [
         np.maximum(0, -((np.arange(o) * s - p) // d)) for o, s, p, d in zip(size, stride, pad, dilation, strict=True)
     ]
@@ -68,6 +70,13 @@ def _running_maximum(x: Any, geometry: tuple, nans: bool) -> tuple[Any, Any]:
             np.maximum(held, candidate, out=held)
         np.copyto(tap[(..., *windows)], number(k), where=better)
     return best, tap
+
+
+def _beside(x: Any, shape: tuple, dtype: Any) -> Any:
+    """A new array whose channels are last in memory if those of x are: what walks through both walks straight."""
+    if x.ndim in (4, 5) and not x.flags.c_contiguous and has_channels_last(x):
+        return empty(shape, dtype, strides_in(channels_last_order(x.ndim), shape, dtype.itemsize))
+    return np.empty(shape, dtype)
 
 
 def adaptive_max(x: Any, size: tuple) -> tuple[Any, Any]:
@@ -232,9 +241,26 @@ def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
         return _kernels.max_pool_vjp(x, index, (*lead, *size), len(size))
     if planes * area == 0:
         return np.zeros((*lead, *size), x.dtype)
-    flat = index.reshape(planes, math.prod(index.shape[len(lead) :])) + (np.arange(planes) * area)[:, None]
-    summed = np.bincount(flat.reshape(-1), x.reshape(-1), planes * area)
-    return summed.astype(x.dtype).reshape(*lead, *size)
+    places = math.prod(index.shape[len(lead) :])
+    x, index = x.reshape(planes, places), index.reshape(planes, places)
+    out = np.zeros((planes, area), x.dtype)
+    many = max(1, _CACHED // area)  # planes at a time
+    corners = (np.arange(many) * area)[:, None]
+    for start in range(0, planes, many):
+        part, g = out[start : start + many].reshape(-1), x[start : start + many].reshape(-1)
+        flat = (index[start : start + many] + corners[: len(index) - start]).reshape(-1)
+        if _distinct(flat, part.size):
+            part[flat] = g
+        else:
+            part[...] = np.bincount(flat, g, part.size)
+    return out.reshape(*lead, *size)
+
+
+def _distinct(places: Any, n: int) -> bool:
+    """Whether no place of 0 ... n - 1 is named twice: the last to write its number into each reads it there."""
+    numbers, last = np.arange(places.size), np.empty(n, np.int64)
+    last[places] = numbers
+    return bool((last[places] == numbers).all())
 
 
 def unpool(x: Any, index: Any, size: tuple) -> Any:
@@ -252,13 +278,17 @@ def unpool(x: Any, index: Any, size: tuple) -> Any:
 def _by_planes(function: Callable, x: Any, shape: tuple, size: tuple) -> Any:
     """function(x), which turns images of spatial `shape` into such of `size`, computed for parts of the images at a time."""
     lead = x.shape[: x.ndim - len(shape)]
-    planes = x.reshape(math.prod(lead), *shape)
-    out = np.empty((len(planes), *size), x.dtype)
+    whole = (
+        len(lead) == 2 and not x.flags.c_contiguous and has_channels_last(x)
+    )  # images as they lie, not plane by plane
+    planes = x if whole else x.reshape(math.prod(lead), *shape)
+    out = _beside(x, (*lead, *size), x.dtype) if whole else np.empty((len(planes), *size), x.dtype)
 
     def work(start: int, stop: int) -> None:
         out[start:stop] = function(planes[start:stop])
 
-    split(len(planes), 2 * GRAIN // max(math.prod(shape), math.prod(size)) + 1, work)
+    cost = max(math.prod(shape), math.prod(size)) * (lead[1] if whole else 1)
+    split(len(planes), 2 * GRAIN // cost + 1, work)
     return out.reshape(*lead, *size)
 
 
@@ -311,7 +341,7 @@ def _window_sum(x: Any, axis: int, kernel: int, size: int, stride: int, pad: int
     geometry = ((n,), (kernel,), (size,), (stride,), (pad,), (1,))
     found = taps(*geometry)
     if full(*geometry):
-        y = x[(*before, *found[0][2])].copy()
+        y = x[(*before, *found[0][2])].copy("K")
         found = found[1:]
     else:
         y = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
@@ -347,10 +377,13 @@ def _window_spread(x: Any, axis: int, n: int, kernel: int, stride: int, pad: int
     """The adjoint of `_window_sum` on n elements along one axis."""
     size = x.shape[axis]
     before, after = x.shape[:axis], x.shape[axis + 1 :]
-    if stride == kernel and pad == 0 and n == size * kernel:
+    if stride == kernel and pad == 0 and n == size * kernel and x.flags.c_contiguous:
         spread = np.broadcast_to(x.reshape(*before, size, 1, *after), (*before, size, kernel, *after))
         return spread.reshape(*before, n, *after)
     wider = np.zeros((*before, n, *after), x.dtype)
+    if not x.flags.c_contiguous:  # in the order of x
+        order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
+        wider = np.zeros([wider.shape[d] for d in order], x.dtype).transpose(np.argsort(order))
     every = (slice(None),) * axis
     for _, (windows,), (elements,) in taps((n,), (kernel,), (size,), (stride,), (pad,), (1,)):
         wider[(*every, elements)] += x[(*every, windows)]

@@ -431,3 +431,18 @@ def test_many_short_parts_are_those_of_pytorch(torch: Any, rng: np.random.Genera
         np.testing.assert_array_equal(ours[1].numpy(), theirs[1].numpy())
         ours, theirs = (T.nn.functional.adaptive_avg_pool2d(T.from_numpy(x), size) for T in (ferro, torch))
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("pool", ["avg_pool2d", "max_pool2d"])
+@pytest.mark.parametrize("args", [(2,), (3, 2, 1)], ids=["beside each other", "overlapping"])
+def test_many_images_with_channels_last(torch: Any, rng: np.random.Generator, pool: str, args: tuple) -> None:
+    x = rng.normal(size=(2, 64, 48, 48)).astype(np.float32)  # enough to be shared out
+    found = []
+    for T in (ferro, torch):
+        images = T.from_numpy(x).contiguous(memory_format=T.channels_last).requires_grad_()
+        result = getattr(T.nn.functional, pool)(images, *args)
+        assert result.is_contiguous(memory_format=T.channels_last)
+        (result * result).sum().backward()
+        found.append((result.detach().numpy(), images.grad.numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
