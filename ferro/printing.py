@@ -83,7 +83,7 @@ class _ComplexFormat:
 
     def __init__(self, values: Any) -> None:
         self.real, self.imag = _Format(values.real), _Format(values.imag)
-        self.width = self.real.width + self.imag.width + 2
+        self.width = self.real.width + self.imag.width + 1  # what PyTorch counts: without the sign or the j
 
     def __call__(self, v: Any) -> str:
         imag = self.imag(v.imag).lstrip()
@@ -150,7 +150,7 @@ def describe(t: Any, name: str = "tensor") -> str:
     prefix = f"{name}("
     extra = []
     default = dtypes.default()
-    plain = t.dtype in (default, dtypes.int64, dtypes.bool_) or t.dtype is default.to_complex()
+    plain = _is_default(t.dtype)
     if a.size == 0:
         body = "[]"
         if a.ndim != 1:
@@ -174,13 +174,42 @@ def describe(t: Any, name: str = "tensor") -> str:
     tangent = tangents_of(t).get(current().level)
     if tangent is not None:
         extra.append(f"tangent={tangent}")
-    text = prefix + body
-    last = len(text) - text.rfind("\n") - 1
+    return _with(prefix + body, extra, len(prefix)) + ")"
+
+
+def _with(text: str, extra: list[str], indent: int, apart: bool = False) -> str:
+    """A text and what is said behind it, on another line where one is full; the first is `apart`, on a line of its own."""
+    last = _options["linewidth"] if apart else len(text) - text.rfind("\n") + 1
     for e in extra:
-        if last + len(e) + 3 > _options["linewidth"]:
-            text += ",\n" + " " * len(prefix) + e
-            last = len(prefix) + len(e)
+        if last + len(e) + 2 > _options["linewidth"]:
+            text += ",\n" + " " * indent + e
+            last = indent + len(e)
         else:
             text += ", " + e
             last += len(e) + 2
-    return text + ")"
+    return text
+
+
+def _is_default(dtype: Any) -> bool:
+    """Whether a tensor need not say its dtype: its numbers do."""
+    default = dtypes.default()
+    return dtype in (default, dtypes.int64, dtypes.bool_) or dtype is default.to_complex()
+
+
+def describe_sparse(t: Any, parts: dict[str, Any]) -> str:
+    """repr of a sparse tensor: the arrays of its indices and values by their names, then what is known of the whole."""
+    prefix, shown = "tensor(", []
+    for name, a in parts.items():
+        start = f"{name}=tensor("
+        body = numbers(a, len(prefix) + len(start)) if a.size else f"[], size={tuple(a.shape)}"
+        shown.append(start + body + ")")
+    extra = [f"size={tuple(t.shape)}", f"nnz={len(parts['values'])}"]
+    if not _is_default(t.dtype):
+        extra.append(f"dtype={t.dtype}")
+    extra.append(f"layout={t.layout}")
+    if t.grad_fn is not None:
+        extra.append(f"grad_fn=<{t.grad_fn.name()}>")
+    elif t.requires_grad:
+        extra.append("requires_grad=True")
+    text = prefix + (",\n" + " " * len(prefix)).join(shown)
+    return _with(text, extra, len(prefix), apart=len(parts) == 2) + ")"

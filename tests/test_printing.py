@@ -36,6 +36,14 @@ def test_repr_equals_torch(name: str, torch: Any) -> None:
     assert repr(ferro.from_numpy(a)) == repr(torch.from_numpy(a)).replace("torch.", "ferro.")
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "complex128"])
+def test_lines_break_where_those_of_torch_do(dtype: str, torch: Any, rng: np.random.Generator) -> None:
+    for n in range(1, 40):
+        values = rng.choice([1.0, 2.5, -3.0, 1000.0, 0.25], n).tolist()
+        ours, theirs = (lib.tensor(values).to(getattr(lib, dtype)) for lib in (ferro, torch))
+        assert repr(ours) == repr(theirs).replace("torch.", "ferro.")
+
+
 def test_repr_shows_the_history() -> None:
     x = ferro.tensor([1.0, 2.0], requires_grad=True)
     assert repr(x) == "tensor([1., 2.], requires_grad=True)"

@@ -73,6 +73,12 @@ def select(input: Any, dim: int, index: int) -> Any:
     return SparseTensor(np.delete(input.place[:, which], d, axis=0), kept, extent, input.unique)
 
 
+@rule("unbind")
+def unbind(input: Any, dim: int = 0) -> tuple:
+    """The slices along a dimension."""
+    return tuple([select(input, dim, i) for i in range(input.extent[one_dim("unbind", input, dim)])])
+
+
 @rule("__getitem__")
 def getitem(self: Any, key: Any) -> Any:
     """Integers and slices of step 1."""

@@ -34,6 +34,12 @@ def is_tensor(obj: Any, /) -> bool:
     return True
 
 
+@rule("element_size", compressed=True)
+def element_size(self: Any) -> int:
+    """Bytes of one kept value."""
+    return self.kept.element_size()
+
+
 @rule("is_same_size", compressed=True)
 def is_same_size(input: Any, other: Any) -> bool:
     """Whether two tensors have the same shape."""

@@ -138,6 +138,18 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     return found if out is None else out.take(found)
 
 
+@rule("hstack", "column_stack")
+def hstack(tensors: Any, *, out: Any = None) -> Any:
+    """Sparse tensors beside each other."""
+    return cat(tensors, 0 if tensors[0].ndim == 1 else 1, out=out)
+
+
+@rule("vstack", "row_stack")
+def vstack(tensors: Any, *, out: Any = None) -> Any:
+    """Sparse matrices, or vectors as rows, below each other."""
+    return cat([unsqueeze(x, 0) if x.ndim == 1 else x for x in tensors], 0, out=out)
+
+
 @rule("resize_as_", compressed=True)
 def resize_as_(self: Any, other: Any, **ignored: Any) -> Any:
     """Takes the shape of another sparse tensor."""

@@ -15,6 +15,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
 from ferro.overrides import DisableTorchFunctionSubclass
+from ferro.printing import describe_sparse
 from ferro.tensor import Tensor
 
 
@@ -144,19 +145,16 @@ class SparseTensor(Tensor):
     imag = property(lambda self: self.with_values(self.kept.imag))
 
     def __repr__(self) -> str:
-        if self.kind is sparse_csr:
-            parts = f"crow_indices={self.crow_indices()!r},\n       col_indices={self.col_indices()!r},\n       "
-        elif self.kind is sparse_csc:
-            parts = f"ccol_indices={self.ccol_indices()!r},\n       row_indices={self.row_indices()!r},\n       "
+        if self.kind is sparse_coo:
+            parts = {"indices": self.place}
+        elif self.kind is sparse_csr:
+            parts = {"crow_indices": self.crow_indices()._data, "col_indices": self.place[1]}
         else:
-            parts = f"indices={wrap(self.place)!r},\n       "
-        history = (
-            f", grad_fn=<{self.grad_fn.name()}>"
-            if self.grad_fn is not None
-            else ", requires_grad=True" * self.requires_grad
-        )
-        return (f"tensor({parts}values={self.kept.detach()!r},\n       size={self.extent}, nnz={self.place.shape[1]}, "
-                f"layout={self.kind!r}{history})")  # fmt: skip
+            parts = {"ccol_indices": self.ccol_indices()._data, "row_indices": self.place[0]}
+        return describe_sparse(self, parts | {"values": self.kept._data})
+
+    def __iter__(self) -> Any:
+        return iter([RULES["select"](self, 0, i) for i in range(self.extent[0])])
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _again, (self.place, self.kept.detach(), self.extent, self.unique, self.kind, self.requires_grad)

@@ -83,6 +83,7 @@ EXPRESSIONS = [
     "c.real", "x.H", "x.mT", "x.to(T.complex64).imag", "d.sparse_dim()", "d.dense_dim()", "x.is_contiguous()", "x.clone().detach_()",
     "T.zeros_like(x, layout=T.sparse_csr)", "T.sparse.spdiags(T.ones(2, 3), T.tensor([0, 1]), (3, 4), layout=T.sparse_csc)",
     "T.nn.functional.linear(d, x)", "T.nn.functional.linear(x, m.t(), T.ones(2))",
+    "T.hstack([x, y])", "T.vstack([x, y])", "T.hstack([x[0], x[1]])", "T.vstack([x[0], x[1]])", "x.unbind(1)[1]", "list(x)[2]", "x.element_size()",
     "x.clone().add_(y)", "x.clone().mul_(2)", "x.clone().zero_()", "x.clone().t_()", "d.clone().add_(x)", "x.clone().copy_(y)",
 ]  # fmt: skip
 
@@ -553,3 +554,12 @@ def test_in_place_results_that_the_tensor_cannot_hold_are_refused_and_write_noth
         with pytest.raises(RuntimeError, match="a sparse tensor cannot become the dense result"):
             getattr(halves, name)(ferro.ones(2))
     assert halves.to_dense().tolist() == [0.5, 0.5]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("of", ["x", "h", "b", "c", "s", "e", "x.double()", "c.double()", "x.coalesce()", "x.clone().requires_grad_()", "x.half()",
+                                "x.clone().requires_grad_() * 2", "d.long().to_sparse()", "x.isnan()", "x.to(T.complex64)",
+                                "T.zeros(2, 3, layout=T.sparse_csc)", "k.to_sparse(1)"])  # fmt: skip
+def test_shown_as_in_torch(of: str) -> None:
+    ours, theirs = (repr(eval(of, operands(lib))) for lib in (ferro, torch))
+    assert ours.replace("ferro.", "torch.") == theirs
