@@ -88,7 +88,7 @@ FILL = Op("fill", lambda xp, x, value: xp.contiguous(xp.expand(value, x.shape)),
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Gives every element one value, a number or a 0-d tensor."""
-    return overwrite(self, "fill_", COPY, filler("fill_", self, value), constant=True)
+    return overwrite(self, "fill_", COPY, filler("fill_", self, value), constant=not isinstance(value, TensorBase))
 
 
 def zero_(self: Tensor) -> Tensor:

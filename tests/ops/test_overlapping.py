@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ferro
+from tests.helpers import Call, arrays_of, entries, rng_of
 
 
 @pytest.fixture(autouse=True)
@@ -178,3 +179,35 @@ def test_the_gradient_of_a_part_that_is_written_everywhere() -> None:
         return y
 
     assert ferro.autograd.gradcheck(run, (ferro.tensor(np.arange(12.0).reshape(3, 4), requires_grad=True),))
+
+
+IN_PLACE = [
+    e for e in entries() if e.reference == "torch" and "." not in e.path and hasattr(ferro.Tensor, f"{e.path}_")
+]
+
+
+@pytest.mark.parametrize("entry", IN_PLACE, ids=[e.path for e in IN_PLACE])
+def test_in_place_operations_refuse_an_expanded_tensor(entry: Any, torch: Any) -> None:
+    """Whatever PyTorch refuses to write, and what it writes in an order that nobody knows: each place would be written twice."""
+    for sample in entry.samples[:3]:
+        arrays = arrays_of(sample, rng_of(entry.path), "float64")
+        if not arrays or arrays[0].ndim == 0 or arrays[0].shape[0] < 2 or arrays[0].size < 2:
+            continue
+        refused = []
+        for library in (torch, ferro):
+            call = Call(entry, sample, library, [a.copy() for a in arrays], False)
+            first, *rest = call.args
+            if not isinstance(first, library.Tensor) or not hasattr(library.Tensor, f"{entry.path}_"):
+                break
+            expanded = first[:1].clone().expand(first.shape)
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    getattr(library.Tensor, f"{entry.path}_")(expanded, *rest, **call.kwargs)
+                refused.append(False)
+            except RuntimeError as e:
+                refused.append(
+                    "more than one element of the written-to tensor refers to a single memory location" in str(e)
+                )
+        if len(refused) == 2:
+            assert refused[1] or not refused[0], f"{sample}: PyTorch refuses this, ferro writes it"
