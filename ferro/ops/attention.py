@@ -14,10 +14,10 @@ from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.casting import brought_together
-from ferro.core.dtypes import C_NAMES, FROM_NUMPY, INEXACT, type_name
+from ferro.core.dtypes import C_NAMES, COMPLEX, FROM_NUMPY, INEXACT, type_name
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample
-from ferro.ops.attention_choice import ENABLED, SDPBackend, chosen
+from ferro.ops.attention_choice import ALL, ENABLED, SDPBackend, chosen
 from ferro.ops.dropout import dropout
 from ferro.ops.softmax import softmax, softmax_vjp
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 __all__ = ["scaled_dot_product_attention"]
+
+_REAL = INEXACT - COMPLEX
 
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
@@ -47,7 +49,9 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         if t._data.dtype is not query._data.dtype and not brought_together(t._data.dtype, query._data.dtype):
             raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but got "
                                f"{_three_of('dtype', lambda t: C_NAMES[t.dtype], given)} instead.")  # fmt: skip
-    _check_sizes(name, query._data, key._data, value._data, dropout_p)
+    q, k = query._data, key._data
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != value._data.shape[-2] or q.dtype not in _REAL or dropout_p:
+        _check_sizes(name, q, k, value._data, dropout_p)
     if is_causal and attn_mask is not None:
         raise RuntimeError(f"{name}: Explicit attn_mask should not be set when is_causal=True")
     if enable_gqa:
@@ -56,7 +60,13 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         scale = 1 / math.sqrt(query._data.shape[-1]) if query._data.shape[-1] else 1.0
     if attn_mask is not None:
         attn_mask = _checked_mask(name, attn_mask, query, key)
-    if SDPBackend.MATH not in ENABLED and query._data.size and key._data.size and value._data.size:
+    if (
+        len(ENABLED) < ALL
+        and SDPBackend.MATH not in ENABLED
+        and query._data.size
+        and key._data.size
+        and value._data.size
+    ):
         chosen(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if dropout_p:
         return dropout(_weights(query, key, attn_mask, scale, is_causal), dropout_p) @ value

@@ -42,6 +42,7 @@ class SDPBackend(Enum):
 
 
 ENABLED: set[SDPBackend] = set(SDPBackend) - {SDPBackend.ERROR}  # what a program may switch off
+ALL = len(ENABLED)
 
 
 @contextmanager
