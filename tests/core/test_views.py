@@ -106,7 +106,7 @@ def test_joined_tensors_are_promoted_and_each_gets_its_share() -> None:
     assert x.grad.tolist() == [0.0, 1.0]
     assert x.grad.dtype is ferro.float32
     assert y.grad.tolist() == [8.0, 10.0, 12.0]
-    with pytest.raises(TypeError, match=r"cat\(\): argument 'tensors\[1\]' must be Tensor, not int"):
+    with pytest.raises(TypeError, match=r"cat\(\): .*argument 'tensors\[1\]' must be Tensor"):
         ferro.cat([x, 1])
     with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
         ferro.stack([x, y.float()])
