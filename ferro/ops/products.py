@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -616,13 +616,13 @@ declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2
 def _matmul_operator(self: Any, other: Any) -> Tensor:
     if isinstance(other, np.ndarray):
         other = of_array("matmul", other)
-    return matmul(self, other) if isinstance(other, TensorBase) else NotImplemented
+    return matmul(self, cast("Tensor", other)) if isinstance(other, TensorBase) else NotImplemented
 
 
 def _reflected_matmul(self: Any, other: Any) -> Tensor:
     if isinstance(other, np.ndarray):
         raise array_first("matmul")
-    return matmul(other, self) if isinstance(other, TensorBase) else NotImplemented
+    return matmul(cast("Tensor", other), self) if isinstance(other, TensorBase) else NotImplemented
 
 
 class ProductMethods:
