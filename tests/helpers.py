@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -180,3 +181,31 @@ def pullback(call: Call, outputs: list, vectors: list, create_graph: bool = Fals
         return [None] * len(call.inputs)
     return list(library.autograd.grad([o for o, _ in pairs], call.inputs, [v for _, v in pairs], create_graph=create_graph,
                                       allow_unused=True))  # fmt: skip
+
+
+def outcome(make: Any, library: Any) -> tuple:
+    """What a call gives: dtype, shape and values, or the class of its error and the error's words."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            made = make(library)
+        except (RuntimeError, TypeError, ValueError, IndexError) as e:
+            return type(e).__name__, str(e).split("\nException")[0].strip()
+    made = made.detach()
+    return str(made.dtype).split(".")[1], tuple(made.shape), made.tolist()
+
+
+def agree(make: Any) -> None:
+    """Asserts that make(ferro) gives what make(torch) gives, or refuses it with the same type of error and PyTorch's words."""
+    import torch
+
+    got, want = outcome(make, ferro), outcome(make, torch)
+    if len(want) == 3:
+        assert got == want
+    else:
+        assert got[0] == want[0]
+        assert _words(want[1]) in _words(got[1])
+
+
+def _words(message: str) -> str:
+    return re.sub(r"\s+", " ", message).replace("torch.", "").replace("ferro.", "").rstrip(". ")

@@ -89,7 +89,9 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     if side not in (None, "left", "right"):
         raise RuntimeError(f"{name}(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
-        raise RuntimeError(f"{name}: side and right can't be set to opposites, got side of left while right was True")
+        raise RuntimeError(
+            f"torch.{name}(): side and right can't be set to opposites, got side of left while right was True"
+        )
     if edges.ndim == 0:
         raise RuntimeError(f"{name}(): boundaries tensor should have positive dimension, but got 0 dimension")
     if x.ndim == 0 and edges.ndim != 1:
@@ -165,7 +167,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     """How often each number 0, 1, ... appears in a vector of non-negative integers; with `weights`, their sums."""
     a = need_tensor("bincount", "input", input)._data
     if a.dtype.kind not in "iu":
-        raise NotImplementedError(f"bincount: not implemented for {dtypes.FROM_NUMPY[a.dtype]}; it takes integers")
+        raise NotImplementedError(
+            f"\"bincount_cpu\" not implemented for '{dtypes.type_name(dtypes.FROM_NUMPY[a.dtype])}'; it takes integers"
+        )
     if a.ndim != 1 or (a.size and plain(a).min() < 0):
         raise RuntimeError(f"bincount only supports 1-d non-negative integral inputs; the shape is {list(a.shape)}")
     if minlength < 0:

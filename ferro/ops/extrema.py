@@ -285,7 +285,9 @@ def _position(name: str, input: Any, dim: Any, keepdim: bool, out: Any, names: d
         dim, keepdim = renamed(name, names, dim, keepdim)
     a = need_tensor(name, "input", input)._data
     if a.dtype.kind in "bc":
-        raise RuntimeError(f"{name}(): does not support {dtypes.FROM_NUMPY[a.dtype]} input")
+        raise RuntimeError(
+            f"{name}(): does not support {'complex' if a.dtype.kind == 'c' else 'bool'} input, but only numbers with an order"
+        )
     d = None if dim is None else one_dim(name, a.ndim, dim)
     if a.size == 0:
         if d is None:

@@ -153,7 +153,10 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
     d, index = _index_of(name, x, dim, index, types)
     n = index._data.size
     if x._data.dtype is not need_tensor(name, "source", source)._data.dtype:
-        raise RuntimeError(f"{name}(): self ({x.dtype}) and source ({source.dtype}) must have the same scalar type")
+        a, b = dtypes.type_name(x.dtype), dtypes.type_name(source.dtype)
+        raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got (self) {a} and (source) {b}"
+                           if name.startswith("index_copy") else
+                           f"{name}(): self ({a}) and source ({b}) must have the same scalar type")  # fmt: skip
     have, want = source._data.shape, x._data.shape
     if name.startswith("index_add") and ((bool(have) is not bool(want) and len(want) != 1) or len(have) > len(want)
                                 or (have[:d], have[d + 1 :]) != (want[:d], want[d + 1 :])):  # fmt: skip
@@ -173,6 +176,8 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
     if have[d] != n:
         raise (IndexError if name.startswith("index_copy") else RuntimeError)(
             f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})"
+            if name.startswith("index_copy")
+            else f"{name}(): Number of indices ({n}) should be equal to source.size(dim): ({have[d]}), for dim: {d}"
         )
     if have[:d] != want[:d] or have[d + 1 :] != want[d + 1 :]:
         theirs, ours = list(have[:d] + have[d + 1 :]), list(want[:d] + want[d + 1 :])
@@ -257,8 +262,8 @@ INDEX_FILL = Op("index_fill", lambda xp, x, index, value, /, dim: xp.index_fill(
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements, counted in C order, that `index` names, in the shape of the index."""
     if need_tensor("take", "index", index)._data.dtype != INT64:
-        raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype}")
-    in_bounds("take()", index._data, input._data.size, 0, negative=True)
+        raise RuntimeError(f"take(): Expected a long tensor for index, but got {dtypes.type_name(index.dtype)}")
+    _reached("take()", index, input)
     return written("take", out, apply(TAKE, (input, index)), input, index)
 
 
@@ -268,6 +273,18 @@ TAKE = Op("take", lambda xp, x, index: xp.take(x, index), kind=LINEAR,
                    Sample(Arg(2), ints(1))])  # fmt: skip
 
 
+def _reached(name: str, index: Any, x: Any) -> None:
+    """IndexError unless all of `index` counts elements of x, from either end."""
+    try:
+        in_bounds(name, index._data, x._data.size, 0, negative=True)
+    except IndexError as e:
+        data = plain(index._data)
+        bad = data[(data >= x._data.size) | (data < -x._data.size)].flat[0]
+        raise IndexError(
+            f"{e}: out of range: tried to access index {bad} on a tensor of {x._data.size} elements."
+        ) from None
+
+
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy with `source` written (or added, in order) to the elements, counted in C order, that `index` names."""
     return apply(PUT, (input, *_put_arguments("put", input, index, source)), (bool(accumulate),))
@@ -275,15 +292,16 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 def _put_arguments(name: str, x: Any, index: Any, source: Any) -> tuple:
     if need_tensor(name, "index", index)._data.dtype != INT64:
-        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {index.dtype}")
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {dtypes.type_name(index.dtype)}")
     if need_tensor(name, "source", source)._data.dtype is not x._data.dtype:
         raise RuntimeError(
-            f"{name}(): self and source expected to have the same dtype, but got self.dtype = {x.dtype} and source.dtype = {source.dtype}"
+            f"{name}(): self and source expected to have the same dtype, but got self.dtype = {dtypes.type_name(x.dtype)} and source.dtype = "
+            f"{dtypes.type_name(source.dtype)}"
         )
     if source._data.size != index._data.size:
         raise IndexError(f"{name}(): Expected source and index to have the same number of elements, but got source.numel() = "
                            f"{source._data.size}, index.numel() = {index._data.size}")  # fmt: skip
-    in_bounds(f"{name}()", index._data, x._data.size, 0, negative=True)
+    _reached(f"{name}()", index, x)
     return index, source
 
 
@@ -300,6 +318,8 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
     """The positions of the elements that are not 0: a row for each, or (as_tuple) a tensor for each dimension."""
     x = need_tensor("nonzero", "input", input)._data
     if as_tuple:
+        if out is not None:
+            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         return tuple([wrap(i.astype(np.int64, copy=False)) for i in (x.reshape(1) if not x.ndim else x).nonzero()])
     return into("nonzero", out, wrap(worlds.world(x).nonzero(x)))
 

@@ -168,7 +168,8 @@ def _slice(s: slice, d: int) -> slice:
     """A slice whose bounds are Python integers; steps must be positive."""
     start, stop, step = [None if v is None else _integer(v) for v in (s.start, s.stop, s.step)]
     if step is not None and step <= 0:
-        raise ValueError(f"step must be greater than zero, got {step} for dimension {d}; use flip() to reverse")
+        wrong = "slice step cannot be zero" if step == 0 else "step must be greater than zero"
+        raise ValueError(f"{wrong}, got {step} for dimension {d}; use flip() to reverse")
     return slice(start, stop, step)
 
 
@@ -347,8 +348,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     given = _without_ones(given, _result_shape(x._data.shape, index._data.shape[1:], dims))
     if given._data.dtype is not x._data.dtype:
         if given._data.ndim:
-            raise RuntimeError(f"Index put requires the source and destination dtypes match, got {x.dtype} for the destination and "
-                               f"{given.dtype} for the source.")  # fmt: skip
+            raise RuntimeError(f"Index put requires the source and destination dtypes match, got {dtypes.type_name(x.dtype)} for the destination and "
+                               f"{dtypes.type_name(given.dtype)} for the source.")  # fmt: skip
         given = given.to(x.dtype)
     try:
         refuse_overlap("__setitem__", x, (index, given), itself=True)
@@ -413,8 +414,9 @@ def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulat
     if not isinstance(indices, (tuple, list)):
         raise TypeError(f"{name}(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}")
     if x._data.dtype is not need_tensor(name, "values", values)._data.dtype:
-        raise RuntimeError(f"{name}: Index put requires the source and destination dtypes match, got {x.dtype} for the destination and "
-                           f"{values.dtype} for the source.")  # fmt: skip
+        ours, theirs = dtypes.type_name(x.dtype), dtypes.type_name(values.dtype)
+        raise RuntimeError(f"{name}: Index put requires the source and destination dtypes match, got {ours} for the destination and "
+                           f"{theirs} for the source.")  # fmt: skip
     for i in indices:
         if i is not None and need_tensor(name, "indices", i)._data.dtype.kind not in "biu":
             raise IndexError(f"{name}: tensors used as indices must be long, int, byte or bool tensors, got {i.dtype}")

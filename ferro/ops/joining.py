@@ -37,8 +37,8 @@ def _tensors(name: str, given: Any) -> tuple:
         raise TypeError(f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(given).__name__}")
     if not given:
         if name == "cat":
-            raise ValueError("cat: expected a non-empty list of Tensors")
-        said = f"{name} expects a non-empty TensorList" if name.endswith("stack") and name != "stack" else name
+            raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+        said = f"{name} expects a non-empty TensorList" if name.endswith("stack") else name
         raise RuntimeError(f"{said}: expected a non-empty list of Tensors")
     for i, x in enumerate(given):
         if not isinstance(x, TensorBase):
@@ -291,10 +291,15 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """A copy of the tensor repeated along its dimensions; more numbers than dimensions add dimensions in front."""
     times = sizes("repeat", repeats)
     if len(times) < self._data.ndim:
-        raise RuntimeError(f"repeat: Number of dimensions of repeat dims ({list(times)}) can not be smaller than number of dimensions of "
-                           f"tensor ({self._data.ndim})")  # fmt: skip
+        raise RuntimeError("repeat: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
+                           f"{list(times)} for {self._data.ndim} dimensions")  # fmt: skip
     if any(t < 0 for t in times):
-        raise RuntimeError(f"repeat: Trying to create tensor with negative dimension: repeats {list(times)}")
+        lead = (1,) * (len(times) - self._data.ndim)
+        shape = [n * t for n, t in zip((*lead, *self._data.shape), times, strict=True)]
+        wrong = min(shape) if min(shape) < 0 else min(times)
+        raise RuntimeError(
+            f"repeat: Trying to create tensor with negative dimension {wrong}: {shape}, by repeats {list(times)}"
+        )
     return unary(REPEAT, self, (times,))
 
 
@@ -340,7 +345,9 @@ def repeat_interleave(
     shape = x._data.shape
     times: Any = repeats._data if isinstance(repeats, TensorBase) else np.asarray(repeats)
     if times.dtype.kind not in "iu":
-        raise RuntimeError(f"repeat_interleave: repeats must be integers, got {times.dtype}")
+        raise NotImplementedError(
+            f"\"repeat_interleave_cpu\" not implemented for '{dtypes.type_name(dtypes.from_numpy(times.dtype))}': repeats must be integers"
+        )
     if times.ndim > 1:
         raise RuntimeError(f"repeat_interleave: repeats must be 0-dim or 1-dim tensor, got {times.ndim} dimensions")
     times = _counts(times.reshape(-1))
@@ -378,7 +385,9 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     """A copy with the elements in reverse order along `dims`."""
     wanted = [one_dim("flip", input._data.ndim, d) for d in sizes("flip", given or (dims,))]
     if len(set(wanted)) != len(wanted):
-        raise RuntimeError(f"flip: a dim appears multiple times in the list of dims {wanted}")
+        raise RuntimeError(
+            f"flip: dim {min(d for d in wanted if wanted.count(d) > 1)} appears multiple times in the list of dims {wanted}"
+        )
     return unary(FLIP, input, (tuple(wanted),))
 
 

@@ -109,12 +109,14 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 def _enough(name: str, x: Any, mask: Any, source: Any) -> None:
     if need_tensor(name, "source", source)._data.dtype is not x._data.dtype:
-        raise RuntimeError(f"{name}: expected self and source to have same dtypes but got {x.dtype} and {source.dtype}")
+        raise RuntimeError(
+            f"{name}: expected self and source to have same dtypes but got{type_name(x.dtype)} and {type_name(source.dtype)}"
+        )
     true = mask._data.sum()
     count = int(plain(true).max())  # (of the slice that has most)
     if source._data.size < count:
         raise RuntimeError(
-            f"{name}: the mask is true at {count} places, but source has only {source._data.size} elements"
+            f"{name}: Number of elements of source < number of ones in mask: {source._data.size} < {count}"
         )
 
 

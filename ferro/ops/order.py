@@ -183,7 +183,8 @@ def _median(name: str, over_all: Op, along: Op, input: Any, dim: Any, keepdim: b
     need_tensor(name, "input", input)
     if input._data.dtype.kind in "bc":
         raise NotImplementedError(
-            f"{name}: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it takes real numbers"
+            f'{name}: "median_{"cpu" if dim is None else "out"}" not implemented for '
+            f"'{dtypes.type_name(dtypes.FROM_NUMPY[input._data.dtype])}'; it takes real numbers"
         )
     if dim is None:
         return into(name, out, unary(over_all, input))

@@ -248,18 +248,24 @@ def _split(name: str, op: Op, x: Any, given: Any, dim: int) -> tuple[Tensor, ...
     n = shape[d]
     if isinstance(given, (tuple, list)):
         lengths = sizes(name, (given,))
+        name = name if name.endswith("with_sizes") else f"{name}_with_sizes"
         if any(s < 0 for s in lengths):
             raise RuntimeError(
-                f"{name} expects split_sizes to have only non-negative entries, but got split_sizes={list(lengths)}"
+                f"{name} expects split_sizes have only non-negative entries, but got split_sizes={list(lengths)}"
             )
         if sum(lengths) != n:
             raise RuntimeError(f"{name} expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got "
                                f"split_sizes={list(lengths)}")  # fmt: skip
     else:
         size = given if type(given) is int else sizes(name, (given,))[0]
-        if size < 0 or (size == 0 and n):
-            raise RuntimeError(f"{name} expects split_size be {'positive' if size == 0 else 'non-negative'}, but got split_size={size} for "
-                               f"dimension {d} of size {n}")  # fmt: skip
+        if size == 0 and n:
+            raise RuntimeError(
+                f"{name}: split_size can only be 0 if dimension size is 0, but got dimension size of {n}: dimension {d}"
+            )
+        if size < 0:
+            raise RuntimeError(
+                f"{name} expects split_size be non-negative, but got split_size={size} for dimension {d} of size {n}"
+            )
         lengths = _lengths(n, size)
     return parted(op, x, (lengths, d)) if op is SPLIT else apply(op, (x,), (lengths, d))
 

@@ -20,6 +20,7 @@ from ferro.core.layout import arranged
 from ferro.core.looped import by_slices
 from ferro.core.random import numpy_generator
 from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
+from ferro.ops.filling import fits
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -83,6 +84,9 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
     if not isinstance(size, (tuple, list)):
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
     low, high = [int(v._data) if isinstance(v, TensorBase) else v for v in (low, high)]
+    for argument, v in (("low", low), ("high", high)):
+        if not hasattr(v, "__index__"):
+            raise TypeError(f"randint(): argument '{argument}' must be int, not {type(v).__name__}")
     if low >= high:
         raise RuntimeError(f"randint: random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     d = chosen_dtype(dtype, out, dtypes.int64.np)
@@ -172,7 +176,9 @@ def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, dtype: Any = 
 
 def _probabilities(name: str, p: Any) -> Any:
     if p.size and not plain((p >= 0) & (p <= 1)).all():
-        raise RuntimeError(f"{name}: Expected p_in >= 0 && p_in <= 1 to be true, got values outside [0, 1]")
+        raise RuntimeError(
+            f"{name}: Expected p_in >= 0 && p_in <= 1 to be true, but got false. There are values outside [0, 1]"
+        )
     return p
 
 
@@ -192,12 +198,21 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, o
 
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Binomial numbers: successes in `count` trials of probability `prob`."""
+    for argument, t in (("count", count), ("prob", prob)):
+        if not t.dtype.is_floating_point:
+            raise ValueError(
+                f"binomial only supports floating-point dtypes for {argument}, got: {dtypes.type_name(t.dtype)}"
+            )
     p = _probabilities("binomial", prob._data.astype(np.float64))
     return wrap(as_array(numpy_generator(generator).binomial(count._data.astype(np.int64), p)).astype(prob._data.dtype))
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson numbers with the rates in `input`."""
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"poisson: \"poisson_cpu\" not implemented for '{dtypes.type_name(input.dtype)}': rates are real"
+        )
     if plain(input._data < 0).any():
         raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
     return wrap(as_array(numpy_generator(generator).poisson(input._data.astype(np.float64))).astype(input._data.dtype))
@@ -249,6 +264,8 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
            requires_grad: bool = False, **ignored: Any) -> Tensor:  # fmt: skip
     """Normal random numbers with the given means and standard deviations (numbers with `size`, or tensors)."""
     values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
+    if isinstance(std, TensorBase) and std._data.dtype in dtypes.COMPLEX:
+        raise RuntimeError("normal expects standard deviation to be non-complex")
     if np.any(np.real(plain(values[1])) < 0):
         which = "all elements of std >= 0.0, got" if isinstance(std, TensorBase) else "std >= 0.0, but found std"
         raise RuntimeError(f"normal expects {which} {np.min(plain(values[1]))}")
@@ -304,7 +321,14 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
 
 def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fills with ones of probability p, else zeros."""
+    if not isinstance(p, TensorBase) and not 0 <= p <= 1:
+        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
     chance = _probabilities("bernoulli_", as_array(p._data if isinstance(p, TensorBase) else p, np.float64))
+    if not fits(chance.shape, self._data.shape):
+        have, want = list(chance.shape), list(self._data.shape)
+        raise RuntimeError(
+            f"bernoulli_: the probabilities, of shape {have}, cannot be expanded to the shape {want} of the tensor"
+        )
     return _fill(self, "bernoulli_", lambda shape: as_array(numpy_generator(generator).random(shape) < chance))
 
 

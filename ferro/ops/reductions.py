@@ -100,12 +100,22 @@ def need_inexact(name: str, x: Any, what: str = "input") -> None:
                            "convert it, e.g. with .float()")  # fmt: skip
 
 
+# The kernels by which PyTorch's errors call what orders numbers, and those that it refuses with a sentence.
+_KERNELS = {"max": "max_all", "min": "min_all", "amax": "max_values_cpu", "amin": "min_values_cpu", "unique": "unique",
+            "unique_consecutive": "unique"}  # fmt: skip
+_SENTENCES = {"sort": "Sort does not support complex dtypes on CPU", "argsort": "Sort does not support complex dtypes on CPU",
+              "topk": "topk does not support complex dtypes on CPU", "nansum": "nansum on CPU does not support complex inputs",
+              "nanmean": "nansum on CPU does not support complex inputs"}  # fmt: skip
+
+
 def need_real(name: str, x: Any) -> None:
-    """RuntimeError if the tensor is complex."""
-    if x._data.dtype.kind == "c":
-        raise RuntimeError(
-            f"{name}: complex tensors are not supported (they have no order); got {dtypes.FROM_NUMPY[x._data.dtype]}"
-        )
+    """RuntimeError, or its NotImplementedError where PyTorch raises that, if the tensor is complex."""
+    if x._data.dtype.kind != "c":
+        return
+    if name in _SENTENCES:
+        raise RuntimeError(f"{name}: {_SENTENCES[name]}: complex tensors are not supported (they have no order)")
+    raise NotImplementedError(f"{name}: \"{_KERNELS.get(name, name + '_cpu')}\" not implemented for '{dtypes.type_name(x.dtype)}': complex "
+                              "tensors are not supported (they have no order)")  # fmt: skip
 
 
 # -- sums and products -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, Any, overload
 
 from ferro.core.apply import unary
-from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
+from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes, unlike
 from ferro.core.base import TensorBase, View
 from ferro.core.dtypes import dtype, to_numpy, type_name
 from ferro.core.inplace import restride
@@ -73,7 +73,7 @@ def infer(name: str, have: tuple, shape: tuple) -> tuple:
     known = 1
     for s in shape:
         if s < -1:
-            raise RuntimeError(f"{name}: invalid shape dimension {s}")
+            raise RuntimeError(f"{name}: invalid shape dimension {s} at index {shape.index(s)} of shape {list(shape)}")
         known *= s if s != -1 else 1
     if shape.count(-1) > 1:
         raise RuntimeError(f"{name}: only one dimension can be inferred, got {list(shape)}")
@@ -105,9 +105,9 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
         found._counter is not None and found._counter is input._counter
     )  # (an inference tensor has no views, but shares)
     if type(found._meta) is not View and found._data.size and not shared:
-        raise RuntimeError(f"view: size {list(found._data.shape)} is not compatible with input tensor's size and stride (shape {list(input.shape)}, "
-                           f"stride {list(stride(input))}): at least one dimension spans across two contiguous subspaces. "
-                           "Use .reshape(...) instead.")  # fmt: skip
+        raise RuntimeError("view: view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+                           f"contiguous subspaces). Use .reshape(...) instead. The size is {list(found._data.shape)}, the tensor has the shape "
+                           f"{list(input.shape)} and the stride {list(stride(input))}")  # fmt: skip
     return found
 
 
@@ -267,11 +267,11 @@ def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     n = input._data.ndim
     wanted = _sizes("permute", given or (dims,))
     if len(wanted) != n:
-        raise RuntimeError(f"permute: the number of dimensions in the tensor input does not match the length of dims: input.dim() = {n}, "
-                           f"dims = {list(wanted)}")  # fmt: skip
+        raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
+                           f"dimensions i.e. input.dim() = {n} is not equal to len(dims) = {len(wanted)}: {list(wanted)}")  # fmt: skip
     order = tuple([one_dim("permute", n, d) for d in wanted])
     if len(set(order)) != n:
-        raise RuntimeError(f"permute: duplicate dims are not allowed, got {list(wanted)}")
+        raise RuntimeError(f"permute(): duplicate dims are not allowed. Got {list(wanted)}")
     return viewed(PERMUTE, input, (order,))
 
 
@@ -455,11 +455,15 @@ def broadcast_shapes(*shapes: Any) -> Size:
     for shape in given:
         for i, s in enumerate(shape, n - len(shape)):
             if s < 0:
-                raise RuntimeError(f"broadcast_shapes: Trying to create tensor with negative dimension ({s}): ({s})")
+                raise ValueError(
+                    f"broadcast_shapes: Attempting to broadcast a dimension with negative length! Got {list(shape)}"
+                )
             if s not in (1, result[i]):
                 if result[i] != 1:
-                    raise RuntimeError("broadcast_shapes: Shape mismatch: objects cannot be broadcast to a single shape, got "
-                                       f"{', '.join(str(list(s)) for s in given)}")  # fmt: skip
+                    at = f"Mismatching argument at index {given.index(shape)} had {shape}; but expected shape should be broadcastable to "
+                    shown = ", ".join(str(list(s)) for s in given)
+                    raise RuntimeError(f"broadcast_shapes: Attempting to broadcast a dimension of length {s} at {i - n}! {at}{result}: Shape "
+                                       f"mismatch: objects cannot be broadcast to a single shape, got {shown}")  # fmt: skip
                 result[i] = s
     return Size(result)
 
@@ -468,7 +472,11 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """The tensors expanded to their common shape."""
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
-    shape = broadcast_shapes(*[need_tensor("broadcast_tensors", "tensors", x)._data.shape for x in tensors])
+    shapes = [need_tensor("broadcast_tensors", "tensors", x)._data.shape for x in tensors]
+    try:
+        shape = broadcast_shapes(*shapes)
+    except RuntimeError:
+        raise unlike("broadcast_tensors", shapes) from None
     return tuple([x if x._data.shape == shape else viewed(EXPAND, x, (tuple(shape),)) for x in tensors])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import warnings
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import ferro
+from tests.helpers import agree
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 
@@ -39,31 +39,6 @@ def own() -> list:
     z: list = [0]
     z.append(z)
     return z
-
-
-def outcome(make: Any, library: Any) -> tuple:
-    """What a call gives: dtype, shape and values, or the class of its error and the error's words."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            made = make(library)
-        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as e:
-            return type(e).__name__, str(e).split("\nException")[0].strip()
-    made = made.detach()
-    return str(made.dtype).split(".")[1], tuple(made.shape), made.tolist()
-
-
-def agree(make: Any) -> None:
-    got, want = outcome(make, ferro), outcome(make, torch)
-    if len(want) == 3:
-        assert got == want
-    else:
-        assert got[0] == want[0]
-        assert plain(want[1]) in plain(got[1])
-
-
-def plain(words: str) -> str:
-    return re.sub(r"\s+", " ", words).replace("torch.", "").replace("ferro.", "").rstrip(". ")
 
 
 MADE = [
