@@ -319,7 +319,7 @@ def test_extrema_of_nothing_are_refused() -> None:
 def test_complex_numbers_and_bools_have_no_extrema_where_pytorch_has_none() -> None:
     z = ferro.ones(2, dtype=ferro.complex64)
     for name in ("amax", "max", "aminmax", "nansum"):
-        with pytest.raises(RuntimeError, match=f"{name}: complex tensors are not supported"):
+        with pytest.raises(RuntimeError, match=f"{name}: .*complex tensors are not supported"):
             getattr(ferro, name)(z)
     for x in (z, ferro.ones(2, dtype=ferro.bool)):
         with pytest.raises(RuntimeError, match=r"argmax.*does not support"):
