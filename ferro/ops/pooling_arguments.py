@@ -139,10 +139,6 @@ def windows(name: str, n: int, channels: int, shape: tuple, kernel_size: Any, st
         size.append(count - 1 if ceil_mode and (count - 1) * st >= s + p else count)  # the last window begins inside
     if min(size) < 1:
         settings = f"kernel_size={kernel}, stride={step}, padding={pad}, dilation={dilation}"
-        if name == "max_pool1d":
-            raise RuntimeError(
-                f"{name}() Invalid computed output size: {size[0]}: {shape[0]} elements are too few for {settings}"
-            )
         said = f"Given input size: ({_by(channels, shape)}). Calculated output size: ({_by(channels, size)}). Output size is too small"
         if name == "avg_pool3d":
             axes = _DIMENSIONS[3]

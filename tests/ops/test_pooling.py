@@ -397,6 +397,18 @@ def test_pytorchs_sentences_are_in_those_of_pooling(torch: Any, call: str) -> No
     assert theirs in said[1]
 
 
+def test_max_pool1d_says_both_sentences_that_pytorch_has() -> None:  # without a gradient, and with one or with indices
+    with pytest.raises(
+        RuntimeError,
+        match=r"max_pool1d\(\) Invalid computed output size: 0: Given input size: .*Output size is too small",
+    ):
+        F.max_pool1d(ferro.ones(1, 1, 4), 3, 2, dilation=2)
+    with pytest.raises(
+        RuntimeError, match=r"max_pool1d\(\) padding must be non-negative, but got -1: pad must be non-negative"
+    ):
+        F.max_pool1d(ferro.ones(1, 1, 4), 2, padding=-1)
+
+
 def test_empty_batches_and_empty_sizes_are_pytorchs(torch: Any) -> None:
     for name, shape, args in [
         ("adaptive_avg_pool3d", (0, 5, 5, 5), (2,)), ("adaptive_max_pool1d", (0, 6), (2,)), ("adaptive_max_pool2d", (0, 4, 4), (2,)),
