@@ -306,7 +306,7 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     """
     floating("gelu", input)
     if approximate not in ("none", "tanh"):
-        raise RuntimeError(f"gelu: approximate argument must be either none or tanh, got {approximate!r}.")
+        raise RuntimeError(f"gelu: approximate argument must be either none or tanh. Got {approximate!r}")
     return unary(GELU, input, (approximate,))
 
 

@@ -422,10 +422,10 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise RuntimeError("roll: `shifts` required")
     if dims is None or not along:
         if len(by) != 1:
-            raise RuntimeError(f"roll: shifts and dimensions must align. shifts: {len(by)}, dims: 0")
+            raise RuntimeError(f"roll: shifts and dimensions must align. shifts: {len(by)}, dims:0")
         return reshape(apply(ROLL, (reshape(input, (input._data.size,)),), (by, (0,))), input._data.shape)
     if len(by) != len(along):
-        raise RuntimeError(f"roll: shifts and dimensions must align. shifts: {len(by)}, dims: {len(along)}")
+        raise RuntimeError(f"roll: shifts and dimensions must align. shifts: {len(by)}, dims:{len(along)}")
     if not input._data.ndim:
         raise IndexError(f"roll: Dimension specified as {along[0]} but tensor has no dimensions")
     return unary(ROLL, input, (by, tuple([one_dim("roll", input._data.ndim, d) for d in along])))

@@ -434,7 +434,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     wanted, have = _sizes("sum_to_size", size), self._data.shape
     lead = len(have) - len(wanted)
     if lead < 0 or any(w not in (1, h) for w, h in zip(wanted, have[lead:], strict=True)):
-        raise RuntimeError(f"sum_to_size: size {list(wanted)} is not expandable to size {list(have)}.")
+        raise RuntimeError(f"sum_to_size: size {{{list(wanted)}}} is not expandable to size {{{list(have)}}}.")
     dims = tuple(range(lead)) + tuple([lead + i for i, w in enumerate(wanted) if w == 1 and have[lead + i] != 1])
     return reshape(self.sum(dims) if dims else self, wanted)
 
