@@ -330,8 +330,9 @@ def together(plan: Any, g: Any, node: Any) -> list:
 def absent(run: Run, node: Any) -> list:
     """What a node passes on that received no gradient: none, but functions of the user and hooks are called with None."""
     gs: list = [None] * len(node.edges)
+    called = node.plan.joint and node.plan.user and not node.writes_view
     given = [None] * len(node.outputs) if isinstance(node, MultiNode) else None
-    if node.plan.joint and node.plan.user and not node.writes_view:
+    if called:
         found = node.plan.user(run, given, node)
         gs = [found[i] for i in node.plan.indices]
     return gs if node.meta is None else finish(run, node, gs, given)
