@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import interpolation as _kernels
 from ferro.cpu.kernels.background import ready
 from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.layouts import CHANNELS, laid
 
 _KERNELS = ("resample_lines", "resample_planes")
 
@@ -160,6 +161,7 @@ def resample(x: Any, axes: tuple) -> Any:
     return _resample(x, axes, False)
 
 
+@partial(laid, rule=CHANNELS)  # here, not in the declaration: backward calls it without
 def resample_spread(g: Any, axes: tuple) -> Any:
     """The adjoint of `resample`."""
     return _resample(g, axes, True)

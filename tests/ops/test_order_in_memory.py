@@ -155,6 +155,17 @@ def test_a_batch_of_images_of_width_one_is_normalised_where_it_lies(torch: Any) 
     _both(torch, function)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear"])
+def test_gradients_of_resampled_images_keep_channels_last(torch: Any, mode: str) -> None:
+    for library in (torch, ferro):
+        for shape in ((1, 2, 2, 1), (2, 3, 2, 2)):
+            x = _images(library, *shape).requires_grad_()
+            y = library.nn.functional.interpolate(x, size=(4, 2), mode=mode)
+            y.backward(library.ones_like(y))
+            assert y.is_contiguous(memory_format=library.channels_last)
+            assert x.grad.is_contiguous(memory_format=library.channels_last)
+
+
 def test_out_is_laid_in_memory_as_the_result(torch: Any) -> None:
     def function(library: Any) -> Any:
         x = _images(library, 2, 3, 4, 5)
