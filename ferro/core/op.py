@@ -119,9 +119,10 @@ class Op:
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
         self.large = None if self.view else _for_large(function, direct)
         if self.layout and not self.view:
-            plain = 0 if self.params or self.variadic else len(self.inputs)
-            self.direct = layouts.laid(direct or (lambda *args: function(cpu, *args)), self.layout, plain)
-            self.large = layouts.laid(_for_large(function, direct), self.layout, plain)
+            arrays = None if self.variadic else len(self.inputs)
+            others = len(self.params)
+            self.direct = layouts.laid(direct or (lambda *args: function(cpu, *args)), self.layout, arrays, others)
+            self.large = layouts.laid(_for_large(function, direct), self.layout, arrays, others)
 
     def _check(self) -> None:
         """Every formula names only what exists."""

@@ -174,11 +174,11 @@ _RULES: dict[str, Callable] = {
 }
 
 
-def laid(function: Callable, rule: str, plain: int = 0) -> Callable:
+def laid(function: Callable, rule: str, arrays: int | None = None, others: int = 0) -> Callable:
     """The function of arrays (and other values), its result (of several: all of its dimensions) laid in memory by a rule.
 
-    Machine code that stands before the function stays before it: it takes C-contiguous arrays only.  `plain`: how many
-    arguments there are if all of them are arrays, else 0.
+    Machine code that stands before the function stays before it: it takes C-contiguous arrays only.  `arrays` and
+    `others`: how many arguments are arrays (or None, behind the first), and how many come after them; None: unknown.
     """
     put = _RULES[rule]
     inner = behind(function)
@@ -186,39 +186,31 @@ def laid(function: Callable, rule: str, plain: int = 0) -> Callable:
     def placed(out: Any, args: tuple) -> Any:
         for a in args:
             if type(a) is ndarray and not a.flags.c_contiguous:
-                arrays = [b for b in args if type(b) is ndarray]
+                given = [b for b in args if type(b) is ndarray]
                 if type(out) is tuple:
-                    return tuple([put(o, arrays) if type(o) is ndarray and o.ndim == a.ndim else o for o in out])
-                return put(out, arrays) if type(out) is ndarray and out.ndim > 1 else out
+                    return tuple([put(o, given) if type(o) is ndarray and o.ndim == a.ndim else o for o in out])
+                return put(out, given) if type(out) is ndarray and out.ndim > 1 else out
         return out
 
-    # For small arrays each step counts: a few of them are looked at without a loop.  Optional inputs may be None.
-    if plain == 1:
+    def kept(*args: Any) -> Any:
+        return placed(inner(*args), args)
 
-        def kept(x: Any) -> Any:
-            return inner(x) if x.flags.c_contiguous else placed(inner(x), (x,))
-
-    elif plain == 2:
-
-        def kept(x: Any, y: Any) -> Any:
-            out = inner(x, y)
-            if x.flags.c_contiguous and (y is None or y.flags.c_contiguous):
-                return out
-            return placed(out, (x, y))
-
-    elif plain == 3:
-
-        def kept(x: Any, y: Any, z: Any) -> Any:
-            out = inner(x, y, z)
-            for a in (x, y, z):
-                if a is not None and not a.flags.c_contiguous:
-                    return placed(out, (x, y, z))
-            return out
-
-    else:
-
-        def kept(*args: Any) -> Any:
-            return placed(inner(*args), args)
-
+    if arrays:
+        kept = _written_out(arrays, others)(inner, placed)
     kept = wraps(inner)(kept)
     return kept if inner is function else front(kept, function.__name__)
+
+
+@lru_cache
+def _written_out(arrays: int, others: int) -> Callable:
+    """What makes `kept` of `laid` for a number of arguments, without a loop over them: for small arrays each step counts."""
+    xs = [f"x{i}" for i in range(arrays)]
+    given = ", ".join([*xs, *[f"p{i}" for i in range(others)]])
+    plain = " and ".join(["x0.flags.c_contiguous", *[f"({x} is None or {x}.flags.c_contiguous)" for x in xs[1:]]])
+    names: dict[str, Any] = {}
+    exec(f"def made(inner, placed):\n"
+         f"    def kept({given}):\n"
+         f"        out = inner({given})\n"
+         f"        return out if {plain} else placed(out, ({', '.join(xs)},))\n"
+         f"    return kept\n", names)  # fmt: skip
+    return names["made"]

@@ -64,7 +64,10 @@ def _listed(name: str, data: Any) -> Any:
 
 
 def _of_sequence(name: str, data: Any, wanted: Any) -> Any:
-    """The array of a nested sequence of numbers, arrays and tensors of one element."""
+    """The array of a nested sequence of numbers, arrays and tensors of one element; nothing else refers to it."""
+    if set(map(type, data)) == {float} and (wanted is None or wanted.kind == "f"):  # the most frequent case, straight
+        with np.errstate(over="ignore"):
+            return np.array(data, wanted or dtypes.default().np)
     kinds: set[type] = set()  # of Python's numbers
     own: set[Any] = set()  # dtypes that come with elements
 
@@ -196,7 +199,8 @@ def tensor(
     if dtype is dtypes.complex32:
         return worlds.complex_half(tensor(data, dtype=dtypes.complex64, device=device), requires_grad)
     a = to_array("tensor", data, dtype)
-    return finish("tensor", np.array(a, order="C", copy=True), requires_grad, device)
+    fresh = type(data) in (list, tuple, float, int, bool)
+    return finish("tensor", a if fresh else np.array(a, order="C", copy=True), requires_grad, device)
 
 
 def new_tensor(
