@@ -73,7 +73,8 @@ class SparseTensor(Tensor):
     def _data(self) -> Any:
         raise NotImplementedError(
             "Could not run a dense operation with arguments from the 'SparseCPU' backend: it was given a sparse tensor of shape "
-            f"{list(self.extent)}. Convert with to_dense() first."
+            f"{list(self.extent)}. Convert with to_dense() first. (If it is the first sparse tensor of the program and was made within the "
+            "call, as in mm(x.to_sparse(), y), make it on a line of its own: functions look for sparse tensors as soon as there is one.)"
         )
 
     # -- what it is
@@ -253,6 +254,7 @@ class SparseTensor(Tensor):
         if self.starts is None:
             d = 0 if layout is sparse_csr else 1
             self.starts = np.searchsorted(self.place[d], np.arange(self.extent[d] + 1)).astype(np.int64)
+            self.starts.flags.writeable = False  # it follows from `place`, which a write would not reach
         return self.starts
 
     def another(self) -> Any:

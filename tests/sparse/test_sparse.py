@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -563,3 +565,20 @@ def test_in_place_results_that_the_tensor_cannot_hold_are_refused_and_write_noth
 def test_shown_as_in_torch(of: str) -> None:
     ours, theirs = (repr(eval(of, operands(lib))) for lib in (ferro, torch))
     assert ours.replace("ferro.", "torch.") == theirs
+
+
+def test_where_matrix_rows_begin_cannot_be_written_to() -> None:
+    x = ferro.eye(3).to_sparse_csr()
+    with pytest.raises(RuntimeError, match="read-only"):
+        x.crow_indices()[0] = 7
+    assert x.crow_indices().tolist() == [0, 1, 2, 3]
+
+
+def test_the_first_sparse_tensor_within_a_call_is_refused_with_the_way_out() -> None:
+    program = "import ferro\ntry:\n    ferro.mm(ferro.eye(2).to_sparse(), ferro.eye(2))\nexcept NotImplementedError as e:\n    print(e)"
+    program += "\nprint(ferro.mm(ferro.eye(2).to_sparse(), ferro.eye(2)).tolist())"
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+    assert "make it on a line of its own" in told
+    assert told.endswith("[[1.0, 0.0], [0.0, 1.0]]\n")
