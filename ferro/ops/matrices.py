@@ -78,7 +78,7 @@ def _indices(name: str, row: int, col: int, dtype: Any, mask: Any) -> Tensor:
     wanted = np.int64 if dtype is None else dtypes.to_numpy(dtype)
     if np.dtype(wanted).kind not in "iu":
         raise NotImplementedError(
-            f"\"{name}\" not implemented for '{dtypes.type_name(dtype)}': choose an integer dtype"
+            f"\"{name}\" not implemented for '{dtypes.type_name(dtypes.from_numpy(np.dtype(wanted)))}': choose an integer dtype"
         )
     return wrap(np.stack(mask().nonzero()).astype(wanted))
 
