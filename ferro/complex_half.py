@@ -146,7 +146,7 @@ def no(input: Any) -> bool:
     return False
 
 
-@rule("resolve_conj", "resolve_neg", "cpu")
+@rule("resolve_conj", "resolve_neg", "cpu", "to_dense")
 def itself(input: Any) -> Any:
     """The tensor itself."""
     return input

@@ -123,7 +123,8 @@ def programs() -> dict[str, Callable]:
 def numbers(result: Any) -> Any:
     """A result as what can be compared: arrays and their dtypes, or its type."""
     if isinstance(result, TensorBase):
-        return np.array(result.detach().to_dense()._data)  # (of a sparse tensor, too)
+        dense = result.detach().to_dense()  # (of a sparse tensor, too)
+        return np.array((dense.cfloat() if dense.dtype is ferro.complex32 else dense)._data)
     if isinstance(result, (tuple, list)):
         return [numbers(r) for r in result]
     return result if isinstance(result, (np.ndarray, str, int, float, bool)) else None
