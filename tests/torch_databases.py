@@ -21,8 +21,10 @@ torch: Any = pytest.importorskip("torch", reason="PyTorch is the oracle of this 
 def database(part: str) -> Any:
     """A module of PyTorch's databases; importing it takes seconds, which the collection of tests should not."""
     pytest.importorskip("expecttest", reason="PyTorch's databases need the package expecttest")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")
+        # (for the whole process, it would forbid to set what other tests set)
+        patch.setattr(torch.backends, "disable_global_flags", lambda: None)
         return importlib.import_module(f"torch.testing._internal.{part}")
 
 

@@ -62,7 +62,7 @@ def called(entry: Entry, sample: Sample, tensors: list) -> tuple:
 
 def wave(t: Any, shift: float) -> Any:
     """Numbers that differ from place to place, like `t`."""
-    return (ferro.arange(t.numel(), dtype=t.dtype) + shift).sin().reshape(t.shape)
+    return (ferro.arange(t.numel()).to(t.dtype) + shift).sin().reshape(t.shape)
 
 
 def of_moving(f: Callable, tensors: list, moving: list) -> Callable:
