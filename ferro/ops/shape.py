@@ -47,10 +47,8 @@ def _at_a_glance(x: Any, given: tuple) -> Any:
                 return None
         try:
             return viewed(RESHAPE, x, (shape,))
-        except (
-            ValueError
-        ):  # NumPy's of a wrong number of elements, which `infer` puts into words before the call is made again
-            pass
+        except ValueError:
+            pass  # NumPy's of a wrong number of elements: `infer` puts it into words before the call is made again
     return None
 
 
@@ -260,10 +258,8 @@ def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     if type(order) is tuple and order in _ORDERS:
         try:
             return viewed(PERMUTE, input, (order,))
-        except (
-            ValueError
-        ):  # NumPy's of another number of dimensions, put into words below; any other comes again from there
-            pass
+        except ValueError:
+            pass  # NumPy's of another number of dimensions: put into words below; any other comes again from there
     n = input._data.ndim
     wanted = _sizes("permute", given or (dims,))
     if len(wanted) != n:
