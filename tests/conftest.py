@@ -116,8 +116,9 @@ def ctrl_c() -> Iterator[None]:
 
 
 def _ambient() -> dict[str, Any]:
-    ferro = sys.modules.get("ferro")
-    return {name: getattr(ferro, name)() for name in AMBIENT if hasattr(ferro, name)}
+    ferro, switches = sys.modules.get("ferro"), sys.modules.get("ferro.backends.switches")
+    found = {name: getattr(ferro, name)() for name in AMBIENT if hasattr(ferro, name)}
+    return found | {"fp32_precision": dict(getattr(switches, "ASKED", {}))}
 
 
 @pytest.fixture(scope="session")

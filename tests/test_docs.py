@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import ferro
+from ferro.backends.switches import set_for_a_while
 from ferro.core import op, samples
 
 ROOT = Path(__file__).parent.parent
@@ -49,7 +50,8 @@ MODULES = [
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_are_true(name: str) -> None:
     module = importlib.import_module(name)
-    failed, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    with set_for_a_while(ferro.backends):  # an example may ask for a precision
+        failed, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert failed == 0, f"{failed} of {tried} examples in {name} failed"
 
 

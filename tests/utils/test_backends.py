@@ -34,14 +34,6 @@ def reach(package, path: str):
     return owner, name
 
 
-@pytest.fixture(autouse=True)
-def unasked():
-    """Every test begins and ends with nothing asked of float32."""
-    before = dict(switches.ASKED)
-    yield
-    assert before == switches.ASKED
-
-
 @pytest.mark.parametrize("path", SWITCHES)
 def test_a_switch_begins_as_in_pytorch_is_kept_and_takes_bools_only(path, torch):
     owner, name = reach(ferro, path)
