@@ -196,23 +196,48 @@ def laid(function: Callable, rule: str, arrays: int | None = None, others: int =
         return placed(inner(*args), args)
 
     if arrays:
-        kept = _written_out(arrays, others, rule in (ITERATED, FIRST))(inner, placed)
+        kept = _written_out(arrays, others, rule in (ITERATED, FIRST), rule == ITERATED)(inner, placed)
     kept = wraps(inner)(kept)
     return kept if inner is function else front(kept, function.__name__)
 
 
 @lru_cache
-def _written_out(arrays: int, others: int, like_first: bool) -> Callable:
+def _written_out(arrays: int, others: int, like_first: bool, elementwise: bool) -> Callable:
     """What makes `kept` of `laid` for a number of arguments, without a loop over them: for small arrays each step counts."""
     xs = [f"x{i}" for i in range(arrays)]
     given = ", ".join([*xs, *[f"p{i}" for i in range(others)]])
     plain = " and ".join(["x0.flags.c_contiguous", *[f"({x} is None or {x}.flags.c_contiguous)" for x in xs[1:]]])
     # a result that lies as the first array does, without gaps, is where these rules want it: NumPy has seen to that
     there = "type(out) is ndarray and out.strides == x0.strides and out.shape == x0.shape" if like_first else "False"
-    names: dict[str, Any] = {"ndarray": ndarray}
-    exec(f"def made(inner, placed):\n"
-         f"    def kept({given}):\n"
-         f"        out = inner({given})\n"
-         f"        return out if {plain} or {there} else placed(out, ({', '.join(xs)},))\n"
-         f"    return kept\n", names)  # fmt: skip
+    names: dict[str, Any] = {"ndarray": ndarray, "turned": turned}
+    turn = ""
+    if elementwise:
+        turn = f"""
+        turns = turned(({", ".join(xs)},))
+        if turns is not None:
+            return kept(*turns{"".join(f", p{i}" for i in range(others))}).T"""
+    exec(
+        f"""
+def made(inner, placed):
+    def kept({given}):
+        if {plain}:
+            return inner({given}){turn}
+        out = inner({given})
+        return out if {there} else placed(out, ({", ".join(xs)},))
+    return kept""",
+        names,
+    )
     return names["made"]
+
+
+def turned(arrays: tuple) -> list | None:
+    """The transposes of arrays of one shape (or of no dimensions) if the first lies in Fortran's order; else None."""
+    shape = None
+    for x in arrays:
+        if x is None or (x.ndim and (shape or x.shape) != x.shape):
+            return None
+        if shape is None and x.ndim:
+            if not x.flags.f_contiguous or x.flags.c_contiguous:
+                return None
+            shape = x.shape
+    return [x.T for x in arrays]

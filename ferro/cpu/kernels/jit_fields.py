@@ -19,7 +19,7 @@ _i64 = types.int64
 _word, _half, _byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
 _table_type = ir.ArrayType(_word, len(FIELDS))
 READABLE = 0x101  # of an array's flags: C-contiguous and aligned
-WRITABLE = 0x400
+ALIGNED, WRITABLE = 0x100, 0x400
 
 
 def external(name: str, result: Any, *arguments: Any) -> Any:

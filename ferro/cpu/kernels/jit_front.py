@@ -11,8 +11,8 @@ Note [Layouts]
     A layout says what a front is called with: words for the arguments, then for the results.
 
     x         the first array; it gives the shape;  many   the same, for functions that NumPy rounds better: not too small
-    =         an array of the same shape
-    ~         an array whose shape is the end of the first one's, or a number
+    =         an array of the same shape; a small one that lies otherwise than x is copied
+    ~         the same, or an array whose shape is the end of the first one's, or a number
     number    a float or an int, of which the kernel gets a float64
     dims      dimensions: a tuple of ascending ints without gaps, or one int
     keep      a bool: whether reduced dimensions are kept, with size 1
@@ -26,6 +26,10 @@ Note [Layouts]
     count     an int: how many rows the result has
     channels  a vector with a number for each channel, dimension 1 of x;  channel   the same, or None
     changed   an x that is written to;  buffer   an array of its shape that is, or None;  flag   a bool
+
+    Where all words are x, many, =, ~ and number, and the result is x (elementwise functions), arrays may have their
+    dimensions in any order in memory, the same for all, without gaps: so has the result then. With dims that order may be
+    any, too, where all dimensions are reduced, or one of a matrix.
 
     Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; taken, a
     row for each number of the index; counted, a matrix; rows, weight, one, norms and channels as above; none, of functions
@@ -54,6 +58,7 @@ from ferro.cpu.kernels.board import ASLEEP, BOARD, BUDGET, CORES, GATHER, MEMBER
 from ferro.cpu.kernels.jit import NO_WRAPPERS, device
 from ferro.cpu.kernels.jit_export import ENTRY, assembled, entry_type
 from ferro.cpu.kernels.jit_fields import (  # fmt: skip  # noqa: F401 (some are named in the texts of arguments alone)
+    ALIGNED,
     READABLE,
     WRITABLE,
     array_type,
@@ -73,6 +78,7 @@ from ferro.cpu.kernels.jit_fields import (  # fmt: skip  # noqa: F401 (some are 
     put,
     room,
     shape_of,
+    strides_of,
     text_type,
     the_false,
     the_none,
@@ -255,6 +261,38 @@ def is_plain(a, number):
 
 
 @device
+def is_without_gaps(a, itemsize):
+    """Whether the elements of an array, of which there are some, lie side by side, its dimensions in any order."""
+    shape, strides, step, end = shape_of(a), strides_of(a), itemsize, itemsize * size_of(a)
+    while step < end:
+        found = 0
+        for k in range(ndim_of(a)):
+            if word(strides + 8 * k) == step and word(shape + 8 * k) > 1:
+                found = word(shape + 8 * k)
+        if found == 0:
+            return False
+        step *= found
+    return flags_of(a) & ALIGNED != 0
+
+
+@device
+def lies_like(a, b, number):
+    """Whether b is an array of that dtype and of the shape of a, its elements in the same order in memory."""
+    if not may_be_read(a, b, number):
+        return False
+    for k in range(ndim_of(a)):  # noqa: SIM110 (Numba knows no generator here)
+        if word(strides_of(a) + 8 * k) != word(strides_of(b) + 8 * k) and word(shape_of(a) + 8 * k) != 1:
+            return False
+    return True
+
+
+@device
+def may_be_read(a, b, number):
+    """Whether b is an array of that dtype and of the shape of a, its elements anywhere in memory."""
+    return is_array(b, number) and is_like(a, b) and flags_of(b) & ALIGNED != 0
+
+
+@device
 def size_of(a):
     """How many elements an array has."""
     found, shape = 1, shape_of(a)
@@ -362,9 +400,36 @@ def shaped(a, ndim, shape):
 
 
 @device
-def like(a):
-    """A new array of the shape and dtype of a."""
-    return shaped(a, ndim_of(a), shape_of(a))
+def like(a, in_c_order=True):
+    """A new array of the shape and dtype of a, in C order or (if a has no gaps) in that of a."""
+    description = dtype_of(a)
+    _retain(description)
+    return _new(array_type(), description, ndim_of(a), shape_of(a), 0 if in_c_order else strides_of(a), 0, 0, 0)
+
+
+@device
+def copied(dtype, a, b, in_c_order):
+    """The elements of b, which has the dtype and the shape of a, in an array that `like` makes; 0 if there is no memory."""
+    found = like(a, in_c_order)
+    if found == 0:
+        return 0
+    shape, index, last, size = shape_of(b), room(), ndim_of(b) - 1, size_of(b)
+    old, new, source, target = strides_of(b), strides_of(found), data_of(b), data_of(found)
+    for k in range(last):
+        put(index + 8 * k, 0)
+    columns, step, width = word(shape + 8 * last), word(old + 8 * last), word(new + 8 * last)
+    for _ in range(size // columns):
+        for i in range(columns):
+            put_number(dtype, target + width * i, flat_at(dtype, source + step * i, 1)[0])
+        for k in range(last - 1, -1, -1):
+            count = word(index + 8 * k) + 1
+            source, target = source + word(old + 8 * k), target + word(new + 8 * k)
+            put(index + 8 * k, count)
+            if count < word(shape + 8 * k):
+                break
+            source, target = source - count * word(old + 8 * k), target - count * word(new + 8 * k)
+            put(index + 8 * k, 0)
+    return found
 
 
 @device
@@ -447,7 +512,8 @@ def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Any:
     is the kernel for large arrays where the layout has dims.
     """
     large = rows_of(kernel) if large is None and "+" in layout else large
-    scope = dict(globals(), kernel=kernel, large=large, T=dtype, number=np.dtype(dtype).num)
+    kind = np.dtype(dtype)
+    scope = dict(globals(), kernel=kernel, large=large, T=dtype, number=kind.num, width=kind.itemsize)
     exec(compile(source(layout), f"<front {kernel.__name__}>", "exec"), scope)
     return scope["front"]
 
@@ -455,26 +521,28 @@ def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Any:
 # What is asked of an argument `a`, and (behind "|") what the kernel gets of it, if anything.
 _ARGUMENTS = {
     "x": """
-if not is_plain({a}, number): return 0
+if not is_array({a}, number): return 0
 size = size_of({a})
-if size < 1 or size > {most}: return 0
-| {view}(T, {a}, {size})""",
-    "many": """
-if not is_plain({a}, number): return 0
-size = size_of({a})
-if size < LEAST or size > {most}: return 0
+if size < {least} or size > {most}: return 0
+plain = is_plain({a}, number)
+if not plain{unless_free}: return 0
 | {view}(T, {a}, {size})""",
     "=": """
-if not is_plain({a}, number) or not is_like({x}, {a}): return 0
-| {view}(T, {a}, {size})""",
+same_{a} = is_plain({a}, number) and is_like({x}, {a}) if plain else lies_like({x}, {a}, number)
+if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
+| {view}(T, {a}_read, {size})""",
     "~": """
-n_{a} = 1
+n_{a}, same_{a} = 1, True
 if is_number({a}):
     put_number(T, numbers, _as_double({a}))
     if _failed() != 0: return -1
-elif not is_plain({a}, number) or not ends_like({x}, {a}): return 0
-else: n_{a} = size_of({a})
-| flat_at(T, numbers if is_number({a}) else data_of({a}), n_{a})""",
+elif is_plain({a}, number) and (plain or ndim_of({a}) == 0):
+    if not ends_like({x}, {a}): return 0
+    n_{a} = size_of({a})
+else:
+    n_{a}, same_{a} = size, lies_like({x}, {a}, number)
+    if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
+| flat_at(T, numbers if is_number({a}) else data_of({a}_read), n_{a})""",
     "weight": """
 n_{a} = 0
 if {a} != the_none():
@@ -524,6 +592,7 @@ if {a} != the_none() and not is_vector({a}, number, channels): return 0
 if not is_plain({a}, number) or flags_of({a}) & WRITABLE == 0: return 0
 size = size_of({a})
 if size < 1 or size > MOST: return 0
+plain = True
 | flat(T, {a}, size)""",
     "buffer": """
 if {a} != the_none() and not (is_plain({a}, number) and is_like({x}, {a}) and flags_of({a}) & WRITABLE): return 0
@@ -551,6 +620,9 @@ first = first_dim({a})
 stop = first + count_dims({a})
 if first < 0 or stop > ndim_of({x}): return 0
 before, inside, behind = length({x}, 0, first), length({x}, first, stop), length({x}, stop, ndim_of({x}))
+if not plain and stop - first < ndim_of({x}):
+    if ndim_of({x}) > 2: return 0
+    before, behind = behind, before
 |""",
     "keep": """
 if class_of({a}) != bool_type(): return 0
@@ -559,7 +631,7 @@ keep = {a} == the_true()
 }
 # How an array of the result is made, and what the kernel gets of it.
 _RESULTS = {
-    "x": "like({x}) | {view}(T, {r}, {size})",
+    "x": "like({x}, plain) | {view}(T, {r}, {size})",
     "one": "shaped({x}, 0, 0) | flat(T, {r}, 1)",
     "norms": "doubles(size // columns) | flat(np.float64, {r}, size // columns)",
     "taken": "taken({x}, {index}, columns) | matrix(T, {r}, places, columns)",
@@ -577,19 +649,23 @@ def source(layout: str) -> str:
     *words, flags = layout.split() if layout[-1] in "?+" else (*layout.split(), "")
     arguments, results = words[: words.index("->")], words[words.index("->") + 1 :]
     results = [] if results == ["none"] else results
-    names = {"view": "flat", "size": "size"}
+    # whether arrays may lie in any order: x is read as it lies, and so is all that is read with it
+    free = {"x": set(arguments) <= {"x", "many", "=", "~", "number"}, "r": True}.get(" ".join(results), False)
+    names = {"view": "flat", "size": "size", "least": "LEAST" if "many" in arguments else "1"}
+    arguments = ["x" if kind == "many" else kind for kind in arguments]
     in_rows = not {"last", "trailing", "labels", "index"}.isdisjoint(arguments)
     if in_rows:
-        names = {"view": "matrix", "size": "size // columns, columns"}
+        names |= {"view": "matrix", "size": "size // columns, columns"}
     channels = not {"channel", "channels"}.isdisjoint(arguments)
     if channels:
-        names = {"view": "cube", "size": "size // (channels * places), channels, places"}
+        names |= {"view": "cube", "size": "size // (channels * places), channels, places"}
     names["most"] = "FULL" if "+" in flags else "MOST"
     for k, kind in enumerate(arguments):
-        if kind in ("x", "many", "table", "changed"):
+        if kind in ("x", "table", "changed"):
             names["x"] = f"a{k}"
         elif kind == "index":
             names["index"] = f"a{k}"
+    names["unless_free"] = f" and not is_without_gaps({names['x']}, width)" if free else ""
     lines = [f"if count != {len(arguments)}: return 0", "numbers = room()"]
     lines += [f"a{k} = word(objects + {8 * k})" for k in range(len(arguments))]
     given: list[str] = []
@@ -610,9 +686,12 @@ def source(layout: str) -> str:
         lines += [f"if size > MOST and 1 < n_a{k} < size: return 0" for k, a in enumerate(arguments) if a == "~"]
         lines += ["count = helpers() if size > MOST else 0", "if count < 0: return -1"]
     given += ["before", "inside", "behind"] if "dims" in arguments else []
+    copies, let_go = _copies(arguments, names["x"])
+    lines += copies
     for k, kind in enumerate(results):
         text, _, passed = _RESULTS[kind].format(r=f"r{k}", **names).partition("|")
-        lines += [f"r{k} = {text}", f"if r{k} == 0:", *[f"    _release(r{j})" for j in range(k)], "    return -1"]
+        lines += [f"r{k} = {text}", f"if r{k} == 0:", *[f"    _release(r{j})" for j in range(k)]]
+        lines += [*[f"    {line}" for line in let_go], "    return -1"]
         given.append(passed.strip())
     lines.append(f"given = ({', '.join(given)},)")
     if "+" in flags:
@@ -621,6 +700,7 @@ def source(layout: str) -> str:
         more = "*given, board(), count" if "dims" in arguments else shared
         lines += [f"if size > MOST: {'fine' if '?' in flags else 'found'} = freely(large, True, ({more}))", "else:"]
     lines.append(("    " if "+" in flags else "") + "fine = freely(kernel, size >= ALONE, given)")
+    lines += let_go
     made = [f"r{k}" for k in range(len(results))]
     if "?" in flags:
         lines += ["if not fine:", *[f"    _release({r})" for r in made], "    return 0"]
@@ -629,6 +709,17 @@ def source(layout: str) -> str:
     else:
         lines.append("return r0" if len(made) == 1 else f"return bundle({', '.join((*made, '0')[:3])})")
     return "def front(objects, count):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def _copies(arguments: list[str], x: str) -> tuple[list[str], list[str]]:
+    """The lines that copy what has to be read in the order of x, and those that let the copies go."""
+    lines: list[str] = []
+    let_go: list[str] = []
+    for a in [f"a{k}" for k, kind in enumerate(arguments) if kind in ("=", "~")]:
+        lines += [f"{a}_read = {a} if same_{a} else copied(T, {x}, {a}, plain)"]
+        lines += [f"if {a}_read == 0:", *[f"    {line}" for line in let_go], "    return -1"]
+        let_go.append(f"_release(0 if same_{a} else {a}_read)")
+    return lines, let_go
 
 
 # --- all together ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,139 @@
+"""Fronts of arrays whose dimensions lie in any order in memory: the numbers of C order, and a result that lies as the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ferro.cpu import layouts
+from ferro.cpu.kernels import front
+from tests.configuration import with_machine_code
+
+pytestmark = with_machine_code
+DTYPES = (np.float32, np.float64)
+ELEMENTWISE = {
+    name: words.split()
+    for table in (*front._LAYOUTS.values(), *front._SINGLE.values())
+    for names, layout in table.items()
+    for name in names.split()
+    if (words := layout.rstrip(" +?"))
+    and words.endswith("-> x")
+    and set(words.split()) <= {"x", "many", "=", "~", "->"}
+}
+
+
+class Behind(Exception):
+    """The function behind a front has been called."""
+
+
+def refuse(*_: Any) -> Any:
+    raise Behind
+
+
+def ask(name: str, *args: Any) -> Any:
+    """What the front of that name answers, by itself."""
+    function = front.front(refuse, name)
+    if function is refuse:
+        pytest.skip(f"there is no machine code of {name} on this processor")
+    return function(*args)
+
+
+def permuted(x: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    """The same elements, the dimensions in this order in memory."""
+    out = x.transpose(order).copy()
+    return out.transpose(np.argsort(order))
+
+
+def others(x: np.ndarray) -> list[np.ndarray]:
+    """The elements of x in memory as kernels do not read them: with gaps, backwards, all the same, in C order."""
+    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    wide[..., ::2] = x
+    back = x[::-1].copy()[::-1]
+    return [
+        wide[..., ::2],
+        back,
+        np.broadcast_to(x[:1], x.shape),
+        x.copy(),
+        permuted(x, tuple(reversed(range(x.ndim)))),
+    ]
+
+
+def test_the_fronts_of_elementwise_functions_are_known() -> None:
+    assert {"add", "sub", "mul", "truediv", "maximum", "neg", "relu", "relu_vjp", "sigmoid", "silu_vjp"} <= set(
+        ELEMENTWISE
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4), (2, 1, 3, 5), (70, 80), (1, 6, 1), (24, 60, 50)])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise_functions(name: str, shape: tuple, dtype: Any, rng: np.random.Generator) -> None:
+    if dtype is np.float64 and any(name in names.split() for t in front._SINGLE.values() for names in t):
+        pytest.skip("for float32 alone")
+    count = len(ELEMENTWISE[name]) - 2
+    plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
+    if "many" in ELEMENTWISE[name] and plain[0].size < 4096:
+        pytest.skip("for arrays that are not too small")
+    for order in permutations(range(len(shape))):
+        first = permuted(plain[0], order)
+        for rest in zip(*map(others, plain[1:]), strict=True) if count > 1 else [()]:
+            if plain[0].size > 1 << 15 and rest and rest[0].strides != first.strides:
+                with pytest.raises(Behind):
+                    ask(name, first, *rest)
+                continue
+            found = ask(name, first, *rest)
+            assert found.tobytes() == ask(name, plain[0], *[r.copy("C") for r in rest]).tobytes()  # in the order of C
+            wanted = layouts.iterated(np.empty(shape, dtype), [first])
+            assert [s for s, n in zip(found.strides, shape, strict=True) if n > 1] == [
+                s for s, n in zip(wanted.strides, shape, strict=True) if n > 1]  # fmt: skip
+
+
+def test_numbers_and_single_ones_beside_any_order(rng: np.random.Generator) -> None:
+    x = permuted(rng.uniform(0.5, 2, (3, 4, 5)), (2, 0, 1))
+    for name, function in (("add", np.add), ("truediv", np.divide)):
+        for other in (2, 0.5, np.array(0.25)):
+            np.testing.assert_array_equal(ask(name, x, other), function(x, other))
+            assert ask(name, x, other).strides == x.strides
+        with pytest.raises(Behind):  # rows of an array in C order are another thing
+            ask(name, x, np.ones(5))
+    with pytest.raises(Behind):
+        ask("add", x[:, ::2], x[:, ::2])
+
+
+SUMS: dict[str, Callable] = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "amax": np.max,
+    "amin": np.min,
+    "vector_norm": lambda x, axis, keepdims: np.sqrt((x * x).sum(axis, keepdims=keepdims)),
+    "var": lambda x, axis, keepdims: x.var(axis, ddof=1, keepdims=keepdims),
+}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 4), (200, 300)])
+@pytest.mark.parametrize("name", SUMS)
+def test_matrices_in_fortrans_order_are_reduced(name: str, shape: tuple, keep: bool, rng: np.random.Generator) -> None:
+    x = np.asfortranarray(rng.standard_normal(shape))
+    if name == "var" and x.size > 1 << 15:
+        pytest.skip("for small arrays alone")
+    more = {"var": (1,), "vector_norm": ()}.get(name, ())
+    for dims in ((0,), (1,), (0, 1)) if name != "vector_norm" else ((0, 1),):
+        if name == "var" and shape[0] == 1 and dims == (0,):
+            continue  # a variance of one number
+        given = (2.0, dims) if name == "vector_norm" else (dims, *more)
+        found, wanted = ask(name, x, *given, keep), SUMS[name](x, axis=dims, keepdims=keep)
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_cubes_in_another_order_are_reduced_whole(rng: np.random.Generator) -> None:
+    x = permuted(rng.standard_normal((3, 4, 5)), (1, 2, 0))
+    np.testing.assert_allclose(ask("sum", x, (0, 1, 2), False), x.sum(), rtol=1e-12)
+    for dims in ((0,), (2,), (1, 2)):
+        with pytest.raises(Behind):
+            ask("sum", x, dims, False)
