@@ -36,7 +36,7 @@ help:
 	@echo "make test-pythons  the core tests on Debian's Python 3.13 and 3.14 (needs root, debootstrap, a network)"
 	@echo "make hostile  hostile use at length: every case, every setting (ROUNDS=1)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
-	@echo "make docs     write docs/operations.md and docs/subgradients.md from the declarations"
+	@echo "make docs     write docs/internals/operations.md, docs/subgradients.md and docs/vmap.md from the declarations"
 	@echo "make bench    time ferro beside torch"
 	@echo "make lint     ruff, pyright, codespell"
 	@echo "make format   let ruff mend and format the code"

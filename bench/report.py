@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md from the JSON files of bench/run.py, one for each number of threads.
+"""Writes the tables of docs/internals/performance.md from the JSON files of bench/run.py, one for each number of threads.
 
 python bench/report.py one.json two.json
 """
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.rows import GROUPS
 
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
 BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 
 

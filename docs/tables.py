@@ -1,4 +1,4 @@
-"""Writes docs/operations.md, docs/subgradients.md and docs/vmap.md from the declarations of the operations.
+"""Writes docs/internals/operations.md, docs/subgradients.md and docs/vmap.md from the declarations of the operations.
 
 python docs/tables.py            write them (subgradients.md shows PyTorch's values: it needs PyTorch)
 python docs/tables.py --check    say whether they are up to date
@@ -120,7 +120,7 @@ def declarations() -> dict[str, Declared]:
 
 
 def operations() -> str:
-    """docs/operations.md."""
+    """docs/internals/operations.md."""
     ops = declarations()
     rows = []
     for path in sorted(ENTRIES):
@@ -262,7 +262,11 @@ def main() -> int:
     import torch
 
     stale = []
-    for name, text in (("operations.md", operations()), ("subgradients.md", subgradients(torch)), ("vmap.md", vmap())):
+    for name, text in (
+        ("internals/operations.md", operations()),
+        ("subgradients.md", subgradients(torch)),
+        ("vmap.md", vmap()),
+    ):
         file = ROOT / "docs" / name
         if "--check" in sys.argv:
             stale += [] if file.exists() and file.read_text() == text else [name]

@@ -1,4 +1,4 @@
-"""The documentation is executed: docs/adding_an_operation.md block by block, docstring examples of the public modules."""
+"""The documentation is executed: docs/internals/adding_an_operation.md block by block, docstring examples of the public modules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def undeclared() -> Any:
 
 
 def test_adding_an_operation_works_as_written(undeclared: None) -> None:
-    text = (ROOT / "docs" / "adding_an_operation.md").read_text()
+    text = (ROOT / "docs" / "internals" / "adding_an_operation.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) >= 4
     names: dict[str, Any] = {}
@@ -65,6 +65,6 @@ def test_the_tables_of_operations_and_subgradients_are_up_to_date() -> None:
 def test_every_test_that_a_document_names_exists() -> None:
     sources = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("*.py"))
     defined = set(re.findall(r"def (test_\w+)", sources))
-    named = set(re.findall(r"\btest_\w+\b(?!\.py)", (ROOT / "docs" / "autograd.md").read_text()))
+    named = set(re.findall(r"\btest_\w+\b(?!\.py)", (ROOT / "docs" / "internals" / "autograd.md").read_text()))
     assert len(named) > 300
     assert named - defined == set()

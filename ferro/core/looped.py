@@ -12,7 +12,7 @@ from ferro.core import worlds
 from ferro.core.base import TensorBase, history
 
 F = TypeVar("F", bound=Callable)
-BY_SLICES: list[str] = []  # their names, for docs/operations.md
+BY_SLICES: list[str] = []  # their names, for docs/internals/operations.md
 
 
 def by_slices(function: F) -> F:
