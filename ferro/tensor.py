@@ -523,12 +523,21 @@ class Tensor(
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
-    __array_priority__ = 1000  # NumPy arrays leave operators with a tensor to the tensor
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from ferro.numpy_functions import on_ufunc
 
-    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Tensor:
-        """What a function of NumPy's made of the tensor, as a tensor; booleans, as in PyTorch, as bytes of 0 and 1."""
-        made = np.asarray(array)
-        return wrap(dtypes.own(made.astype(np.uint8) if made.dtype == np.bool_ else made))
+        return on_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        from ferro.numpy_functions import on_function
+
+        return on_function(function, args, kwargs)
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """What a function of NumPy's made of the tensor, as a tensor."""
+        from ferro.numpy_functions import as_tensor
+
+        return as_tensor(array)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         if history(self) is not None:

@@ -46,6 +46,7 @@ LAYERS = (
         "tensor",
         "complex_half",
         "overrides",
+        "numpy_functions",
         "printing",
         "fft",
         "linalg",

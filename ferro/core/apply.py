@@ -672,17 +672,11 @@ _OF_NUMBERS = ("add", "sub", "mul", "div", "floor_divide")  # defined for two nu
 
 
 def of_array(name: str, a: Any) -> Any:
-    """An array beside a tensor in an operator, ``tensor + array``, as a tensor; a number of NumPy's anywhere."""
+    """An array beside a tensor in an operator, as a tensor; a number of NumPy's anywhere."""
     a = asarray(a)
     if a.dtype not in dtypes.FROM_NUMPY:  # (named here: dtypes.own does not know the operation)
         raise TypeError(f"{name}: an operand is an array of NumPy's {a.dtype!r}, which ferro has no dtype for")
     return wrap(dtypes.own(a))
-
-
-def array_first(name: str) -> TypeError:
-    """The error for ``array + tensor``, which PyTorch refuses, too."""
-    return TypeError(f"{name}: unsupported operand type(s): 'numpy.ndarray' and 'Tensor', in this order; put the tensor first, or write "
-                     "from_numpy(array)")  # fmt: skip
 
 
 def _with_number(a: Any, number: Any) -> Any:

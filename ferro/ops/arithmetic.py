@@ -13,7 +13,6 @@ from ferro.core.apply import (  # fmt: skip
     NUMBERS,
     SCALING,
     apply,
-    array_first,
     binary,
     constant,
     in_single,
@@ -40,11 +39,10 @@ __all__ = ["add", "addcdiv", "addcmul", "div", "divide", "lerp", "mul", "multipl
            "true_divide"]  # fmt: skip
 
 
-def operator(op: Op, swapped: bool = False, reflected: bool = False) -> Callable[[Any, Any], Tensor]:
+def operator(op: Op, swapped: bool = False) -> Callable[[Any, Any], Tensor]:
     """The special method (``__truediv__``, or swapped ``__rtruediv__``) of an operation of two tensors.
 
-    reflected: that of a commutative one, with `self` on the right (``__radd__``). What is neither tensor, number nor array gets
-    NotImplemented, so that the other operand may know better. An array may stand on the right only, as in PyTorch.
+    What is neither tensor, number nor array gets NotImplemented, so that the other operand may know better.
     """
 
     def forward(self: Any, other: Any) -> Any:
@@ -52,8 +50,6 @@ def operator(op: Op, swapped: bool = False, reflected: bool = False) -> Callable
             return binary(op, self, other)
         except TypeError:
             if isinstance(other, np.ndarray):
-                if reflected:
-                    raise array_first(op.name) from None
                 return binary(op, self, of_array(op.name, other))
             if isinstance(other, (TensorBase, *NUMBERS)):
                 raise
@@ -74,7 +70,7 @@ def operator(op: Op, swapped: bool = False, reflected: bool = False) -> Callable
             return binary(op, other, self)
         except TypeError:
             if isinstance(other, np.ndarray):
-                raise array_first(op.name) from None
+                return binary(op, of_array(op.name, other), self)
             return NotImplemented
 
     method = reverse if swapped else forward
@@ -202,7 +198,7 @@ def swapped_difference(self: Any, other: Any) -> Tensor:
         return binary(SUB, other, self)
     except TypeError:
         if isinstance(other, np.ndarray):
-            raise array_first("sub") from None
+            return binary(SUB, of_array("sub", other), self)
         return NotImplemented
 
 
@@ -427,7 +423,7 @@ class ArithmeticMethods:
 
     __slots__ = ()
     add = add
-    __add__, __radd__ = operator(ADD), operator(ADD, reflected=True)
+    __add__, __radd__ = operator(ADD), operator(ADD)
     add_ = in_place(add)
     __iadd__ = augmented(add_)
     sub = subtract = sub
@@ -435,7 +431,7 @@ class ArithmeticMethods:
     sub_ = subtract_ = in_place(sub)
     __isub__ = augmented(sub_)
     mul = multiply = mul
-    __mul__, __rmul__ = operator(MUL), operator(MUL, reflected=True)
+    __mul__, __rmul__ = operator(MUL), operator(MUL)
     mul_ = multiply_ = in_place(mul)
     __imul__ = augmented(mul_)
     div = divide = true_divide = div

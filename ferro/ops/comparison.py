@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, apply, array_first, binary, constant, of_array, operands, promote, unary
+from ferro.core.apply import NUMBERS, apply, binary, constant, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor, real_number, unlike
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
@@ -329,8 +329,6 @@ def bit_operator(function: Any, swapped: bool = False) -> Callable[[Any, Any], T
 
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, np.ndarray):
-            if swapped:
-                raise array_first(function.__name__)
             other = of_array(function.__name__, other)
         elif not isinstance(other, (TensorBase, *NUMBERS, np.generic)):
             return NotImplemented

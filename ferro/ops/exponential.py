@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes, worlds
-from ferro.core.apply import NUMBERS, apply, array_first, binary, of_array, operands, promote, unary
+from ferro.core.apply import NUMBERS, apply, binary, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
@@ -284,7 +284,7 @@ def power_operator(self: Any, other: Any) -> Tensor:
 def swapped_power(self: Any, other: Any) -> Tensor:
     """other ** self."""
     if isinstance(other, np.ndarray):
-        raise array_first("pow")
+        other = of_array("pow", other)
     return pow(other, self) if isinstance(other, (*NUMBERS, TensorBase, np.generic)) else NotImplemented
 
 

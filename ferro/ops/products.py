@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import worlds
-from ferro.core.apply import apply, array_first, binary, of_array, promote
+from ferro.core.apply import apply, binary, of_array, promote
 from ferro.core.arguments import factors_first, into, need_tensor, one_dim
 from ferro.core.base import TensorBase
 from ferro.core.casting import LOW, brought_together, in_low_precision, lowered
@@ -621,7 +621,7 @@ def _matmul_operator(self: Any, other: Any) -> Tensor:
 
 def _reflected_matmul(self: Any, other: Any) -> Tensor:
     if isinstance(other, np.ndarray):
-        raise array_first("matmul")
+        other = of_array("matmul", other)
     return matmul(cast("Tensor", other), self) if isinstance(other, TensorBase) else NotImplemented
 
 

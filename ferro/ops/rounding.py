@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, array_first, of_array, operands, promote, unary
+from ferro.core.apply import apply, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
@@ -325,8 +325,6 @@ def arithmetic_operator(function: Any, swapped: bool = False) -> Callable[[Any, 
 
     def method(self: Any, other: Any) -> Any:
         if isinstance(other, np.ndarray):
-            if swapped:
-                raise array_first(function.__name__)
             other = of_array(function.__name__, other)
         elif not isinstance(other, (TensorBase, int, float, complex, np.generic)):
             return NotImplemented

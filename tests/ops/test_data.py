@@ -206,7 +206,7 @@ def test_calls_give_or_refuse_what_torch_does(call: str) -> None:
 
 
 NUMPYS = [
-    "np.abs(t.tensor([1, -2]))", "np.sqrt(t.tensor([1.0, 4.0]))", "np.sqrt(t.tensor([1.0, 4.0], requires_grad=True))",
+    "np.abs(t.tensor([1, -2]))", "np.sqrt(t.tensor([1.0, 4.0]))",
     "np.greater_equal(t.tensor([1.0, 4.0]), 2)", "np.add(np.ones(2), t.tensor([1.0, 4.0]))", "np.add.reduce(t.tensor([1.0, 4.0]))",
     "np.matmul(np.eye(2), t.tensor([1.0, 4.0]))", "np.divmod(t.tensor([5.0, 4.0]), 2)[1]", "np.exp(t.tensor(0.0))",
     "np.cumsum(t.tensor([1.0, 4.0]))", "np.transpose(t.tensor([[1.0, 4.0]]))",
