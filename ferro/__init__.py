@@ -10,6 +10,7 @@ from ferro import (
     amp,
     autograd,
     backends,
+    compiler,
     cuda,
     debug,
     fft,
@@ -47,6 +48,7 @@ from ferro.amp.grad_scaler import GradScaler
 from ferro.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ferro.backends.switches import get_float32_matmul_precision, set_float32_matmul_precision
+from ferro.compiler import compile
 from ferro.core import forward as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types
@@ -259,10 +261,10 @@ chalf, cfloat, cdouble = complex32, complex64, complex128
 __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
 
 # Imported when they are first asked for: Python's multiprocessing takes as long as half of ferro.
-_LATER = ("multiprocessing", "testing")
+_LATER = ("_dynamo", "_inductor", "multiprocessing", "testing")
 
 if _TYPE_CHECKING:
-    from ferro import multiprocessing, testing
+    from ferro import _dynamo, _inductor, multiprocessing, testing
 else:
 
     def __getattr__(name):

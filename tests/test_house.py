@@ -25,6 +25,9 @@ LAYERS = (
     (
         "amp",
         "backends",
+        "compiler",
+        "_dynamo",
+        "_inductor",
         "cuda",
         "optim",
         "jit",

@@ -123,6 +123,12 @@ class Module(Conversions, State):
             return call_with_hooks(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compiles calls of this module, in place: see :func:`ferro.compile`, which takes the arguments."""
+        from ferro.compiler import compile
+
+        compile(self.__call__, *args, **kwargs)
+
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:

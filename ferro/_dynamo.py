@@ -1,0 +1,67 @@
+"""Settings of PyTorch's compiler that programs change (``torch._dynamo.config.suppress_errors = True``): kept, without effect.
+
+They could change nothing, since nothing is compiled.  Names that PyTorch does not have are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from ferro.compiler import (
+    OptimizedModule,
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    is_compiling,
+    list_backends,
+    reset,
+    set_stance,
+)
+
+__all__ = ["OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "is_compiling", "list_backends",
+           "reset", "set_stance"]  # fmt: skip
+
+
+class Config(ModuleType):
+    """Values by name, importable as a module; a name that is not there cannot be set, as in PyTorch."""
+
+    def __init__(self, name: str, **values: Any) -> None:
+        super().__init__(name)
+        self.__dict__.update(values)
+        sys.modules[name] = self
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{self.__name__.replace('ferro', 'torch')}.{name} does not exist in ferro, which compiles nothing"
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        getattr(self, name)
+        self.__dict__[name] = value
+
+    @contextlib.contextmanager
+    def patch(self, arg1: str | dict[str, Any] | None = None, arg2: Any = None, **kwargs: Any) -> Iterator[None]:
+        """Other values within a block, or within a decorated function."""
+        changes = {**({arg1: arg2} if isinstance(arg1, str) else arg1 or {}), **kwargs}
+        before = {name: getattr(self, name) for name in changes}
+        try:
+            for name, value in changes.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            self.__dict__.update(before)
+
+
+config = Config(
+    "ferro._dynamo.config",
+    accumulated_cache_size_limit=256, accumulated_recompile_limit=256, allow_unspec_int_on_nn_module=False,
+    assume_static_by_default=True, automatic_dynamic_shapes=True, cache_size_limit=8, capture_dynamic_output_shape_ops=False,
+    capture_scalar_outputs=False, compiled_autograd=False, disable=False, dynamic_shapes=True, error_on_recompile=False,
+    force_parameter_static_shapes=True, guard_nn_modules=True, inline_inbuilt_nn_modules=True, numpy_default_complex="complex128",
+    optimize_ddp=True, recompile_limit=8, skip_nnmodule_hook_guards=True, specialize_float=False, specialize_int=False,
+    suppress_errors=False, trace_numpy=True, verbose=False,
+)  # fmt: skip

@@ -1,0 +1,271 @@
+"""compile and what controls it, as far as it has a meaning without a compiler: functions and modules run as they are written.
+
+Graphs will stand behind `compile`; until then it checks its arguments, says once that nothing is compiled, and gives the
+function itself.  A module is given as PyTorch gives it, behind an `OptimizedModule`, because programs depend on the names
+of its parameters (``_orig_mod.weight``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ferro.core.notices import warn_once
+from ferro.nn.modules.module import Module
+
+__all__ = [
+    "OptimizedModule",
+    "allow_in_graph",
+    "assume_constant_result",
+    "compile",
+    "cudagraph_mark_step_begin",
+    "disable",
+    "get_default_backend",
+    "is_compiling",
+    "is_dynamo_compiling",
+    "is_exporting",
+    "list_backends",
+    "reset",
+    "set_default_backend",
+    "set_stance",
+]
+
+_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+_STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "aot_eager_then_compile")
+# What runs a function as it is written, by definition; the others would make it faster, and do not yet.
+_EAGER = ("eager", "aot_eager")
+_BACKENDS = (*_EAGER, "cudagraphs", "inductor")
+_default = ["inductor"]
+
+
+def _known(backend: Any) -> str:
+    """The name of a backend, checked."""
+    if callable(backend):
+        raise NotImplementedError(
+            "compile: a backend that is a function is called with a graph of operations, and ferro makes none yet; leave it "
+            'out, or say backend="eager"'
+        )
+    if backend not in _BACKENDS:
+        raise RuntimeError(
+            f"Invalid backend: {backend!r}, see `torch._dynamo.list_backends()` for available backends. ferro takes "
+            f"{', '.join(_BACKENDS)}"
+        )
+    return backend
+
+
+def compile(
+    model: Callable | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Callable | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = False,
+    shapes_spec: Any = None,
+) -> Any:
+    """The function, or the module behind an `OptimizedModule`: it runs as it is written, and a warning says so once.
+
+    Without `model`, a decorator. `backend` is "inductor", "cudagraphs", "aot_eager" or "eager"; the last two promise no speed,
+    so that nothing is said. All else is for a compiler and has no effect. RuntimeError for an unknown backend or mode, or for
+    mode and options at once; NotImplementedError for a backend that is a function, which would be given a graph.
+
+    Example::
+
+        >>> import ferro
+        >>> @ferro.compile(backend="eager")
+        ... def swish(x):
+        ...     return x * x.sigmoid()
+        >>> swish(ferro.zeros(1))
+        tensor([0.])
+        >>> list(ferro.compile(ferro.nn.Linear(2, 1), backend="eager").state_dict())
+        ['_orig_mod.weight', '_orig_mod.bias']
+    """
+    given = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options, "name": name,
+             "disable": disable, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles,
+             "shapes_spec": shapes_spec}  # fmt: skip
+    if model is None:
+
+        def decorate(model: Callable) -> Any:
+            if model is None:
+                raise RuntimeError("Model can't be None")
+            return compile(model, **given)
+
+        return decorate
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    chosen = _known(_default[0] if backend is None else backend)
+    if not callable(model):
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
+    if disable:
+        return model
+    if chosen not in _EAGER:
+        warn_once("compile: ferro has no compiler yet, so functions and modules run as they are written. (Said once; nothing is "
+                  'said with backend="eager".)', stacklevel=2)  # fmt: skip
+    return OptimizedModule(model) if isinstance(model, Module) else model
+
+
+class OptimizedModule(Module):
+    """The module that `compile` gives: all that is asked of it, or set, is asked of the module, which is its `_orig_mod`.
+
+    Keys of its state_dict begin with "_orig_mod.", as PyTorch's do.
+    """
+
+    def __init__(self, mod: Module, dynamo_ctx: Any = None) -> None:
+        super().__init__()
+        if isinstance(mod, OptimizedModule):
+            mod = mod._orig_mod
+        Module.__setattr__(self, "_orig_mod", mod)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes, hooks included."""
+        return self._orig_mod(*args, **kwargs)
+
+    def __len__(self) -> int:
+        module: Any = self._orig_mod
+        if hasattr(type(module), "__len__"):
+            return len(module)
+        raise TypeError(f"{type(module).__name__} does not support len()")
+
+    def __reduce__(self) -> Any:
+        return OptimizedModule, (self._orig_mod,)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The module's."""
+        return self._orig_mod.training
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        if "_orig_mod" in self._modules:  # (the base class sets it before the module is there)
+            self._orig_mod.training = value
+
+    def __getattr__(self, name: str) -> Any:
+        modules = self.__dict__.get("_modules", {})
+        if name == "_orig_mod":
+            if name not in modules:
+                raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            return modules[name]
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(type(self), name) or name == "_orig_mod" or "_orig_mod" not in self.__dict__.get("_modules", ()):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if hasattr(type(self), name) or name == "_orig_mod":
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._orig_mod), *super().__dir__()})
+
+
+# -------------------------------------------------------------------- marks for a compiler: they change nothing
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """The function itself, which a compiler would leave alone; without one, a decorator."""
+    if fn is None:
+        return lambda fn: disable(fn, recursive, reason=reason)
+    if not callable(fn):
+        raise AssertionError("fn must be callable")
+    return fn._orig_mod if isinstance(fn, OptimizedModule) else fn
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """The function itself, or functions themselves, which a compiler would not look into."""
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(f) for f in fn]
+    if not callable(fn):
+        raise AssertionError("allow_in_graph expects a callable")
+    return fn
+
+
+def assume_constant_result(fn: Callable) -> Callable:
+    """The function itself; it is called every time."""
+    return fn
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Says that a step begins: results of the one before stay valid."""
+
+
+def reset() -> None:
+    """Forgets what was compiled: nothing was."""
+
+
+# -------------------------------------------------------------------- questions and switches
+
+
+def is_compiling() -> bool:
+    """Whether this call is being compiled: never."""
+    return False
+
+
+def is_dynamo_compiling() -> bool:
+    """Whether this call is being read by a compiler: never."""
+    return False
+
+
+def is_exporting() -> bool:
+    """Whether this call is being exported: never."""
+    return False
+
+
+def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")) -> list[str]:
+    """The backends whose names `compile` takes; those that promise no speed are tagged "debug".
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.compiler.list_backends()
+        ['cudagraphs', 'inductor']
+    """
+    excluded = exclude_tags or ()
+    return sorted(b for b in _BACKENDS if b not in _EAGER or "debug" not in excluded)
+
+
+def set_default_backend(backend: str | Callable | None) -> None:
+    """Sets the backend that `compile` takes unless one is given; None for "inductor"."""
+    _default[0] = "inductor" if backend is None else _known(backend)
+
+
+def get_default_backend() -> str:
+    """The backend that `compile` takes unless one is given."""
+    return _default[0]
+
+
+class set_stance:
+    """When compiled functions are compiled: never, whatever is said; also a context manager and a decorator.
+
+    Stances are checked (RuntimeError), and nothing depends on them.
+    """
+
+    def __init__(
+        self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
+    ) -> None:
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        if stance not in _STANCES:
+            raise RuntimeError(f"set_stance: invalid stance {stance!r}; it is one of {', '.join(_STANCES)}")
+        if force_backend is not None:
+            _known(force_backend)
+        self.stance = stance
+
+    def __call__(self, fn: Callable) -> Callable:
+        return fn
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        pass
