@@ -15,6 +15,7 @@ from ferro import (
     debug,
     fft,
     func,
+    futures,
     jit,
     linalg,
     masked,

@@ -1,34 +1,53 @@
 """The compiler's decorators, without a compiler: what PyTorch's do when PYTORCH_JIT=0 is in the environment.
 
-Programs that script or trace their functions and modules run as they are written.  There are no files of scripted modules.
+Programs that script or trace their functions and modules run as they are written, and the first script or trace says so.
+There are no files of scripted modules.
 """
 
 from __future__ import annotations
 
 import builtins
 import typing
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from ferro.core.notices import warn_once
+from ferro.futures import Future
 from ferro.nn.modules.module import Module
 
 T = TypeVar("T")
 
 __all__ = [
     "Final",
+    "Future",
     "ScriptModule",
     "annotate",
+    "enable_onednn_fusion",
     "export",
+    "fork",
+    "freeze",
     "ignore",
+    "interface",
     "is_scripting",
     "is_tracing",
     "isinstance",
+    "load",
+    "onednn_fusion_enabled",
+    "optimize_for_inference",
+    "save",
     "script",
     "script_if_tracing",
     "script_method",
     "trace",
     "trace_module",
     "unused",
+    "wait",
 ]
+
+
+def _say_once() -> None:
+    warn_once("jit.script and jit.trace compile nothing in ferro: what they are given runs as it is written. (Said once.)",
+              stacklevel=3)  # fmt: skip
 
 
 class ScriptModule(Module):
@@ -36,28 +55,73 @@ class ScriptModule(Module):
 
 
 def script(obj: T, optimize: None = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> T:
-    """The function, class or module itself: it runs as it is written.
-
-    Example::
-
-        >>> import ferro
-        >>> @ferro.jit.script
-        ... def swish(x):
-        ...     return x * x.sigmoid()
-        >>> swish(ferro.zeros(1))
-        tensor([0.])
-    """
+    """The function, class or module itself: it runs as it is written, and a warning says so once."""
+    _say_once()
     return obj
 
 
 def trace(func: T, example_inputs: Any = None, *args: Any, **kwargs: Any) -> T:
-    """The function or module itself; it is not called with the examples."""
+    """The function or module itself; it is not called with the examples, so that what depends on their values stays."""
+    _say_once()
     return func
 
 
 def trace_module(mod: T, inputs: Any, *args: Any, **kwargs: Any) -> T:
     """The module itself; it is not called with the examples."""
+    _say_once()
     return mod
+
+
+def freeze(mod: T, preserved_attrs: list[str] | None = None, optimize_numerics: bool = True) -> T:
+    """The module itself, which must be in eval mode (RuntimeError)."""
+    return _evaluating("freeze", mod)
+
+
+def optimize_for_inference(mod: T, other_methods: list[str] | None = None) -> T:
+    """The module itself, which must be in eval mode (RuntimeError)."""
+    return _evaluating("optimize_for_inference", mod)
+
+
+def _evaluating(name: str, mod: T) -> T:
+    if not builtins.isinstance(mod, Module):
+        raise RuntimeError(f"jit.{name}: a Module is needed, got {type(mod).__name__}")
+    if mod.training:
+        raise RuntimeError(f"jit.{name}: freezing is for modules in eval mode: call .eval() on your module before")
+    return mod
+
+
+def save(m: Any, f: Any, _extra_files: Any = None) -> None:
+    """NotImplementedError: there are no scripted modules, whose files hold their code."""
+    raise NotImplementedError(
+        "jit.save writes compiled code, and ferro has none; save the values: save(module.state_dict(), file)"
+    )
+
+
+def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
+    """NotImplementedError: the file holds compiled code."""
+    raise NotImplementedError("jit.load reads compiled code, which ferro does not run; build the module and load a file of its "
+                              "state_dict: module.load_state_dict(load(file))")  # fmt: skip
+
+
+def fork(func: Callable, *args: Any, **kwargs: Any) -> Future:
+    """The Future of ``func(*args, **kwargs)``, which is called at once, as outside of scripts in PyTorch.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.jit.wait(ferro.jit.fork(lambda x: x + 1, 2))
+        3
+    """
+    future: Future = Future()
+    future.set_result(func(*args, **kwargs))
+    return future
+
+
+def wait(future: Future) -> Any:
+    """The value of a Future."""
+    if not builtins.isinstance(future, Future):
+        raise TypeError(f"wait(): incompatible function arguments: a Future is needed, got {type(future).__name__}")
+    return future.wait()
 
 
 def script_method(fn: T) -> T:
@@ -78,6 +142,20 @@ def export(fn: T) -> T:
 def ignore(drop: Any = False, **kwargs: Any) -> Any:
     """The function itself, which a compiler would leave alone; also `@ignore(drop=True)`."""
     return drop if callable(drop) else export
+
+
+def interface(obj: T) -> T:
+    """The class itself; nothing checks who has its methods."""
+    return obj
+
+
+def enable_onednn_fusion(enabled: bool) -> None:
+    """Accepted for PyTorch's sake: graphs of scripts, whose operations it would join, are not made."""
+
+
+def onednn_fusion_enabled() -> bool:
+    """Whether operations in graphs of scripts are joined: there are none."""
+    return False
 
 
 def unused(fn: T) -> T:

@@ -26,6 +26,7 @@ LAYERS = (
         "amp",
         "backends",
         "compiler",
+        "futures",
         "_dynamo",
         "_inductor",
         "cuda",
