@@ -262,10 +262,26 @@ chalf, cfloat, cdouble = complex32, complex64, complex128
 __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
 
 # Imported when they are first asked for: Python's multiprocessing takes as long as half of ferro.
-_LATER = ("_dynamo", "_inductor", "multiprocessing", "testing")
+_LATER = (
+    "_dynamo",
+    "_inductor",
+    "as_torch",
+    "multiprocessing",
+    "testing",
+    "torch_version",
+    "version",
+)
 
 if _TYPE_CHECKING:
-    from ferro import _dynamo, _inductor, multiprocessing, testing
+    from ferro import (
+        _dynamo,
+        _inductor,
+        as_torch,
+        multiprocessing,
+        testing,
+        torch_version,
+        version,
+    )
 else:
 
     def __getattr__(name):

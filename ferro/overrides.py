@@ -27,7 +27,14 @@ from ferro.core.inplace import OPERANDS
 from ferro.core.size import Size
 from ferro.tensor import Tensor
 
-NAMESPACES = ("ferro", "ferro.nn.functional", "ferro.linalg", "ferro.fft", "ferro.special", "ferro.masked")
+namespaces = [
+    "ferro",
+    "ferro.nn.functional",
+    "ferro.linalg",
+    "ferro.fft",
+    "ferro.special",
+    "ferro.masked",
+]  # (or `torch`)
 
 # Special methods that stay Tensor's own: making, copying and showing an object; and the attributes that are tensors.
 KEPT = frozenset((
@@ -337,7 +344,7 @@ class _Switch:
     def _functions(self) -> None:
         if self.functions.before:
             return
-        for name in NAMESPACES:
+        for name in namespaces:
             module = sys.modules[name]
             for key, value in list(vars(module).items()):
                 if (

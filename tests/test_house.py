@@ -20,7 +20,7 @@ PACKAGE = ROOT / "ferro"
 # From the top down: a module imports from its own layer and from those below it.  `examples` stands above the public
 # names because a program of the library's users begins with `import ferro`.
 LAYERS = (
-    ("examples",),
+    ("examples", "as_torch"),
     ("__init__",),
     (
         "amp",
@@ -67,7 +67,7 @@ LAYERS = (
     ("batched",),
     ("cpu",),
     ("xp",),
-    ("_version", "_importing", "__future__"),
+    ("_version", "_importing", "__future__", "torch_version", "version"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 
