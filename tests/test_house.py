@@ -112,8 +112,8 @@ def layer_of(dotted: str) -> str | None:
 
 
 def is_type_checking(test: ast.expr) -> bool:
-    """Whether the condition of an `if` is TYPE_CHECKING."""
-    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+    """Whether the condition of an `if` is TYPE_CHECKING (`_TYPE_CHECKING` where names are public)."""
+    return (isinstance(test, ast.Name) and test.id.lstrip("_") == "TYPE_CHECKING") or (
         isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
     )
 
