@@ -22,8 +22,8 @@ slice-isa-baseline: export FERRO_ISA := baseline
 # Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
 MOST_SKIPPED := 20
 
-.PHONY: help demo test test-slices test-pythons slow hostile opdb docs bench lint format clean
-.PHONY: install-demo install-test install-lint $(CONFIGURATIONS:%=slice-%)
+.PHONY: help demo test test-slices test-pythons slow hostile opdb docs site bench lint format clean
+.PHONY: install-demo install-test install-lint install-docs $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
 
@@ -37,6 +37,7 @@ help:
 	@echo "make hostile  hostile use at length: every case, every setting (ROUNDS=1)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
 	@echo "make docs     write docs/internals/operations.md, docs/subgradients.md and docs/vmap.md from the declarations"
+	@echo "make site     build the pages and the reference of all public names into build/site (a warning is an error)"
 	@echo "make bench    time ferro beside torch"
 	@echo "make lint     ruff, pyright, codespell"
 	@echo "make format   let ruff mend and format the code"
@@ -74,6 +75,10 @@ opdb: install-test
 docs: install-test
 	$(PY) docs/tables.py
 
+site: install-docs
+	$(PY) docs/build_site.py
+	@echo "open build/site/index.html"
+
 bench: install-test
 	$(PY) bench/run.py
 
@@ -92,8 +97,9 @@ DECLARED := pyproject.toml ferro/_version.py
 install-demo: $(VENV)/.demo
 install-test: $(VENV)/.check $(VENV)/.oracle
 install-lint: $(VENV)/.dev
+install-docs: $(VENV)/.docs
 
-$(VENV)/.demo $(VENV)/.check $(VENV)/.dev: $(VENV)/.%: $(DECLARED) | $(PY)
+$(VENV)/.demo $(VENV)/.check $(VENV)/.dev $(VENV)/.docs: $(VENV)/.%: $(DECLARED) | $(PY)
 	@echo "installing ferro[$*] into $(VENV)"
 	@$(INSTALL) --editable ".[$*]"
 	@touch $@

@@ -300,15 +300,6 @@ def test_the_rules_that_find_bugs_are_never_silenced() -> None:
 # The documents.
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/autograd.md"])
-def test_the_examples_of_a_document_run(document: str) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / document).read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert blocks
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, document, "exec"), names)
-
-
 def test_links_between_documents_lead_somewhere() -> None:
     broken = [
         f"{short(path)}: {link}"

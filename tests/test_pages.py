@@ -1,0 +1,43 @@
+"""The pages for users: their examples run and print what the pages show, their pictures are what the programs draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ferro
+from docs import pages
+from ferro.backends.switches import set_for_a_while
+
+
+@pytest.mark.parametrize("page", pages.pages(), ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run_and_print_what_it_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    with set_for_a_while(ferro.backends):
+        for example in pages.run(page):
+            assert example.agrees(), f"{page.name} shows\n{example.shown}\nand its example prints\n{example.printed}"
+    for name in pages.PICTURE.findall(page.read_text("utf-8")):
+        kept = pages.ROOT / "docs" / "images" / name
+        assert kept.stat().st_size < 100_000
+        if kept.suffix == ".svg":  # (the points of a bitmap depend on fonts and rounding)
+            assert kept.read_text("utf-8") == Path(name).read_text("utf-8")
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    listed = (pages.ROOT / "docs" / "index.md").read_text("utf-8").split()
+    docs = pages.ROOT / "docs"
+    found = {p.relative_to(docs).with_suffix("").as_posix() for p in docs.rglob("*.md")} - {"index"}
+    assert found - set(listed) == set()
+
+
+def test_only_the_output_of_an_example_is_compared_and_figures_where_they_are_said_to_vary() -> None:
+    same = pages.Printed((0, 0), "a 1.5us 2\nb", "b  17.1ms  2%\na", figures_vary=True)
+    assert same.agrees()
+    assert not same._replace(printed="b 1").agrees()
+    assert not same._replace(figures_vary=False).agrees()
+    assert same._replace(shown="a ... c", printed="a\nb c", figures_vary=False).agrees()
+    assert same._replace(shown=None, figures_vary=False).agrees()
