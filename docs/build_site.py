@@ -107,7 +107,8 @@ def tensor() -> str:
 
 def gather() -> None:
     """Copies the pages and writes those of the reference."""
-    shutil.rmtree(PAGES, ignore_errors=True)
+    for folder in (PAGES, SITE):
+        shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         (PAGES / name).write_text((ROOT / name).read_text("utf-8").replace("](docs/", "]("), "utf-8")
