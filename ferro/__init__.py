@@ -225,6 +225,7 @@ from ferro.ops.recurrent import *
 from ferro.ops.reductions import *
 from ferro.ops.rounding import *
 from ferro.ops.safe import *
+from ferro.ops.sampling import *
 from ferro.ops.scans import *
 from ferro.ops.scattering import *
 from ferro.ops.shape import *

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.base import wrap
-from ferro.core.random import numpy_generator
+from ferro.core.random import Generator, stream_of
 from ferro.tensor import Tensor
 
 __all__ = ["SobolEngine"]
@@ -48,11 +48,8 @@ class SobolEngine:
         """Shifts of the dimensions, and the rows of their unit lower triangular matrices over the field of two, as numbers of 30 bits."""
         bits, powers = self.MAXBIT, 1 << np.arange(self.MAXBIT)
         count = self.dimension * bits * (bits + 1)
-        if self.seed is None:
-            coins = numpy_generator(None).integers(0, 2, count)
-        else:  # the Mersenne twister that PyTorch's generator is
-            twister = np.random.RandomState(self.seed & 0xFFFFFFFF)
-            coins = (twister.randint(0, 1 << 32, count, np.uint32) & 1).astype(np.int64)
+        generator = None if self.seed is None else Generator().manual_seed(self.seed)
+        coins = stream_of(generator).integers((count,), np.dtype(np.int64), 0, 2)
         shift = coins[: self.dimension * bits].reshape(-1, bits) @ powers
         lower = np.tril(coins[self.dimension * bits :].reshape(-1, bits, bits), -1) + np.eye(bits, dtype=np.int64)
         return shift, lower @ powers[::-1]

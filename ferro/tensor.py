@@ -52,7 +52,7 @@ from ferro.ops.order import OrderMethods
 from ferro.ops.orthogonal import OrthogonalMethods
 from ferro.ops.parts import PartsMethods
 from ferro.ops.products import ProductMethods
-from ferro.ops.random import RandomMethods
+from ferro.ops.random_filling import RandomMethods
 from ferro.ops.reductions import ReductionMethods
 from ferro.ops.rounding import RoundingMethods
 from ferro.ops.scans import ScanMethods

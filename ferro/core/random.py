@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import secrets
 import threading
 from typing import Any
 
@@ -15,17 +16,11 @@ from ferro.core.dtypes import FROM_NUMPY
 from ferro.cpu import locks
 
 _MASK = (1 << 64) - 1
-
-
-def _stream(seed: int) -> np.random.Generator:
-    """NumPy's generator, whose own lock a forked child finds open."""
-    bits = np.random.PCG64(seed)
-    locks.renewed(bits.lock)
-    return np.random.Generator(bits)
+FAST = [False]  # whether generators draw from NumPy's streams: what use_fast_streams says
 
 
 class Generator:
-    """A stream of random numbers with its own seed and state (PCG64, O'Neill 2014).
+    """A stream of random numbers with its own seed and state: that of PyTorch's generator on the CPU with the same seed.
 
     Example::
 
@@ -38,13 +33,22 @@ class Generator:
     def __init__(self, device: Any = None) -> None:
         check(device)
         self._seed = 67280421310721  # PyTorch's default seed
-        self._numpy: np.random.Generator | None = None
+        self._twister: Any = None
+        self._fast: Any = None
 
     @property
-    def numpy(self) -> np.random.Generator:
-        """NumPy's generator, made when the first number is wanted: a program without one need not import numpy.random."""
-        made = self._numpy
-        return made or locks.once(self, "_numpy", None, _stream(self._seed & _MASK))
+    def stream(self) -> Any:
+        """What draws, made when the first number is wanted: a program without one need not import numpy.random."""
+        return (self._fast if FAST[0] else self._twister) or self._made(FAST[0])
+
+    def _made(self, fast: bool) -> Any:
+        if fast:
+            from ferro.core.fast_streams import Fast
+
+            return locks.once(self, "_fast", None, Fast(self._seed))
+        from ferro.core.twister import Twister
+
+        return locks.once(self, "_twister", None, Twister(self._seed))
 
     @property
     def device(self) -> device:
@@ -60,12 +64,14 @@ class Generator:
         if not -(1 << 63) <= number <= _MASK:
             raise ValueError(f"manual_seed: Overflow when unpacking long long: {number} is no number of 64 bits")
         self._seed = number & _MASK
-        self._numpy = _stream(self._seed)
+        for made in (self._twister, self._fast):
+            if made is not None:
+                made.manual_seed(self._seed)
         return self
 
     def seed(self) -> int:
         """Seeds from the operating system; returns the seed."""
-        seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+        seed = secrets.randbits(64)
         self.manual_seed(seed)
         return seed
 
@@ -74,27 +80,42 @@ class Generator:
         return self._seed
 
     def get_state(self) -> Any:
-        """The state as a uint8 tensor."""
-        s: Any = self.numpy.bit_generator.state
-        numbers = [self._seed & _MASK, s["state"]["state"] & _MASK, s["state"]["state"] >> 64, s["state"]["inc"] & _MASK,
-                   s["state"]["inc"] >> 64, s["has_uint32"], s["uinteger"]]  # fmt: skip
-        return wrap(np.array(numbers, np.uint64).view(np.uint8))
+        """The state as a uint8 tensor: the 5056 bytes that PyTorch's generator has, or with fast streams 56 bytes of its own."""
+        return wrap(self.stream.state(self._seed))
 
-    def set_state(self, state: Any) -> Generator:
-        """Continues from a state that get_state() returned; returns the generator."""
-        if not isinstance(state, TensorBase):
-            raise TypeError(f"Generator.set_state: expected a torch.ByteTensor, but got {type(state).__name__}")
-        data = np.ascontiguousarray(state._data)
+    def set_state(self, new_state: Any) -> Generator:
+        """Continues from a state that get_state() returned, here or in PyTorch; returns the generator."""
+        if not isinstance(new_state, TensorBase):
+            raise TypeError(f"Generator.set_state: expected a torch.ByteTensor, but got {type(new_state).__name__}")
+        data = np.ascontiguousarray(new_state._data)
         if data.dtype != np.uint8:
             raise TypeError(f"Generator.set_state: RNG state must be a torch.ByteTensor, got {FROM_NUMPY[data.dtype]}")
-        if data.size != 56:
-            raise RuntimeError(f"Generator.set_state: expected the uint8 tensor of 56 bytes that get_state() returns, got {FROM_NUMPY[data.dtype]} "
-                               f"of shape {list(data.shape)}")  # fmt: skip
-        seed, low, high, inc_low, inc_high, has, value = [int(v) for v in data.view(np.uint64)]
-        self._seed = seed
-        self.numpy.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": low | high << 64, "inc": inc_low | inc_high << 64},
-                                          "has_uint32": has, "uinteger": value}  # fmt: skip
+        stream = self.stream
+        if data.size != stream.STATE_BYTES:
+            other = {5056: ": those are PyTorch's; ferro.random.use_fast_streams(False) turns its streams on",
+                     56: ": those are a fast stream's; ferro.random.use_fast_streams(True) turns them on"}.get(data.size, "")  # fmt: skip
+            raise RuntimeError(f"Generator.set_state: Expected a CPUGeneratorImplState of size {stream.STATE_BYTES} but found the input RNG "
+                               f"state size to be {data.size}{other}")  # fmt: skip
+        self._seed = stream.continue_from(data.reshape(-1))
         return self
+
+    def get_offset(self) -> int:
+        """RuntimeError: the Mersenne twister counts no draws."""
+        raise RuntimeError("Generator.get_offset: CPU Generator does not use offset")
+
+    def set_offset(self, offset: int) -> Generator:
+        """RuntimeError: the Mersenne twister counts no draws."""
+        raise RuntimeError("Generator.set_offset: CPU Generator does not use offset")
+
+    def graphsafe_get_state(self) -> Generator:
+        """NotImplementedError: it is for graphs of GPUs."""
+        raise NotImplementedError("graphsafe_get_state is not supported in this Generator: use clone_state()")
+
+    def graphsafe_set_state(self, state: Generator) -> Generator:
+        """NotImplementedError: it is for graphs of GPUs."""
+        raise NotImplementedError(
+            "graphsafe_set_state is not supported in this Generator: use set_state(other.get_state())"
+        )
 
     def clone_state(self) -> Generator:
         """A new generator in the same state."""
@@ -117,9 +138,9 @@ def set_own(seed: int) -> None:
     _own.generator = Generator().manual_seed(seed)
 
 
-def numpy_generator(generator: Generator | None) -> Any:
-    """The NumPy generator behind `generator` (None: the default one), or what draws from it for every slice of a vmap."""
-    numbers = (generator or default()).numpy
+def stream_of(generator: Generator | None) -> Any:
+    """The stream behind `generator` (None: the default one), or what draws from it for every slice of a vmap."""
+    numbers = (generator or default()).stream
     if ALIVE and (running := RUNNING.get()):
         from ferro.batched.draws import drawing
 
@@ -150,3 +171,20 @@ def get_rng_state() -> Any:
 def set_rng_state(new_state: Any) -> None:
     """Continues the default generator from a state."""
     default().set_state(new_state)
+
+
+def use_fast_streams(on: bool = True) -> None:
+    """Has every generator draw from NumPy's PCG64 instead of PyTorch's stream: quicker for large draws, and other numbers.
+
+    A generator has one stream of each kind: the second one starts from its seed, and both wait where they are while the other is
+    in use. States of one kind do not fit the other.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.random.use_fast_streams()
+        >>> ferro.Generator().get_state().shape
+        ferro.Size([56])
+        >>> ferro.random.use_fast_streams(False)
+    """
+    FAST[0] = bool(on)

@@ -18,7 +18,7 @@ from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT, largest, type_
 from ferro.core.dtypes import float32 as _float32
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.random import numpy_generator
+from ferro.core.random import stream_of
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import unary as points
 from ferro.cpu.blocks import elementwise
@@ -199,9 +199,19 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
     x = input._data
-    slopes = numpy_generator(generator).uniform(lower, upper, x.shape)
-    slopes[x > 0] = 1
-    return input * wrap(slopes.astype(x.dtype))
+    slopes = wrap(_slopes(x, lower, upper, stream_of(generator)))
+    return input * slopes if slopes.dtype is input.dtype else (input.to(slopes.dtype) * slopes).to(input.dtype)
+
+
+def _slopes(x: Any, lower: float, upper: float, numbers: Any) -> Any:
+    """1 where x > 0, elsewhere uniform numbers of [lower, upper], drawn in float64 for these elements alone; at least in float32."""
+    wide, d = np.dtype(np.float64), x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
+    lower, upper = float(d.type(lower)), float(d.type(upper))
+    if type(x) is not np.ndarray:  # batched: every slice has a number for each element
+        return np.where(x > 0, 1.0, numbers.uniform(x.shape, wide, lower, upper)).astype(d)
+    slopes, drawn = np.ones(x.shape, d), ~(x > 0)
+    slopes[drawn] = numbers.uniform((int(np.count_nonzero(drawn)),), wide, lower, upper).astype(d)
+    return slopes
 
 
 declare(

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import as_array
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.inplace import change
-from ferro.core.random import numpy_generator
+from ferro.core.random import stream_of
 from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.random import in_memory_order
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -23,9 +25,13 @@ __all__ = ["alpha_dropout", "alpha_dropout_", "dropout", "dropout1d", "dropout2d
            "native_dropout"]  # fmt: skip
 
 
-def _kept(shape: tuple, p: float, generator: Any) -> Any:
-    """Where elements are kept: each with probability 1 - p."""
-    return numpy_generator(generator).random(shape, dtype=np.float32) >= p
+def _kept(x: Any, features: int | None, p: float, generator: Any) -> Any:
+    """Where elements of an array are kept, or (features: see _apply) whole features: each with probability 1 - p."""
+
+    def make(shape: tuple, _: Any) -> Any:
+        return as_array(stream_of(generator).coins(shape, 1 - p))
+
+    return in_memory_order(x, make) if features is None else make(x.shape[:features] + (1,) * (x.ndim - features), None)
 
 
 def _check(name: str, input: Tensor, p: float) -> None:
@@ -44,9 +50,10 @@ def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, ge
     if x.dtype not in INEXACT:
         raise RuntimeError(f"{name}: result type Float can't be cast to the desired output type "
                            f"{input.dtype}; expected a floating-point tensor")  # fmt: skip
-    shape = x.shape if features is None else x.shape[:features] + (1,) * (x.ndim - features)
-    kept = _kept(shape, p, generator)
-    scale, shift = (1 / (1 - p) if p < 1 else 0.0), None
+    if p == 1:  # nothing is drawn
+        return change(input, f"{name}_", lambda t: t * 0) if inplace else input * 0
+    kept = _kept(x, features, p, generator)
+    scale, shift = 1 / (1 - p), None
     if alpha:
         kept, scale, shift = _alpha(kept, p, x.dtype)
     wide = np.float64 if x.dtype.itemsize == 8 else np.float32
@@ -62,12 +69,11 @@ def _alpha(kept: Any, p: float, dtype: Any) -> tuple:
     """Mask, scale and shift of alpha dropout: dropped elements become the limit of selu at -inf, before mean and
     variance are restored.
     """
-    if p == 1:
-        return np.zeros_like(kept), 0.0, None
     limit = 1.0507009873554805 * 1.6732632423543772
     scale = 1 / math.sqrt((limit * limit * p + 1) * (1 - p))
-    shift = np.where(kept, limit * scale * p, limit * scale * (p - 1))
-    return kept, scale, wrap(shift.astype(dtype))
+    wide = np.float64 if dtype.itemsize == 8 else np.float32
+    below = ((kept.astype(wide) - wide(1)) * wide(limit * scale)).astype(dtype)  # rounded step by step, as in PyTorch
+    return kept, scale, wrap((below.astype(wide) + wide(limit * scale * p)).astype(dtype))
 
 
 def dropout(
@@ -207,5 +213,6 @@ def native_dropout(input: Tensor, p: float, train: bool | None, *, generator: An
     x = input._data
     if not train or x.size == 0:
         return input.clone(), wrap(np.ones(x.shape, bool))
-    kept = _kept(x.shape, p, generator)
-    return input * wrap((kept * np.asarray(1 / (1 - p) if p < 1 else 0.0, np.float32)).astype(x.dtype)), wrap(kept)
+    kept = _kept(x, None, p, generator)
+    wide = np.float64 if x.dtype.itemsize == 8 else np.float32
+    return input * wrap((kept * np.asarray(1 / (1 - p) if p < 1 else 0.0, wide)).astype(x.dtype)), wrap(kept)

@@ -13,7 +13,7 @@ from ferro.core.apply import unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.op import Op
-from ferro.core.random import numpy_generator
+from ferro.core.random import stream_of
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.cpu.layouts import DENSE
 from ferro.ops.activations import floating
@@ -123,7 +123,8 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
         warnings.warn("`eps` parameter is deprecated and has no effect.", UserWarning, stacklevel=2)
     floating("gumbel_softmax", logits)
     x = logits._data
-    noise = -np.log(numpy_generator(generator).standard_exponential(x.shape))
+    with np.errstate(divide="ignore"):
+        noise = -np.log(as_array(stream_of(generator).exponential(x.shape, x.dtype)))
     soft = softmax((logits + wrap(as_array(noise).astype(x.dtype))) / tau, dim)
     if not hard:
         return soft

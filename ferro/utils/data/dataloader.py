@@ -10,13 +10,10 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
-from ferro.core import dtypes
-from ferro.ops.random import randint
-
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import ExhaustedError, IterableFetcher, MapFetcher
-from .sampler import BatchSampler, RandomSampler, SequentialSampler
+from .sampler import BatchSampler, RandomSampler, SequentialSampler, new_seed
 from .workers import End, Failure, WorkerPool
 
 # What decides the order of the samples cannot be changed afterwards: the samplers are made from it.
@@ -246,7 +243,7 @@ class _Epoch:
 
     def __init__(self, loader: DataLoader) -> None:
         # From the loader's generator: the same numbers are left in it for any number of workers.
-        self._seed = int(randint(0, 2**62, (1,), dtype=dtypes.int64, generator=loader.generator).item())
+        self._seed = new_seed(loader.generator)
         self._indices = iter(loader._indices())
         self._loader = loader
         self._given = 0  # batches, or without batching samples

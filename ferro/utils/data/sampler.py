@@ -8,8 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from ferro.core import dtypes
 from ferro.core.random import Generator
+from ferro.ops.creation import empty
 from ferro.ops.data import as_tensor
-from ferro.ops.random import multinomial, randint, randperm
+from ferro.ops.random import randint, randperm
+from ferro.ops.sampling import multinomial
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -70,11 +72,13 @@ class RandomSampler(Sampler[int]):
         left = self.num_samples
         while left > 0:
             if self.replacement:
-                drawn = randint(0, size, (min(left, 1024),), dtype=dtypes.int64, generator=generator)
+                drawn = randint(0, size, (min(left, 32),), dtype=dtypes.int64, generator=generator)
             else:
                 drawn = randperm(size, generator=generator)[:left]
             yield from drawn.tolist()
             left -= len(drawn)
+        if not self.replacement and not self.num_samples % size:
+            randperm(size, generator=generator)  # PyTorch draws one more, of which it takes nothing
 
     def __len__(self) -> int:
         return self.num_samples
@@ -153,9 +157,9 @@ class BatchSampler(Sampler[list[int]]):
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
 
 
-def new_seed() -> int:
-    """A seed from the default generator."""
-    return int(randint(0, 2**62, (1,), dtype=dtypes.int64).item())
+def new_seed(generator: Any = None) -> int:
+    """A seed from a generator, the default one unless given."""
+    return int(empty((), dtype=dtypes.int64).random_(generator=generator).item())
 
 
 def seeded(seed: int) -> Any:

@@ -1,0 +1,303 @@
+"""PyTorch's stream of random numbers on the CPU: the Mersenne twister, and how distributions are drawn from it.
+
+The engine is MT19937 (Matsumoto and Nishimura 1998), seeded by the low 32 bits of a seed; NumPy runs it.  A number in float32
+takes the low 24 bits of one draw, one in float64 the low 53 of two, of which the first is the higher one.  docs/random.md
+says which functions agree with PyTorch to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ferro.core import rejection
+from ferro.cpu import locks
+from ferro.cpu.box_muller import BLOCK, fma, normals
+
+f4, f8, u8 = np.float32, np.float64, np.uint64
+_CHUNK = 1 << 15  # draws that are made together: their arrays stay in a cache
+_WORDS = 624  # of the engine's state
+_STATE = np.dtype(
+    [
+        ("seed", u8),
+        ("left", "i4"),
+        ("seeded", "i4"),
+        ("next", u8),
+        ("words", u8, _WORDS),
+        ("unused", f8),
+        ("spare", f8),
+        ("unused_2", f8),
+        ("has_spare", "i4"),
+        ("gap", "i4"),
+        ("spare_float", f4),
+        ("has_spare_float", "u1"),
+        ("gap_2", "u1", 3),
+    ]
+)  # fmt: skip  (PyTorch's CPUGeneratorImplState)
+
+
+class Twister:
+    """A stream; every method draws an array of a shape, and takes what the parameters of the distribution are."""
+
+    FAST, STATE_BYTES = False, 5056
+
+    def __init__(self, seed: int) -> None:
+        self._bits = np.random.MT19937(0)
+        self.lock = self._bits.lock
+        locks.renewed(self.lock)
+        self.manual_seed(seed)
+
+    def manual_seed(self, seed: int) -> None:
+        """Starts again from the low 32 bits of a seed."""
+        with self.lock:
+            np.random.RandomState(self._bits).seed(seed & 0xFFFFFFFF)
+            self._spare: float | None = None  # the second normal number of a pair, in float64
+            self._spare_float = f4(0), 0  # the one in float32, which PyTorch's CPU keeps and never takes
+
+    # -- the state, as PyTorch writes it
+
+    def state(self, seed: int) -> Any:
+        """The state as 5056 bytes: as PyTorch has it in a generator of this seed."""
+        with self.lock:
+            inner: Any = self._bits.state["state"]
+            s = np.zeros(1, _STATE)
+            fresh = inner["pos"] == _WORDS and inner["key"][0] == seed & 0xFFFFFFFF  # nothing was drawn yet
+            s["seed"], s["seeded"], s["words"] = seed, 1, inner["key"]
+            s["next"], s["left"] = (0, 1) if fresh else (inner["pos"], _WORDS + 1 - inner["pos"])
+            s["has_spare"], s["spare"] = (0, 0) if self._spare is None else (1, self._spare)
+            s["spare_float"], s["has_spare_float"] = self._spare_float
+        return s.view(np.uint8)
+
+    def continue_from(self, state: Any) -> int:
+        """Continues from such a state; returns its seed.  RuntimeError if it is none."""
+        s = state.view(_STATE)[0]
+        left, pos = int(s["left"]), int(s["next"])
+        if not (s["seeded"] and 0 < left <= _WORDS and pos <= _WORDS):
+            raise RuntimeError("Generator.set_state: Invalid mt19937 state")
+        with self.lock:
+            key = s["words"].astype(np.uint32)
+            self._bits.state = {
+                "bit_generator": "MT19937",
+                "state": {"key": key, "pos": _WORDS if left == 1 else pos},
+            }
+            self._spare = float(s["spare"]) if s["has_spare"] else None
+            self._spare_float = s["spare_float"], s["has_spare_float"]
+        return int(s["seed"])
+
+    # -- uniform numbers
+
+    def _words(self, n: int) -> Any:
+        """n draws of 32 bits, in uint64."""
+        return self._bits.random_raw(n)
+
+    def _pairs(self, n: int) -> Any:
+        """n draws of 64 bits."""
+        words = self._bits.random_raw(2 * n)
+        return words[0::2] << u8(32) | words[1::2]
+
+    def _uniform(self, n: int, d: Any) -> Any:
+        """n numbers of [0, 1) in float32 or float64."""
+        draw, mask, unit = (self._words, u8(0xFFFFFF), f4(2**-24)) if d == f4 else (self._pairs, u8((1 << 53) - 1), f8(2**-53))  # fmt: skip
+        if n <= _CHUNK:
+            return (draw(n) & mask).astype(d) * unit
+        out = np.empty(n, d)
+        with self.lock:
+            for start in range(0, n, _CHUNK):
+                part = out[start : start + _CHUNK]
+                np.multiply((draw(len(part)) & mask).astype(d), unit, part)
+        return out
+
+    def uniform(self, shape: tuple, d: Any, low: float = 0.0, high: float = 1.0) -> Any:
+        """Uniform numbers of [low, high) in a floating or complex dtype."""
+        n, wide = math.prod(shape), _computed_in(d)
+        if d.kind == "c":
+            return self._uniform_between(2 * n, wide, low, high).view(d).reshape(shape)
+        u = self._uniform_between(n, wide, low, high).astype(d, copy=False)
+        if wide != d:
+            u[u == d.type(high)] = d.type(low)  # rounded up to the bound that is left out
+        return u.reshape(shape)
+
+    def _uniform_between(self, n: int, d: Any, low: float, high: float) -> Any:
+        u = self._uniform(n, d)
+        if low == 0 and high == 1:
+            return u
+        low, high = d.type(low), d.type(high)
+        return fma(u, high - low, low)
+
+    # -- normal numbers
+
+    def normal(self, shape: tuple, d: Any, mean: float = 0.0, std: float = 1.0, dense: bool = True) -> Any:
+        """Normal numbers in a floating or complex dtype; dense: for a tensor in C order, of which PyTorch fills 16 at a time."""
+        n, wide = math.prod(shape), _computed_in(d)
+        if d.kind == "c":
+            return self._normal(2 * n, wide, mean, std / math.sqrt(2), dense).view(d).reshape(shape)
+        return self._normal(n, wide, mean, std, dense, d == wide).astype(d, copy=False).reshape(shape)
+
+    def _normal(self, n: int, d: Any, mean: float, std: float, dense: bool, at_once: bool = True) -> Any:
+        if n < BLOCK or not dense:
+            return fma(self._scalar_normals(n), f8(std), f8(mean)).astype(d, copy=False)
+        out = np.empty(n, d)
+        with self.lock:
+            whole = n - n % BLOCK
+            for start in range(0, whole, _CHUNK):
+                stop = min(start + _CHUNK, whole)
+                out[start:stop] = normals(self._uniform(stop - start, d).reshape(-1, BLOCK), mean, std).reshape(-1)
+            if (
+                n > whole
+            ):  # the last 16 are made anew, after those that are left over, which a low precision does not draw
+                if at_once:
+                    self._bits.random_raw((n - whole) * d.itemsize // 4, output=False)
+                out[-BLOCK:] = normals(self._uniform(BLOCK, d).reshape(1, -1), mean, std).reshape(-1)
+        return out
+
+    def _scalar_normals(self, n: int) -> Any:
+        """n normal numbers in float64, made in pairs of which the second member may wait for the next draw."""
+        with self.lock:
+            spare = [] if self._spare is None or not n else [self._spare]
+            pairs = (n - len(spare) + 1) // 2
+            u = self._uniform(2 * pairs, f8)
+            radius, angle = np.sqrt(-2 * np.log1p(-u[1::2])), 2 * np.pi * u[0::2]
+            z = np.empty(len(spare) + 2 * pairs)
+            z[: len(spare)] = spare
+            z[len(spare) :: 2], z[len(spare) + 1 :: 2] = radius * np.cos(angle), radius * np.sin(angle)
+            if n:
+                self._spare = float(z[n]) if len(z) > n else None
+        return z[:n]
+
+    # -- integers
+
+    def integers(self, shape: tuple, d: Any, low: int, high: int) -> Any:
+        """Integers of [low, high) in any dtype but a complex one; the bounds are of 64 bits, `high` may be 2^64 above `low`."""
+        n, count = math.prod(shape), high - low
+        if count >= 1 << 64:
+            return self._pairs(n).view(np.int64).astype(d).reshape(shape)
+        if count >= 1 << 28:
+            found = self._pairs(n) % u8(count)
+        else:
+            found = self._words(n) % u8(count)
+        found += u8(low & 0xFFFFFFFFFFFFFFFF)
+        return found.view(np.int64).astype(d).reshape(shape)
+
+    def any_integers(self, shape: tuple, d: Any) -> Any:
+        """Integers from 0 to the largest one of an integer dtype, or to 2^digits in a floating one."""
+        n = math.prod(shape)
+        if d.kind == "b":
+            most = 1
+        elif d.kind in "iu":
+            most = min(np.iinfo(d).max, (1 << 63) - 1)
+        else:
+            most = round(2 / float(ml_dtypes.finfo(d).eps))
+        found = (self._pairs(n) if d.itemsize == 8 else self._words(n)) % u8(most + 1)
+        return found.astype(d).reshape(shape)
+
+    def permutation(self, n: int) -> Any:
+        """The numbers 0 to n - 1 in random order: the shuffle of Fisher and Yates, from the front."""
+        left = np.arange(n, 1, -1, dtype=u8)
+        partners = (self._words(len(left)) % left).astype(np.int64)
+        partners += np.arange(len(left))
+        order = list(range(n))
+        for i, k in enumerate(partners.tolist()):
+            order[i], order[k] = order[k], order[i]
+        return np.array(order, np.int64)
+
+    # -- transformed uniform numbers
+
+    def coins(self, shape: tuple, chance: Any) -> Any:
+        """True with a probability, of one number, or an array of a floating dtype that is broadcast to the shape."""
+        d = f4 if getattr(chance, "dtype", f8) != f8 else f8
+        return self._uniform(math.prod(shape), np.dtype(d)).reshape(shape) < np.asarray(chance, d)
+
+    def exponential(self, shape: tuple, d: Any, rate: float = 1.0) -> Any:
+        """Exponentially distributed numbers of a rate."""
+        return _rounded(-1 / rate * np.log1p(-self._doubles(shape)), d)
+
+    def log_normal(self, shape: tuple, d: Any, mean: float, std: float) -> Any:
+        """Numbers whose logarithm is normal."""
+        z = fma(self._scalar_normals(math.prod(shape)), f8(std), f8(mean))
+        return _quiet(np.exp, z, d).reshape(shape)
+
+    def cauchy(self, shape: tuple, d: Any, median: float, sigma: float) -> Any:
+        """Cauchy distributed numbers."""
+        z = fma(np.tan(np.pi * (self._doubles(shape) - 0.5)), f8(sigma), f8(median))
+        return _quiet(np.asarray, z, d)
+
+    def geometric(self, shape: tuple, d: Any, p: float) -> Any:
+        """The number of trials up to the first success of probability p."""
+        return _quiet(lambda u: np.ceil(np.log(u) / math.log1p(-p)), self._doubles(shape), d)
+
+    def _doubles(self, shape: tuple) -> Any:
+        return self._uniform(math.prod(shape), np.dtype(f8)).reshape(shape)
+
+    # -- distributions drawn by rejection, element by element
+
+    def gamma(self, alpha: Any) -> Any:
+        """Gamma distributed numbers of shape parameters `alpha`, an array, and of rate 1."""
+        return self._rejected(rejection.gamma, alpha.dtype, alpha)
+
+    def poisson(self, rate: Any) -> Any:
+        """Poisson numbers of the rates of an array."""
+        return self._rejected(rejection.poisson, rate.dtype, rate)
+
+    def binomial(self, count: Any, p: Any) -> Any:
+        """How many of `count` trials of probability `p` succeed: arrays of one shape and dtype."""
+        return self._rejected(rejection.binomial, p.dtype, count, p)
+
+    def _rejected(self, sample: Any, d: Any, *parameters: Any) -> Any:
+        with self.lock:
+            source = _Scalars(self)
+            flat = [np.ravel(p) for p in parameters]
+            found = sample(source, *flat)
+            source.close()
+        return _rounded(np.asarray(found, f8), d).reshape(parameters[0].shape)
+
+
+class _Scalars:
+    """Uniform and normal numbers one by one, in float64; those drawn ahead and not taken are given back at the end."""
+
+    def __init__(self, stream: Twister) -> None:
+        self.stream, self.ahead = stream, iter(())
+        self.size, self.taken, self.before = 32, 0, None
+
+    def uniform(self) -> float:
+        """The next number of [0, 1)."""
+        for u in self.ahead:
+            self.taken += 1
+            return u
+        self.before, self.taken, self.size = self.stream._bits.state, 0, min(2 * self.size, 1 << 14)
+        self.ahead = iter(self.stream._uniform(self.size, np.dtype(f8)).tolist())
+        return self.uniform()
+
+    def normal(self) -> float:
+        """The next normal number, or the one that a pair left over."""
+        spare, self.stream._spare = self.stream._spare, None
+        if spare is not None:
+            return spare
+        u1, u2 = self.uniform(), self.uniform()
+        radius, angle = math.sqrt(-2 * math.log1p(-u2)), 2 * math.pi * u1
+        self.stream._spare = radius * math.sin(angle)
+        return radius * math.cos(angle)
+
+    def close(self) -> None:
+        """Puts the stream behind the last number that was taken."""
+        if self.before is not None:
+            self.stream._bits.state = self.before
+            self.stream._bits.random_raw(2 * self.taken, output=False)
+
+
+def _computed_in(d: Any) -> Any:
+    """The dtype in which PyTorch computes numbers of a floating or complex dtype."""
+    return np.dtype(f8) if d.itemsize == 8 * (1 + (d.kind == "c")) else np.dtype(f4)
+
+
+def _quiet(function: Any, x: Any, d: Any) -> Any:
+    """The function of x in a dtype, in which large numbers become infinite without a warning."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        return _rounded(function(x), d)
+
+
+def _rounded(x: Any, d: Any) -> Any:
+    """Numbers in float64 in another dtype; in one of low precision by way of float32, as PyTorch does it."""
+    return (x.astype(f4) if d.kind in "fV" and d.itemsize < 4 else x).astype(d, copy=False)

@@ -1,0 +1,132 @@
+"""Samples whose distribution a tensor gives: coins, counts and choices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ferro.batched.array import as_array, plain
+from ferro.core import dtypes
+from ferro.core.arguments import into
+from ferro.core.base import wrap
+from ferro.core.looped import by_slices
+from ferro.core.random import stream_of
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+from ferro.ops.random import in_memory_order
+
+__all__ = ["bernoulli", "binomial", "multinomial", "poisson"]
+
+
+def probabilities(name: str, p: Any) -> Any:
+    if p.size and not plain((p >= 0) & (p <= 1)).all():
+        raise RuntimeError(
+            f"{name}: Expected p_in >= 0 && p_in <= 1 to be true, but got false. There are values outside [0, 1]"
+        )
+    return p
+
+
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, out: Any = None) -> Tensor:
+    """Ones with the probabilities in `input` (or `p`), zeros otherwise; not differentiable: its gradient is zero."""
+    a = input._data
+    if p is None and a.dtype.kind not in "fV":
+        raise NotImplementedError(
+            f"bernoulli: \"bernoulli_tensor_cpu_p_\" not implemented for '{dtypes.type_name(input.dtype)}': probabilities are real"
+        )
+    chance = probabilities("bernoulli", a if p is None else np.asarray(p, np.float64))
+    d = a.dtype if out is None else out._data.dtype
+    result = wrap(coins(a.shape, a if p is None else float(chance), generator).astype(d))
+    return result if out is None else into("bernoulli", out, result)
+
+
+def coins(shape: tuple, chance: Any, generator: Any) -> Any:
+    """True with a probability: one number, computed with in float64, or an array of a floating dtype."""
+    if not isinstance(chance, float):
+        chance = as_array(chance, np.float64 if chance.dtype == np.float64 else np.float32)
+    return as_array(stream_of(generator).coins(shape, chance))
+
+
+def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
+    """Binomial numbers: successes in `count` trials of probability `prob`."""
+    for argument, t in (("count", count), ("prob", prob)):
+        if not t.dtype.is_floating_point:
+            raise ValueError(
+                f"binomial only supports floating-point dtypes for {argument}, got: {dtypes.type_name(t.dtype)}"
+            )
+    p = probabilities("binomial", prob._data)
+    n = as_array(count._data, p.dtype)
+    if type(n) is np.ndarray and type(p) is np.ndarray:
+        n, p = np.broadcast_arrays(n, p)
+    return wrap(stream_of(generator).binomial(n, p))
+
+
+def poisson(input: Tensor, generator: Any = None) -> Tensor:
+    """Poisson numbers with the rates in `input`."""
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"poisson: \"poisson_cpu\" not implemented for '{dtypes.type_name(input.dtype)}': rates are real"
+        )
+    if plain(input._data < 0).any():
+        raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
+    return wrap(as_array(stream_of(generator).poisson(input._data)))
+
+
+@by_slices
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
+) -> Tensor:
+    """`num_samples` indices per row, drawn with the (unnormalised) weights of the row."""
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(
+            f"multinomial only supports floating-point dtypes for input, got: {dtypes.type_name(input.dtype)}"
+        )
+    if out is not None and out.dtype is not dtypes.int64:
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {dtypes.type_name(out.dtype)}")
+    a = as_array(input._data)
+    if a.ndim not in (1, 2):
+        raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
+    if not replacement and num_samples > a.shape[-1]:
+        raise RuntimeError(f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
+                           f"{a.shape[-1]}")  # fmt: skip
+    if num_samples <= 0:
+        raise RuntimeError(f"multinomial: cannot sample n_sample <= 0 samples, got {num_samples}")
+    if a.shape[-1] > 1 << 24:
+        raise RuntimeError(f"multinomial: number of categories cannot exceed 2^24, got {a.shape[-1]}")
+    if not replacement and num_samples > a.shape[-1]:
+        raise RuntimeError(f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
+                           f"{a.shape[-1]}")  # fmt: skip
+    if not np.isfinite(a).all() or (a < 0).any():
+        entry = "probability entry < 0" if (a < 0).any() else "probability entry = infinity or NaN"
+        raise RuntimeError("multinomial: probability tensor contains either `inf`, `nan` or element < 0; invalid multinomial distribution "
+                           f"(encountering {entry})")  # fmt: skip
+    wide = a.astype(np.float64)
+    if (wide.sum(-1) <= 0).any():
+        raise RuntimeError("multinomial: invalid multinomial distribution (sum of probabilities <= 0)")
+    numbers = stream_of(generator)
+    drawn = _with_replacement(a, num_samples, numbers) if replacement else _without_replacement(a, num_samples, numbers)
+    result = wrap(drawn.astype(np.int64))
+    return result if out is None else into("multinomial", out, result)
+
+
+def _with_replacement(a: Any, count: int, numbers: Any) -> Any:
+    """Where uniform numbers fall between the sums of the weights, which are carried in the dtype of the weights."""
+    sums = np.cumsum(a, -1, np.float64 if a.dtype == np.float64 else np.float32)
+    sums /= sums[..., -1:]
+    sums[..., -1] = 1
+    u = numbers.uniform((*a.shape[:-1], count), np.dtype(np.float64))
+    if a.ndim == 1:
+        return np.searchsorted(sums, u)
+    return np.array([np.searchsorted(*row) for row in zip(sums, u, strict=True)], np.int64).reshape(u.shape)
+
+
+def _without_replacement(a: Any, count: int, numbers: Any) -> Any:
+    """The largest ratios of the weights to exponential numbers (Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir")."""
+    waits = in_memory_order(a, lambda shape, _: numbers.exponential(shape, a.dtype))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = a / waits
+    if count == 1:
+        return ratios.argmax(-1)[..., None]
+    return np.argsort(-ratios, -1, kind="stable")[..., :count]
