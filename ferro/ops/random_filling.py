@@ -77,8 +77,10 @@ def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     if not isinstance(p, TensorBase):
         return _fill(self, "bernoulli_", lambda shape, _: coins(shape, float(p), generator))
     if chance.dtype not in dtypes.INEXACT:
-        raise NotImplementedError(f"bernoulli_: \"bernoulli_tensor_cpu_p_\" not implemented for '{dtypes.type_name(dtypes.FROM_NUMPY[chance.dtype])}': probabilities "
-                                  "are real")  # fmt: skip
+        asked = dtypes.type_name(dtypes.FROM_NUMPY[chance.dtype])
+        raise NotImplementedError(
+            f"bernoulli_: \"bernoulli_tensor_cpu_p_\" not implemented for '{asked}': probabilities are real"
+        )
 
     def make(shape: tuple, order: Any) -> Any:
         p = chance if order is None else np.broadcast_to(chance, self._data.shape).transpose(order)
