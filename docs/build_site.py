@@ -71,7 +71,7 @@ def heading(text: str, line: str = "-") -> str:
 
 def table(module: str, names: list[str]) -> str:
     """Names with the first line of their docstrings, each a link to the rest."""
-    rows = "\n".join(f"   {module}.{name}" for name in names)
+    rows = "\n".join(f"   ~{module}.{name}" for name in names)
     return f".. autosummary::\n   :nosignatures:\n\n{rows}\n"
 
 

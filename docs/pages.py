@@ -77,7 +77,7 @@ def run(page: Path) -> Iterator[Printed]:
 
 def wrapped(printed: str) -> str:
     """Output whose long lines are broken between words."""
-    lines = [textwrap.wrap(line, 110, break_long_words=False, break_on_hyphens=False) or [""] if len(line) > 120 else [line]
+    lines = [textwrap.wrap(line, 80, break_long_words=False, break_on_hyphens=False) if len(line) > 92 else [line]
              for line in printed.splitlines()]  # fmt: skip
     return "\n".join(line for some in lines for line in some).rstrip() + "\n"
 
