@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import io
+import mmap
 import pickle
+import struct
+import sys
+import types
+import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -124,7 +129,7 @@ def test_modules_subclasses_and_attributes(tmp_path: Path) -> None:
 
 def test_weights_only_refuses_classes_that_nobody_named() -> None:
     obj = {"layer": ferro.nn.ReLU()}
-    with pytest.raises(pickle.UnpicklingError, match=r"Weights only load failed.*Unsupported global: GLOBAL ferro.nn"):
+    with pytest.raises(pickle.UnpicklingError, match=r"Weights only load failed.*Unsupported global: GLOBAL torch.nn"):
         copied(obj)
     with ferro.serialization.safe_globals([ferro.nn.ReLU, (ferro.nn.ReLU, "another.name")]):
         assert ferro.serialization.get_safe_globals() == [ferro.nn.ReLU, ferro.nn.ReLU]
@@ -143,7 +148,7 @@ def test_other_refusals(tmp_path: Path) -> None:
             ferro.load(wrong)
     with pytest.raises(FileNotFoundError, match=r"none\.pt"):
         ferro.load(tmp_path / "none.pt")
-    with pytest.raises(pickle.UnpicklingError, match="no zip archive"):
+    with pytest.raises(pickle.UnpicklingError, match="neither a zip archive nor an older one"):
         ferro.load(io.BytesIO(b"something else"))
     with pytest.raises(RuntimeError, match="Can not safely load weights when explicit pickle_module is specified"):
         ferro.load(io.BytesIO(), pickle_module=pickle, weights_only=True)
@@ -154,9 +159,262 @@ def test_other_refusals(tmp_path: Path) -> None:
     assert ferro.load(path) == [1]
 
 
+def file_of(writer: Any, obj: Any, **options: Any) -> io.BytesIO:
+    """What a library writes."""
+    file = io.BytesIO()
+    writer.save(obj, file, **options)
+    file.seek(0)
+    return file
+
+
+OLD = {"_use_new_zipfile_serialization": False}
+
+
+def test_the_old_format_crosses(torch: Any) -> None:
+    for writer, reader in ((ferro, torch), (torch, ferro), (ferro, ferro)):
+        found = reader.load(file_of(writer, sample(writer), **OLD))
+        same(found, sample(reader))
+        whole, transposed, *_ = found["shared"]
+        whole[1, 2] = 99.0
+        assert transposed[2, 1].item() == 99.0
+    sparse = ferro.load(file_of(torch, torch.eye(3).to_sparse(), **OLD))
+    assert sparse.to_dense().tolist() == torch.eye(3).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support is in beta")
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_sparse_tensors_cross(layout: str, torch: Any) -> None:
+    def made(t: Any) -> Any:
+        x = t.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]])
+        return x.to_sparse() if layout == "coo" else getattr(x, f"to_sparse_{layout}")()
+
+    for writer, reader in ((ferro, torch), (torch, ferro)):
+        found = reader.load(file_of(writer, {"x": made(writer)}))["x"]
+        assert str(found.layout) == str(made(reader).layout)
+        assert found.to_dense().tolist() == made(writer).to_dense().tolist()
+
+
+def test_dtypes_without_an_old_storage_and_lazy_conjugates_cross(torch: Any) -> None:
+    names = ("bfloat16", "uint16", "uint32", "uint64")
+    for writer, reader in ((ferro, torch), (torch, ferro)):
+        made = [writer.tensor([1, 2, 3]).to(getattr(writer, name))[1:] for name in names]
+        for name, x in zip(names, reader.load(file_of(writer, made)), strict=True):
+            assert (x.dtype, x.tolist()) == (getattr(reader, name), [2, 3])
+    z = torch.tensor([1 + 2j, 3 - 1j])
+    conjugate, imaginary = (ferro.load(file_of(torch, x)) for x in (z.conj(), z.conj().imag))
+    assert conjugate.tolist() == [1 - 2j, 3 + 1j]
+    assert imaginary.tolist() == [-2.0, 1.0]
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_storages_are_written_and_are_those_of_their_tensors(torch: Any) -> None:
+    for writer, reader in ((ferro, torch), (torch, ferro)):
+        x = writer.arange(6.0)
+        storage, view = reader.load(file_of(writer, [x._typed_storage(), x.view(2, 3)]))
+        assert storage.dtype is reader.float32
+        assert storage.data_ptr() == view.data_ptr()
+    x = ferro.arange(6.0)
+    with pytest.raises(RuntimeError, match="view the same data as different types"):
+        ferro.save([x, x.view(ferro.int32)], io.BytesIO())
+    assert copied(x.untyped_storage()).dtype is ferro.uint8
+
+
+def test_metadata_of_a_state_dict_and_named_tuples_are_kept(torch: Any) -> None:
+    for writer, reader in ((ferro, torch), (torch, ferro)):
+        state = writer.nn.BatchNorm1d(2).state_dict()
+        assert reader.load(file_of(writer, state))._metadata == state._metadata
+    with pytest.raises(pickle.UnpicklingError, match="Pair"):
+        copied(Pair(1, ferro.ones(2)))
+    with ferro.serialization.safe_globals([Pair]):
+        assert copied(Pair(1, 2)) == Pair(1, 2)
+
+
+class Pair(NamedTuple):
+    """A named tuple of a user's."""
+
+    x: Any
+    y: Any
+
+
+# Whole modules: how each is made, and the shape of its input.
+MODULES: dict[str, Any] = {
+    "conv": (lambda t: t.nn.Sequential(t.nn.Conv2d(2, 3, 3, padding="same"), t.nn.BatchNorm2d(3), t.nn.ReLU()), (2, 2, 8, 8)),
+    "reflected": (lambda t: t.nn.Conv2d(2, 3, 3, padding=1, padding_mode="reflect"), (1, 2, 6, 6)),
+    "transposed": (lambda t: t.nn.ConvTranspose1d(2, 3, 3, stride=2), (1, 2, 6)),
+    "norms": (lambda t: t.nn.Sequential(t.nn.LayerNorm(4), t.nn.GELU("tanh"), t.nn.RMSNorm(4), t.nn.Dropout(0.0)), (2, 4)),
+    "pools": (lambda t: t.nn.Sequential(t.nn.MaxPool2d(2), t.nn.AdaptiveAvgPool2d(2), t.nn.Flatten()), (1, 2, 8, 8)),
+    "lstm": (lambda t: t.nn.LSTM(3, 4, 2, bidirectional=True), (5, 2, 3)),
+    "gru": (lambda t: t.nn.GRU(3, 4, batch_first=True), (2, 5, 3)),
+    "transformer": (lambda t: t.nn.TransformerEncoderLayer(4, 2, 8, 0.0, activation="gelu"), (5, 2, 4)),
+    "weight-norm": (lambda t: t.nn.utils.weight_norm(t.nn.Linear(4, 3)), (2, 4)),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")
+@pytest.mark.parametrize("name", MODULES)
+def test_whole_modules_cross(name: str, torch: Any, rng: np.random.Generator) -> None:
+    make, shape = MODULES[name]
+    x = rng.random(shape, np.float32)
+    for writer, reader in ((ferro, torch), (torch, ferro), (ferro, ferro)):
+        net = make(writer)
+        twin = reader.load(file_of(writer, net), weights_only=False)
+        assert type(twin).__module__.partition(".")[0] == reader.__name__
+        assert repr(twin) == repr(net)
+        outputs = [module(library.tensor(x)) for module, library in ((net, writer), (twin, reader))]
+        first, second = (y[0] if isinstance(y, tuple) else y for y in outputs)
+        np.testing.assert_allclose(first.detach().numpy(), second.detach().numpy(), rtol=1e-5, atol=1e-6)
+        copied_state = {key: value.tolist() for key, value in twin.state_dict().items()}
+        assert copied_state == {key: value.tolist() for key, value in net.state_dict().items()}
+
+
+def test_a_class_that_ferro_has_not_is_named(torch: Any) -> None:
+    with pytest.raises(AttributeError, match=r"torch\.fx\.graph\.Graph, and ferro has nothing of this name"):
+        ferro.load(file_of(torch, torch.fx.Graph), weights_only=False)
+
+
+# -- where storages go
+
+
+def on_a_gpu(location: str = "cuda:0") -> io.BytesIO:
+    """A file whose tensor was on a GPU."""
+    whole = file_of(ferro, ferro.ones(2))
+    changed = io.BytesIO()
+    with zipfile.ZipFile(whole) as old, zipfile.ZipFile(changed, "w") as new:
+        for name in old.namelist():
+            here, there = (b"X" + struct.pack("<I", len(text)) + text for text in (b"cpu", location.encode()))
+            new.writestr(name, old.read(name).replace(here, there))
+    changed.seek(0)
+    return changed
+
+
 def test_a_storage_from_a_gpu_needs_a_map_location() -> None:
-    locate = ferro.serialization._check_location
     with pytest.raises(RuntimeError, match="Attempting to deserialize object on a CUDA device"):
-        locate(None, "cuda:0")
+        ferro.load(on_a_gpu())
+    with pytest.raises(RuntimeError, match="don't know how to restore data location"):
+        ferro.load(on_a_gpu("moon"))
     for allowed in ("cpu", ferro.device("cpu"), {"cuda:0": "cpu"}, lambda storage, location: storage):
-        locate(allowed, "cuda:0")
+        assert ferro.load(on_a_gpu(), map_location=allowed).tolist() == [1.0, 1.0]
+    seen = []
+    assert (
+        copied(ferro.ones(2), map_location=lambda storage, location: seen.append((storage.nbytes(), location))).sum()
+        == 2
+    )
+    assert seen == [(8, "cpu")]
+    doubled = copied(ferro.ones(2), map_location=lambda storage, location: ferro.tensor([2.0, 3.0]).untyped_storage())
+    assert doubled.tolist() == [2.0, 3.0]
+    with pytest.raises(TypeError, match="map_location returned int"):
+        copied(ferro.ones(2), map_location=lambda storage, location: 1)
+    with pytest.raises(TypeError, match="map_location must be a device"):
+        copied(1, map_location=1.5)
+    with pytest.raises(RuntimeError, match="CUDA device"):
+        copied(ferro.ones(2), map_location="cuda")
+
+
+# -- mapped files and the order of bytes
+
+
+def test_a_mapped_file_is_read_when_it_is_used_and_not_written(tmp_path: Path, torch: Any) -> None:
+    path = tmp_path / "big.pt"
+    for writer in (ferro, torch):
+        x = writer.arange(1000.0).view(10, 100)
+        writer.save({"x": x, "y": x.T, "z": writer.ones(3)}, path)
+        for reader in (ferro, torch):
+            found = reader.load(path, mmap=True)
+            assert found["x"].tolist() == x.tolist()
+            found["x"][1, 2] = -1.0
+            assert found["y"][2, 1] == -1.0
+        assert ferro.load(path)["x"][1, 2] == 102.0
+        assert ferro.load(path, mmap=True)["z"].untyped_storage().nbytes() == 12
+    with ferro.serialization.set_default_mmap_options(mmap.MAP_SHARED):
+        ferro.load(path, mmap=True)["x"][1, 2] = 7.0
+    assert ferro.load(path, mmap=True)["x"][1, 2] == 7.0
+    with pytest.raises(RuntimeError, match="does not agree with its checksum"):
+        ferro.load(path)
+    with pytest.raises(ValueError, match="f must be a file path in order to use the mmap argument"):
+        ferro.load(io.BytesIO(path.read_bytes()), mmap=True)
+    ferro.save(1, path, **OLD)
+    with pytest.raises(RuntimeError, match="mmap can only be used with files saved with"):
+        ferro.load(path, mmap=True)
+    with pytest.raises(ValueError, match=r"expected mmap\.MAP_PRIVATE or mmap\.MAP_SHARED"):
+        ferro.serialization.set_default_mmap_options(77)
+
+
+def test_large_files_are_mapped_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "large.pt"
+    ferro.save(ferro.ones(100), path)
+    monkeypatch.setattr("ferro.serialization.reading.MAPPED_FROM", 100)
+    base = ferro.load(path)._data
+    while isinstance(base, np.ndarray):
+        base = base.base
+    assert isinstance(base.obj if isinstance(base, memoryview) else base, mmap.mmap)
+
+
+def test_numbers_with_the_other_order_of_bytes_are_turned_round() -> None:
+    values = [
+        ferro.tensor([1, 2]),
+        ferro.tensor([1.5 + 2j]),
+        ferro.tensor([True]),
+        ferro.tensor([3], dtype=ferro.int16),
+    ]
+    swapped = io.BytesIO()
+    other = "big" if sys.byteorder == "little" else "little"
+    with zipfile.ZipFile(file_of(ferro, values)) as old, zipfile.ZipFile(swapped, "w") as new:
+        for name in old.namelist():
+            held = old.read(name)
+            if name.endswith("byteorder"):
+                held = other.encode()
+            if "/data/" in name:
+                kind = [np.int64, np.float32, np.int8, np.int16][int(name.rpartition("/")[2])]
+                held = np.frombuffer(held, kind).byteswap().tobytes()
+            new.writestr(name, held)
+    swapped.seek(0)
+    assert [x.tolist() for x in ferro.load(swapped)] == [x.tolist() for x in values]
+    ferro.serialization.set_default_load_endianness(ferro.serialization.LoadEndianness.BIG)
+    try:
+        found = ferro.load(file_of(ferro, ferro.tensor([1]), _disable_byteorder_record=True))
+        assert found.item() == (1 << 56 if sys.byteorder == "little" else 1)
+    finally:
+        ferro.serialization.set_default_load_endianness(None)
+    with pytest.raises(TypeError, match="Invalid argument type in function set_default_load_endianness"):
+        ferro.serialization.set_default_load_endianness("big")  # type: ignore[arg-type]
+
+
+# -- arguments
+
+
+def test_pickle_modules_and_what_is_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loud(pickle.Unpickler):
+        def load(self) -> Any:
+            return ["loud", super().load()]
+
+    module = types.SimpleNamespace(Unpickler=Loud, Pickler=pickle._Pickler, __name__="loud")  # type: ignore[attr-defined]
+    assert ferro.load(file_of(ferro, 1, pickle_module=module), pickle_module=module) == ["loud", 1]
+    with pytest.raises(
+        NotImplementedError, match="pickle_module must be pickle or one whose Pickler is written in Python"
+    ):
+        ferro.save(1, io.BytesIO(), pickle_module=types.SimpleNamespace(Pickler=pickle.Pickler))
+    monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
+        ferro.load(file_of(ferro, Pair(1, 2)), weights_only=False)
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    with pytest.raises(RuntimeError, match="should be set, but both were set"):
+        ferro.load(file_of(ferro, 1))
+    monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD")
+    with pytest.warns(UserWarning, match="forcing weights_only=False"):
+        assert ferro.load(file_of(ferro, Pair(1, 2))) == Pair(1, 2)
+    with pytest.raises(ValueError, match="Expected tuple of length 2"):
+        ferro.serialization.add_safe_globals([(1, 2, 3)])
+    with pytest.raises(TypeError, match="Expected second item in tuple to be str"):
+        ferro.serialization.add_safe_globals([(1, 2)])
+
+
+def test_a_file_says_which_names_are_not_safe(tmp_path: Path) -> None:
+    path = tmp_path / "a.pt"
+    ferro.save([Pair(1, ferro.ones(2)), Path("x")], path, pickle_protocol=4)
+    found = ferro.serialization.get_unsafe_globals_in_checkpoint(path)
+    assert found[0] == f"{__name__}.Pair"
+    assert found[1].startswith("pathlib")
+    with ferro.serialization.safe_globals([Pair]):
+        assert len(ferro.serialization.get_unsafe_globals_in_checkpoint(path)) == 1
+    with pytest.raises(ValueError, match="Expected input to be a checkpoint"):
+        ferro.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(b"text"))

@@ -64,7 +64,7 @@ class _ConvNd(Module):
         self.output_padding = output_padding
         self.groups = groups
         self.padding_mode = padding_mode
-        self._edges = _edges(padding, kernel_size, dilation)
+        self._reversed_padding_repeated_twice = _edges(padding, kernel_size, dilation)
         for name, shape in self._shapes().items():
             wanted = bias or name == "weight"
             self.register_parameter(name, Parameter(empty(shape, device=device, dtype=dtype)) if wanted else None)
@@ -107,7 +107,7 @@ class _ConvNd(Module):
         """The input padded by a mode other than zeros, and the padding that is left for the convolution to do."""
         if self.padding_mode == "zeros":
             return input, self.padding
-        return F.pad(input, self._edges, mode=self.padding_mode), 0
+        return F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode), 0
 
 
 def _check_arguments(

@@ -103,6 +103,21 @@ class RNNBase(Module):
             for name in self._weight_shapes(layer)
         ]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With the lists of weights that PyTorch's modules are pickled with, so that it can open these."""
+        names = iter(self._flat_weights_names)
+        lists = {
+            "_all_weights": [[next(names) for _ in own] for own in self.all_weights],
+            "_flat_weights": self._flat_weights,
+            "_flat_weights_names": self._flat_weights_names,
+        }
+        return {**self.__dict__, **lists}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # The weights are found by their names: lists of them would hold on to those that were replaced.
+        lists = ("_all_weights", "_flat_weights", "_flat_weights_names")
+        super().__setstate__({name: value for name, value in state.items() if name not in lists})
+
     def reset_parameters(self) -> None:
         """Draw all weights afresh."""
         bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
