@@ -31,6 +31,7 @@ from ferro import (
     storage,
     utils,
 )
+from ferro import absent as _absent
 from ferro import functional as _functional
 from ferro.__config__ import show_config
 from ferro._version import __version__
@@ -287,10 +288,9 @@ else:
 
     def __getattr__(name):
         if name in _LATER:
-            from importlib import import_module
-
-            return import_module(f"ferro.{name}")
-        raise AttributeError(f"module 'ferro' has no attribute {name!r}")
+            return _absent.load(f"ferro.{name}")
+        return _absent.missing("ferro", name)
 
 
+_absent.explain_all()
 _done()

@@ -67,7 +67,7 @@ LAYERS = (
     ("batched",),
     ("cpu",),
     ("xp",),
-    ("_version", "_importing", "__future__", "torch_version", "version"),
+    ("_version", "_importing", "__future__", "absent", "torch_version", "version"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import ferro
-from ferro import overrides
+from ferro import absent, overrides
 from ferro.as_torch import children
 from ferro.version import __version__ as _followed
 
@@ -62,6 +62,7 @@ def install() -> None:
             "`import torch`, or start the program with `python -m ferro.as_torch`"
         )
     sys.meta_path.insert(0, _FINDER)
+    absent.ROOTS.append("torch")
     children.begin()
 
 
@@ -73,6 +74,7 @@ def uninstall() -> None:
     overrides.namespaces[:] = [name for name in overrides.namespaces if name != "torch"]
     for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
         del sys.modules[name]
+    absent.ROOTS.remove("torch")
     children.end()
 
 
@@ -104,7 +106,7 @@ class _Finder:
         elif name in NAMED:
             _answer(module, *NAMED[name])
         else:
-            sys.modules[name] = import_module(str(_counterpart(name)))
+            sys.modules[name] = absent.load(str(_counterpart(name)))
 
     def get_code(self, name: str) -> Any:
         """The code of a module that is run as a program."""
@@ -121,6 +123,7 @@ class _Finder:
 
 
 _FINDER = _Finder()
+_NOTHING = object()
 
 
 def _counterpart(name: str) -> str | None:
@@ -146,9 +149,8 @@ def _fill(torch: ModuleType) -> None:
     def later(name: str) -> Any:
         if f"torch.{name}" in NAMED:
             return import_module(f"torch.{name}")
-        if name not in OWN:
-            return getattr(ferro, name)
-        raise AttributeError(f"module 'torch' has no attribute {name!r}")
+        found = getattr(ferro, name, _NOTHING) if name not in OWN else _NOTHING
+        return absent.missing("torch", name) if found is _NOTHING else found
 
     vars(torch)["__getattr__"] = later
     overrides.namespaces.append("torch")
@@ -162,7 +164,7 @@ def _answer(module: ModuleType, home: str, names: tuple[str, ...]) -> None:
     def later(name: str) -> Any:
         if name in names and hasattr(source, name):
             return getattr(source, name)
-        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        return absent.missing(module.__name__, name)
 
     vars(module)["__getattr__"] = later
     vars(module)["__dir__"] = lambda: [name for name in names if hasattr(source, name)]

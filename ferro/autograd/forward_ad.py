@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any, NamedTuple
 
+from ferro import absent
 from ferro.core import mode as _mode
 from ferro.core import worlds
 from ferro.core.base import TensorBase
@@ -67,7 +68,7 @@ def _innermost() -> int:
 def __getattr__(name: str) -> Any:
     if name == "_current_level":  # a variable of PyTorch's module
         return _innermost()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return absent.missing(__name__, name)
 
 
 def _key(level: int | None) -> int:

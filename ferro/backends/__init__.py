@@ -7,11 +7,11 @@ nothing, what they *permit* (less precise products, say) ferro does not use, and
 
 from __future__ import annotations
 
-import importlib
 import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+from ferro import absent
 from ferro.backends.switches import Precision, set_for_a_while
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class _Backends(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         """A library's module, read from disk when it is first asked for: `import ferro` stays light."""
         if name in __all__:
-            return importlib.import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return absent.load(f"{__name__}.{name}")
+        return absent.missing(__name__, name)
 
 
 sys.modules[__name__].__class__ = _Backends

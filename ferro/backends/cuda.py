@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from ferro import absent
 from ferro.backends.switches import AllowTF32, Precision, Reduction, Switch
 from ferro.ops.attention_choice import ENABLED, SDPBackend, only
 
@@ -165,4 +165,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             "backends.cuda.cufft_plan_cache: this build of ferro has no CUDA, so there are no plans to keep"
         )
-    raise AttributeError(f"module {sys.modules[__name__].__name__!r} has no attribute {name!r}")
+    absent.missing(__name__, name)

@@ -1,0 +1,193 @@
+"""Names that ferro has not: the errors say what to use instead, and `docs/names.md` lists them all."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ferro
+from ferro import absent
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ABSENT = {  # an expression: a word of the substitute
+    "ferro.fx": "debug.graph",
+    "ferro.lobpcg": "linalg.eigh",
+    "ferro.quantize_per_tensor": "bfloat16",
+    "ferro.nested": "pad_sequence",
+    "ferro._C": "public functions",
+    "ferro.nn.quantized": "bfloat16",
+    "ferro.nn.functional.scaled_mm": "CPU",
+    "ferro.cuda.jiterator": "CPU",
+    "ferro.backends.cusparselt": "CPU",
+    "ferro.utils.cpp_extension": "autograd.Function",
+    "ferro.jit.CompilationUnit": "jit.script",
+    "ferro.autograd.profiler.KinetoStepTracker": "profiler.profile",
+}
+
+MISTYPED = {
+    "ferro.zeroes": "zeros",
+    "ferro.nn.Lineer": "Linear",
+    "ferro.nn.functional.rleu": "relu",
+    "ferro.optim.Adamm": "Adam",
+    "ferro.utils.data.DataLaoder": "DataLoader",
+    "ferro.nn.init.xavier_unifrom_": "xavier_uniform_",
+}
+
+UNKNOWN = [
+    "ferro.parrot",
+    "ferro.nn.parrot",
+    "ferro.backends.parrot",
+    "ferro.backends.cudnn.parrot",
+    "ferro.nn.init.__parrot__",
+]
+
+
+def get(expression: str) -> object:
+    """The value of a dotted name; the last part may not be there."""
+    module, _, name = expression.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize("expression", [*ABSENT, *MISTYPED, *UNKNOWN])
+def test_an_absent_name_is_an_attribute_error(expression: str) -> None:
+    module, _, name = expression.rpartition(".")
+    assert not hasattr(importlib.import_module(module), name)
+    with pytest.raises(AttributeError, match=re.escape(f"module {module!r} has no attribute {name!r}")) as caught:
+        get(expression)
+    assert caught.value.name == name
+    said = str(caught.value).split(repr(name), 1)[1]
+    if expression in ABSENT:
+        assert said.startswith(f": torch.{expression.removeprefix('ferro.')} is not in ferro. Instead: ")
+        assert ABSENT[expression] in said
+        assert said.endswith("(docs/names.md)")
+    elif expression in MISTYPED:
+        assert said == f". Did you mean: {MISTYPED[expression]!r}?"
+    else:
+        assert said == ""
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("import ferro.fx", "torch.fx is not in ferro. Instead: "),
+        ("import ferro.fx.experimental", "torch.fx is not in ferro. Instead: "),
+        ("from ferro import fx", "torch.fx is not in ferro. Instead: "),
+        ("from ferro import zeroes", "Did you mean: 'zeros'?"),
+        ("from ferro.nn import quantized", "torch.nn.quantized is not in ferro. Instead: "),
+        ("from ferro.nn.quantized import Linear", "torch.nn.quantized is not in ferro. Instead: "),
+        ("from ferro.nn.functional import rleu", "Did you mean: 'relu'?"),
+        ("from ferro.utils import cpp_extension", "autograd.Function"),
+        ("from ferro.cuda import jiterator", "the CPU"),
+        ("import ferro.parrot", "No module named 'ferro.parrot'"),
+        ("from ferro import parrot", "cannot import name 'parrot' from 'ferro'"),
+        ("from ferro.nn.functional import parrot", "cannot import name 'parrot' from 'ferro.nn.functional'"),
+        ("import torch_parrot.fx", "No module named 'torch_parrot'"),
+    ],
+)
+def test_an_absent_module_is_an_import_error(statement: str, said: str) -> None:
+    with pytest.raises(ImportError, match=re.escape(said)) as caught:
+        exec(statement)
+    kind, name = statement.split(maxsplit=1)[0], statement.split()[1 if statement.startswith("import") else 3]
+    if kind == "from" and "quantized import" not in statement:
+        assert f"cannot import name {name!r} from " in str(caught.value)
+    else:
+        assert "No module named " in str(caught.value)
+        assert isinstance(caught.value, ModuleNotFoundError)
+
+
+def test_programs_can_ask_whether_a_module_is_there() -> None:
+    assert importlib.util.find_spec("ferro.fx") is None
+    assert importlib.util.find_spec("ferro.nn") is not None
+
+
+def test_errors_speak_of_torch_where_ferro_stands_for_it() -> None:
+    code = """if True:
+        import ferro
+        ferro.as_torch.install()
+        import torch
+        for program in ("torch.fx", "import torch.fx", "from torch import fx", "torch.zeroes", "torch.cpu.parrot", "torch.core"):
+            try:
+                exec(program)
+            except (AttributeError, ImportError) as error:
+                print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    said = done.stdout.splitlines()
+    assert [line.split(": ")[0] for line in said] == [
+        "module 'torch' has no attribute 'fx'",
+        "No module named 'torch.fx'; cannot import name 'fx' from 'torch'",
+        "No module named 'torch.fx'; cannot import name 'fx' from 'torch'",
+        "module 'torch' has no attribute 'zeroes'. Did you mean",
+        "module 'torch.cpu' has no attribute 'parrot'",
+        "module 'torch' has no attribute 'core'",
+    ]
+    assert all("torch.fx is not in ferro. Instead: there is no symbolic tracer" in line for line in said[:3])
+
+
+def test_every_namespace_of_ferro_explains() -> None:
+    code = """if True:
+        import sys, ferro
+        from ferro import absent
+        for name in ferro._LATER:
+            getattr(ferro, name)
+        for name in ferro.backends.__all__:
+            getattr(ferro.backends, name)
+        for name, module in sys.modules.items():
+            if name.count(".") == 1 and name.split(".")[0] == "ferro" and name.split(".")[1] not in absent.INNER:
+                if not name.split(".")[1].startswith("_") and not callable(getattr(module, "__getattr__", None)):
+                    print(name)
+        for name in ("nn", "nn.functional", "nn.init", "nn.utils.rnn", "optim.lr_scheduler", "utils.data", "backends.cudnn", "testing"):
+            assert callable(sys.modules["ferro." + name].__getattr__), name
+        assert not hasattr(ferro.core, "__getattr__") and not hasattr(ferro.cpu, "__getattr__")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert set(done.stdout.split()) <= {
+        "ferro.torch_version",
+        "ferro.version",
+    }  # (imported by others before they are asked for)
+
+
+def test_no_name_of_the_table_stands_in_it_twice() -> None:
+    names = [name for names in absent.TABLE.values() for name in names.split()]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_no_substitute_is_a_name_that_ferro_has_not() -> None:
+    """The dotted names of namespaces in the texts, such as `linalg.eigh`, are there."""
+    spaces = (
+        "amp",
+        "autograd",
+        "debug",
+        "func",
+        "jit",
+        "linalg",
+        "masked",
+        "nn",
+        "optim",
+        "overrides",
+        "profiler",
+        "signal",
+        "utils",
+    )
+    named = {
+        found
+        for text in absent.TABLE
+        for found in re.findall(r"[a-z_]+(?:\.\w+)+", text)
+        if found.split(".")[0] in spaces
+    }
+    assert len(named) > 15
+    for name in named:
+        value: object = ferro
+        for part in name.split("."):
+            value = getattr(value, part)
