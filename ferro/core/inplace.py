@@ -27,6 +27,7 @@ from ferro.core.notices import warn_once
 from ferro.core.outputs import cannot_cast
 from ferro.core.owners import is_shared
 from ferro.core.refusals import refusal
+from ferro.core.signatures import name_in_place
 from ferro.core.transforms import INSIDE, refuse_captured
 from ferro.core.worlds import levels_of
 
@@ -51,13 +52,13 @@ def in_place(
     name = f"{function.__name__}_"
 
     def method(self: T, *args: P.args, **kwargs: P.kwargs) -> T:
+        if kwargs and "out" in kwargs:
+            raise TypeError(f"{name}() got an unexpected keyword argument 'out': it writes into the tensor itself")
         if itself or (elementwise and self._counter is not None):
             refuse_overlap(name, self, args, itself)
         return change(self, name, lambda x: function(x, *args, **kwargs), expanded)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"In-place version of :func:`{function.__name__}`."
-    return method
+    return name_in_place(method, function)
 
 
 def refuse_overlap(name: str, written: Any, others: tuple, itself: bool = False) -> None:
@@ -183,9 +184,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
             meta_of(self).tangents = out._meta.tangents
         return self
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"In-place version of :func:`{function.__name__}`: the tensor itself becomes the view."
-    return method
+    return name_in_place(method, function, ": the tensor itself becomes the view")
 
 
 def record_write(

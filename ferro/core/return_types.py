@@ -3,65 +3,248 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
 
 
-class ReturnType(tuple):
-    """A tuple whose elements also have names; made from a sequence."""
+class ReturnType(tuple["Tensor", ...]):
+    """A tuple whose elements also have names, those of the annotations of a subclass; made from a sequence."""
 
     __slots__ = ()
     fields: tuple[str, ...] = ()
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"{type(self).__name__} has the fields {', '.join(self.fields)}, not {name!r}")
+    def __init_subclass__(cls) -> None:
+        cls.fields = tuple(cls.__annotations__)
+        cls.__doc__ = f"The result of {cls.__name__}: {', '.join(cls.fields)}."
+        for i, field in enumerate(cls.fields):
+            setattr(cls, field, property(itemgetter(i)))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise AttributeError(f"{type(self).__name__} has the fields {', '.join(self.fields)}, not {name!r}")
 
     def __repr__(self) -> str:
         lines = [f"{name}={value!r}" for name, value in zip(self.fields, self, strict=True)]
         return f"ferro.return_types.{type(self).__name__}(\n" + ",\n".join(lines) + ")"
 
 
-def return_type(name: str, *fields: str) -> Any:
-    """The class of the results of one operation."""
-    body: dict[str, Any] = {
-        "__slots__": (),
-        "__module__": __name__,
-        "__doc__": f"What {name} returns: {', '.join(fields)}.",
-    }
-    body.update({field: property(itemgetter(i)) for i, field in enumerate(fields)})
-    return type(name, (ReturnType,), {**body, "fields": fields})
+class _lu_with_info(ReturnType):
+    __slots__ = ()
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
 
 
-_lu_with_info = return_type("_lu_with_info", "LU", "pivots", "info")
-aminmax = return_type("aminmax", "min", "max")
-cummax = return_type("cummax", "values", "indices")
-cummin = return_type("cummin", "values", "indices")
-geqrf = return_type("geqrf", "a", "tau")
-histogram = return_type("histogram", "hist", "bin_edges")
-histogramdd = return_type("histogramdd", "hist", "bin_edges")
-kthvalue = return_type("kthvalue", "values", "indices")
-linalg_cholesky_ex = return_type("linalg_cholesky_ex", "L", "info")
-linalg_eig = return_type("linalg_eig", "eigenvalues", "eigenvectors")
-linalg_eigh = return_type("linalg_eigh", "eigenvalues", "eigenvectors")
-linalg_inv_ex = return_type("linalg_inv_ex", "inverse", "info")
-linalg_ldl_factor = return_type("linalg_ldl_factor", "LD", "pivots")
-linalg_ldl_factor_ex = return_type("linalg_ldl_factor_ex", "LD", "pivots", "info")
-linalg_lstsq = return_type("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
-linalg_lu = return_type("linalg_lu", "P", "L", "U")
-linalg_lu_factor = return_type("linalg_lu_factor", "LU", "pivots")
-linalg_lu_factor_ex = return_type("linalg_lu_factor_ex", "LU", "pivots", "info")
-linalg_qr = return_type("linalg_qr", "Q", "R")
-linalg_slogdet = return_type("linalg_slogdet", "sign", "logabsdet")
-linalg_solve_ex = return_type("linalg_solve_ex", "result", "info")
-linalg_svd = return_type("linalg_svd", "U", "S", "Vh")
-lu_unpack = return_type("lu_unpack", "P", "L", "U")
-max = return_type("max", "values", "indices")
-median = return_type("median", "values", "indices")
-min = return_type("min", "values", "indices")
-mode = return_type("mode", "values", "indices")
-nanmedian = return_type("nanmedian", "values", "indices")
-qr = return_type("qr", "Q", "R")
-slogdet = return_type("slogdet", "sign", "logabsdet")
-sort = return_type("sort", "values", "indices")
-svd = return_type("svd", "U", "S", "V")
-topk = return_type("topk", "values", "indices")
-triangular_solve = return_type("triangular_solve", "solution", "cloned_coefficient")
+class aminmax(ReturnType):
+    __slots__ = ()
+    min: Tensor
+    max: Tensor
+
+
+class cummax(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class cummin(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class frexp(ReturnType):
+    __slots__ = ()
+    mantissa: Tensor
+    exponent: Tensor
+
+
+class geqrf(ReturnType):
+    __slots__ = ()
+    a: Tensor
+    tau: Tensor
+
+
+class histogram(ReturnType):
+    __slots__ = ()
+    hist: Tensor
+    bin_edges: Tensor
+
+
+class histogramdd(ReturnType):
+    __slots__ = ()
+    hist: Tensor
+    bin_edges: Any  # (a tuple of tensors)
+
+
+class kthvalue(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class linalg_cholesky_ex(ReturnType):
+    __slots__ = ()
+    L: Tensor
+    info: Tensor
+
+
+class linalg_eig(ReturnType):
+    __slots__ = ()
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class linalg_eigh(ReturnType):
+    __slots__ = ()
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class linalg_inv_ex(ReturnType):
+    __slots__ = ()
+    inverse: Tensor
+    info: Tensor
+
+
+class linalg_ldl_factor(ReturnType):
+    __slots__ = ()
+    LD: Tensor
+    pivots: Tensor
+
+
+class linalg_ldl_factor_ex(ReturnType):
+    __slots__ = ()
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class linalg_lstsq(ReturnType):
+    __slots__ = ()
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+class linalg_lu(ReturnType):
+    __slots__ = ()
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class linalg_lu_factor(ReturnType):
+    __slots__ = ()
+    LU: Tensor
+    pivots: Tensor
+
+
+class linalg_lu_factor_ex(ReturnType):
+    __slots__ = ()
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class linalg_qr(ReturnType):
+    __slots__ = ()
+    Q: Tensor
+    R: Tensor
+
+
+class linalg_slogdet(ReturnType):
+    __slots__ = ()
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class linalg_solve_ex(ReturnType):
+    __slots__ = ()
+    result: Tensor
+    info: Tensor
+
+
+class linalg_svd(ReturnType):
+    __slots__ = ()
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+class lu_unpack(ReturnType):
+    __slots__ = ()
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
+class max(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class median(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class min(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class mode(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class nanmedian(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class qr(ReturnType):
+    __slots__ = ()
+    Q: Tensor
+    R: Tensor
+
+
+class slogdet(ReturnType):
+    __slots__ = ()
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class sort(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class svd(ReturnType):
+    __slots__ = ()
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+class topk(ReturnType):
+    __slots__ = ()
+    values: Tensor
+    indices: Tensor
+
+
+class triangular_solve(ReturnType):
+    __slots__ = ()
+    solution: Tensor
+    cloned_coefficient: Tensor

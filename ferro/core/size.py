@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 _new = tuple.__new__
 
 
-class Size(tuple):
+class Size(tuple[int, ...]):
     """A tuple of sizes, as returned by ``Tensor.shape``.
 
     Example::
@@ -30,6 +30,12 @@ class Size(tuple):
 
     def __repr__(self) -> str:
         return f"ferro.Size([{', '.join(map(str, self))}])"
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Size: ...
 
     def __getitem__(self, index: Any) -> Any:
         found = tuple.__getitem__(self, index)

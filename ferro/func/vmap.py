@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ferro.batched.levels import Level, running
 from ferro.core import batching, worlds
@@ -17,9 +17,17 @@ from ferro.core.trees import flatten, spread, unflatten
 RANDOMNESS = ("error", "different", "same")
 
 
+T = TypeVar("T")  # for type checkers: what the function gives for one example, it gives for all
+
+
 def vmap(
-    func: Callable, in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *, chunk_size: int | None = None
-) -> Callable:
+    func: Callable[..., T],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., T]:
     """A function that calls `func`, written for one example, for every example of a batch at once.
 
     in_dims: the dimension of the arguments along which the examples lie, or a nesting of such numbers that fits the

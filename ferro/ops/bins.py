@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -26,6 +26,16 @@ __all__ = ["bincount", "bucketize", "histc", "histogram", "histogramdd", "search
 
 
 # -- unique elements ---------------------------------------------------------------------------------------------------
+
+
+@overload
+def unique(input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False,
+           dim: int | None = None) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+           dim: int | None = None) -> Any: ...  # fmt: skip
 
 
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
@@ -207,7 +217,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Te
 
 @by_slices
 def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
-              out: Any = None) -> Any:  # fmt: skip
+              out: Any = None) -> return_types.histogram:  # fmt: skip
     """How many elements (or with which weight) lie in each bin: (hist, bin_edges).
 
     `bins` are the edges, or the number of equal bins in `range` (by default that of the elements).  With `density` the
@@ -233,7 +243,7 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
 
 @by_slices
 def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
-                out: Any = None) -> Any:  # fmt: skip
+                out: Any = None) -> return_types.histogramdd:  # fmt: skip
     """The :func:`histogram` of points, the innermost dimension of `input`: (hist, bin_edges of each coordinate).
 
     `bins` is a number, or numbers or edges for every coordinate; `range` holds the first and the last edge of the first

@@ -63,7 +63,9 @@ def _checked(name: str, A: Any, upper: bool, out: Any) -> Any:
 
 
 @in_full_precision
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None) -> Any:
+def cholesky_ex(
+    A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
+) -> return_types.linalg_cholesky_ex:
     """(L, info): `linalg.cholesky` without an error; info is the order of the first leading minor that is not positive.
 
     >>> import ferro

@@ -259,8 +259,19 @@ class ComplexMethods:
     conj_physical = conj_physical
     conj_physical_ = conj_physical_
     resolve_conj, resolve_neg = resolve_conj, resolve_neg
-    real = property(real, set_part(real))
-    imag = property(imag, set_part(imag))
+    if TYPE_CHECKING:  # (pyright knows properties by their decorator)
+
+        @property
+        def real(self) -> Tensor: ...
+        @real.setter
+        def real(self, value: Any) -> None: ...
+        @property
+        def imag(self) -> Tensor: ...
+        @imag.setter
+        def imag(self, value: Any) -> None: ...
+    else:
+        real = property(real, set_part(real))
+        imag = property(imag, set_part(imag))
     angle = angle
     is_complex, is_floating_point, is_conj, is_neg, is_nonzero, is_signed = (
         is_complex,

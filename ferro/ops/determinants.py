@@ -75,7 +75,7 @@ COFACTORS = Op("linalg.cofactors", lambda xp, xs: xp.cofactors(xs), variadic=Tru
                weight=100.0)  # fmt: skip
 
 
-def linalg_slogdet(A: Tensor, *, out: Any = None) -> Any:
+def linalg_slogdet(A: Tensor, *, out: Any = None) -> return_types.linalg_slogdet:
     """(sign, logabsdet): det A = sign exp(logabsdet), of square matrices (..., n, n); (0, -inf) at a singular one.
 
     d logabsdet = Re tr(A⁻¹ dA), d sign = i sign Im tr(A⁻¹ dA): inf or nan at a singular matrix.
@@ -89,7 +89,7 @@ def linalg_slogdet(A: Tensor, *, out: Any = None) -> Any:
     return named("linalg.slogdet", return_types.linalg_slogdet, results, out)
 
 
-def slogdet(input: Tensor, *, out: Any = None) -> Any:
+def slogdet(input: Tensor, *, out: Any = None) -> return_types.slogdet:
     """(sign, logabsdet) of square matrices: `linalg.slogdet`."""
     return named("slogdet", return_types.slogdet, apply(SLOGDET, (square("slogdet", input),)), out)
 

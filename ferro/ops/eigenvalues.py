@@ -37,7 +37,7 @@ def _upper(UPLO: str) -> bool:
 
 
 @in_full_precision
-def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
+def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> return_types.linalg_eigh:
     """(eigenvalues, eigenvectors) of Hermitian (..., n, n) matrices: A = V diag(L) Vᴴ, L real and ascending.
 
     Only one triangle of A is read, but the gradient is that for Hermitian changes of A, and Hermitian.  With
@@ -118,7 +118,7 @@ singular("linalg.eigh", "two equal eigenvalues", Sample(Arg(values=[[2.0, 0.0], 
 
 
 @in_full_precision
-def eig(A: Tensor, *, out: Any = None) -> Any:
+def eig(A: Tensor, *, out: Any = None) -> return_types.linalg_eig:
     """(eigenvalues, eigenvectors) of (..., n, n) matrices, complex: A V = V diag(L), the columns of V of norm one.
 
     With P = V⁻¹ dA V, dL = diag P and dV = V [P / (lⱼ - lᵢ)], less what would change the norms (Giles, "An extended

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import dtypes, worlds
+from ferro.core import dtypes, return_types, worlds
 from ferro.core.apply import NUMBERS, apply, binary, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.return_types import return_type
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
@@ -394,7 +393,7 @@ LDEXP = Op("ldexp", lambda xp, x, n: xp.ldexp(x, n), kind=ELEMENTWISE, x=lambda 
                     Sample(Arg(), Arg(2))], complex=True)  # fmt: skip
 
 
-def frexp(input: Tensor, *, out: tuple | None = None) -> Any:
+def frexp(input: Tensor, *, out: tuple | None = None) -> return_types.frexp:
     """(m, n) with x = m 2ⁿ and ½ ≤ |m| < 1; n is int32.  d m = dx / 2ⁿ."""
     need_tensor("frexp", "input", input)
     if input._data.dtype not in dtypes.INEXACT or input._data.dtype.kind == "c":
@@ -410,10 +409,9 @@ def frexp(input: Tensor, *, out: tuple | None = None) -> Any:
     mantissa, exponent = apply(FREXP, (input,))
     if out is not None:
         mantissa, exponent = into("frexp", out[0], mantissa), into("frexp", out[1], exponent)
-    return FREXP_RESULT((mantissa, exponent))
+    return return_types.frexp((mantissa, exponent))
 
 
-FREXP_RESULT = return_type("frexp", "mantissa", "exponent")
 FREXP = Op("frexp", lambda xp, x: xp.frexp(x), outputs=("mantissa", "exponent"), nondiff=("exponent",),
            x=lambda xp, g, exponent: xp.ldexp(g, -exponent),
            samples=[Sample(Arg(3, 4)), Sample(Arg()), Sample(Arg(0)),

@@ -153,7 +153,9 @@ singular(
 AMIN = Op("amin", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_shared_by_numbers, samples=_SAMPLES)
 
 
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, **names: Any) -> Any:
+def aminmax(
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, **names: Any
+) -> return_types.aminmax:
     """The smallest and the largest element along `dim` (of all by default), (min, max); ties as in :func:`amax`."""
     if names:
         dim, keepdim = renamed("aminmax", names, dim, keepdim)
@@ -188,7 +190,7 @@ def max(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 
 
 @overload
-def max(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Any: ...
+def max(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> return_types.max: ...
 
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
@@ -209,7 +211,7 @@ def min(input: Tensor, dim: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 
 
 @overload
-def min(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Any: ...
+def min(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> return_types.min: ...
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:

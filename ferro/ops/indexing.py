@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ferro.core.inplace import is_expanded, record_write, refuse_overlap
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.signatures import name_in_place
 from ferro.cpu.layouts import DENSE, FIRST
 from ferro.ops.filling import filler
 from ferro.ops.shape import RESHAPE
@@ -314,6 +315,14 @@ PUT = Op("put", lambda xp, x, index, source, /, accumulate: xp.put(x, index, sou
 # -- positions of what is not zero -------------------------------------------------------------------------------------
 
 
+@overload
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[False] = False) -> Tensor: ...
+
+
+@overload
+def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+
+
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
     """The positions of the elements that are not 0: a row for each, or (as_tuple) a tensor for each dimension."""
     x = need_tensor("nonzero", "input", input)._data
@@ -379,9 +388,7 @@ def _written(function: Any, op: Op, arguments: Any, write: Any, expanded: str | 
         )  # (a value is a number)
         return record_write(self, name, op, others, params, write, expanded)
 
-    method.__name__ = method.__qualname__ = name
-    method.__doc__ = f"In-place version of :func:`{function.__name__}`."
-    return method
+    return name_in_place(method, function)
 
 
 def _add_arguments(name: str, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> tuple:

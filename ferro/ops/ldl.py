@@ -31,7 +31,7 @@ _SINGULAR = ("D[{i},{i}] is zero: the factorization is complete, but using it on
 
 
 @in_full_precision
-def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
+def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> return_types.linalg_ldl_factor:
     """(LD, pivots) with A = P L D Lᵀ Pᵀ, or (hermitian) P L D Lᴴ Pᵀ, D of blocks of size 1 and 2, as LAPACK packs them.
 
     A: (..., n, n), of which the lower triangle is read; LD: (..., n, n); pivots: (..., n), int32: a positive p exchanges
@@ -53,7 +53,9 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> Any:
 
 
 @in_full_precision
-def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None) -> Any:
+def ldl_factor_ex(
+    A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None
+) -> return_types.linalg_ldl_factor_ex:
     """(LD, pivots, info): `ldl_factor` without an error; info is the number of the first zero block of D, or 0."""
     packed, pivots, info = _factor("linalg.ldl_factor_ex", A, hermitian)
     if check_errors:

@@ -144,7 +144,7 @@ declare("linalg.matrix_rank", [*map(Sample, MATRICES), Sample(MATRICES[0], atol=
 
 
 @in_full_precision
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> return_types.linalg_lstsq:
     """(solution, residuals, rank, singular_values): the X of least norm that minimises |A X - B|.
 
     A: (..., m, n); B: (..., m, k), or vectors (..., m) with the batch of A.  residuals: |A X - B|² by column,

@@ -33,7 +33,7 @@ _SINGULAR = ("U[{i},{i}] is zero and using it on lu_solve would result in a divi
 
 
 @in_full_precision
-def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
+def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> return_types.linalg_lu_factor:
     """(LU, pivots) with A = P L U: L (its unit diagonal left out) and U packed in one matrix, pivots (int32) from 1.
 
     A: (..., m, n); LU: (..., m, n); pivots: (..., min(m, n)): in step i the rows i and pivots[i] are exchanged.
@@ -54,7 +54,9 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
 
 
 @in_full_precision
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> Any:
+def lu_factor_ex(
+    A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None
+) -> return_types.linalg_lu_factor_ex:
     """(LU, pivots, info): `lu_factor` without an error; info is the number of the first zero pivot, or 0."""
     packed, pivots, info = _factor("linalg.lu_factor_ex", A, pivot)
     if check_errors:
@@ -69,7 +71,7 @@ def lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = No
 
 
 @in_full_precision
-def linalg_lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
+def linalg_lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> return_types.linalg_lu:
     """(P, L, U) with A = P L U: a permutation, a lower triangle with unit diagonal, an upper triangle.
 
     A: (..., m, n); with k = min(m, n), P: (..., m, m), L: (..., m, k), U: (..., k, n).  The derivative (see `lu_factor`)
@@ -145,7 +147,7 @@ def _permutation_matrix(packed: Any, pivots: Any) -> Any:
 
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *,
-              out: Any = None) -> Any:  # fmt: skip
+              out: Any = None) -> return_types.lu_unpack:  # fmt: skip
     """(P, L, U) of a factorisation by `linalg.lu_factor`; without unpack_data L and U, without unpack_pivots P are empty.
 
     LU_data: (..., m, n); LU_pivots: (..., min(m, n)), int32.

@@ -44,7 +44,9 @@ def _all(xp: Any, g: Any, x: Any, out: Any) -> Any:
 # -- sorting -----------------------------------------------------------------------------------------------------------
 
 
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None) -> Any:
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
+) -> return_types.sort:
     """The elements in order along `dim`: (values, indices); equal ones keep their order, whether or not `stable`."""
     need_tensor("sort", "input", input)
     need_real("sort", input)
@@ -88,7 +90,9 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 declare("msort", [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4))])
 
 
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None) -> Any:
+def topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
+) -> return_types.topk:
     """The k largest (or smallest) elements along `dim`: (values, indices), in order also where `sorted` is False."""
     a = need_tensor("topk", "input", input)._data
     need_real("topk", input)
@@ -124,7 +128,9 @@ def _selected(name: str, op: Op, input: Any, dim: Any, keepdim: bool, out: Any, 
     return getattr(return_types, name)(pair if out is None else pair_into(name, out, pair))
 
 
-def kthvalue(input: Tensor, k: int, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
+def kthvalue(
+    input: Tensor, k: int, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any
+) -> return_types.kthvalue:
     """The k-th smallest element (k from 1) along `dim`: (values, indices)."""
     if names:
         dim, keepdim = renamed("kthvalue", names, dim, keepdim)
@@ -153,7 +159,7 @@ def median(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 
 
 @overload
-def median(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Any: ...
+def median(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> return_types.median: ...
 
 
 def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
@@ -169,7 +175,7 @@ def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 
 
 @overload
-def nanmedian(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> Any: ...
+def nanmedian(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None) -> return_types.nanmedian: ...
 
 
 def nanmedian(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
@@ -218,7 +224,7 @@ NANMEDIAN = Op("nanmedian_dim", lambda xp, x, /, dim, keepdim: xp.nanmedian_dim(
                x=picked)  # fmt: skip
 
 
-def mode(input: Tensor, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
+def mode(input: Tensor, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any) -> return_types.mode:
     """The most frequent element along `dim` (of several the smallest) and where it appears last: (values, indices)."""
     if names:
         dim, keepdim = renamed("mode", names, dim, keepdim)

@@ -28,7 +28,7 @@ MODES = ("reduced", "r", "complete")
 
 
 @in_full_precision
-def linalg_qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
+def linalg_qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> return_types.linalg_qr:
     """A = Q R as (Q, R), for A (..., m, n) and k = min(m, n): Q has orthonormal columns, R is upper triangular.
 
     mode "reduced": Q (..., m, k), R (..., k, n); "complete": Q (..., m, m), R (..., m, n); "r": an empty Q, R as
@@ -57,7 +57,7 @@ def linalg_qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
 
 
 @in_full_precision
-def qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
+def qr(input: Tensor, some: bool = True, *, out: Any = None) -> return_types.qr:
     """(Q, R), reduced, or complete with some=False: the older form of `linalg.qr`."""
     matrices("qr", input, "input")
     return named("qr", return_types.qr, qr_factors(input, "reduced" if some else "complete"), out)
@@ -131,7 +131,7 @@ singular("linalg.qr", "dependent columns", Sample(Arg(values=[[1.0, 2.0], [0.0, 
 # -- reflectors --------------------------------------------------------------------------------------------------------
 
 
-def geqrf(input: Tensor, *, out: Any = None) -> Any:
+def geqrf(input: Tensor, *, out: Any = None) -> return_types.geqrf:
     """(a, tau): the QR decomposition as LAPACK leaves it, R on and above the diagonal of a, reflectors below it.
 
     Not differentiable, as in PyTorch: raises NotImplementedError in backward; use `linalg.qr`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -127,6 +127,16 @@ def _max_with_padding(x: Any, shape: tuple, windows: tuple) -> tuple:
     return values, wrap(np.asarray(np.ravel_multi_index(inside, shape), np.int64))
 
 
+@overload
+def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False, return_indices: bool = False) -> Any: ...  # fmt: skip
+
+
 def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of a signal (N, C, L) or (C, L); with `return_indices` also its position.
@@ -135,6 +145,16 @@ def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
     """
     found = _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
+
+
+@overload
+def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False, return_indices: bool = False) -> Any: ...  # fmt: skip
 
 
 def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
@@ -148,6 +168,16 @@ def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 
 @in_full_precision
+@overload
+def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+               ceil_mode: bool = False, return_indices: bool = False) -> Any: ...  # fmt: skip
+
+
 def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
     """The maximum of every window of volumes (N, C, D, H, W) or (C, D, H, W): see :func:`max_pool1d`."""
@@ -352,10 +382,26 @@ def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
     return apply(MAX_POOL, (x,), (kernel, size, kernel, (0,) * n, (1,) * n))
 
 
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+
+
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any: ...
+
+
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The maxima of `output_size` parts of a signal: see `adaptive_avg_pool1d` and `max_pool1d`."""
     found = _adaptive_max("adaptive_max_pool1d", 1, input, output_size)
     return found if return_indices else found[0]
+
+
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+
+
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any: ...
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
@@ -365,6 +411,14 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 @in_full_precision
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: Literal[False] = False) -> Tensor: ...
+
+
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any: ...
+
+
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The maxima of D x H x W parts of volumes: see `adaptive_avg_pool1d` and `max_pool1d`."""
     found = _adaptive_max("adaptive_max_pool3d", 3, input, output_size)

@@ -266,13 +266,13 @@ def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
 
 
 def var_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-             correction: Any = None, **names: Any) -> tuple:  # fmt: skip
+             correction: Any = None, **names: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The variance and the mean over the dimensions `dim` (see :func:`var`)."""
     return apply(VAR_MEAN, (input,), _moments("var_mean", input, dim, unbiased, keepdim, correction, names))
 
 
 def std_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-             correction: Any = None, **names: Any) -> tuple:  # fmt: skip
+             correction: Any = None, **names: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
     """The standard deviation and the mean over the dimensions `dim` (see :func:`std`)."""
     return apply(STD_MEAN, (input,), _moments("std_mean", input, dim, unbiased, keepdim, correction, names))
 

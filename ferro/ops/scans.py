@@ -170,12 +170,12 @@ LOGCUMSUMEXP = Op("logcumsumexp", lambda xp, x, /, dim: xp.logcumsumexp(x, dim),
 # -- extrema -----------------------------------------------------------------------------------------------------------
 
 
-def cummax(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> Any:
+def cummax(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> return_types.cummax:
     """The largest of x_0 ... x_i along `dim`, (values, indices): of equal ones the last, which gets the gradient."""
     return _running("cummax", CUMMAX, input, dim, out, names)
 
 
-def cummin(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> Any:
+def cummin(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> return_types.cummin:
     """The smallest of x_0 ... x_i along `dim`, (values, indices): of equal ones the last, which gets the gradient."""
     return _running("cummin", CUMMIN, input, dim, out, names)
 

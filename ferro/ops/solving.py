@@ -62,7 +62,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
 
 
 @in_full_precision
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> Any:
+def solve_ex(
+    A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None
+) -> return_types.linalg_solve_ex:
     """(result, info): `solve` without an error for a singular matrix, whose info is the number of the first zero pivot.
 
     >>> import ferro
@@ -179,7 +181,7 @@ SOLVE_TRI = Op("linalg.solve_triangular",
 
 @in_full_precision
 def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False,
-                     *, out: Any = None) -> Any:  # fmt: skip
+                     *, out: Any = None) -> return_types.triangular_solve:  # fmt: skip
     """(solution, cloned_coefficient): X with A X = input (transpose: Aᵀ X = input), and a copy of A.
 
     The older form of `linalg.solve_triangular`.
@@ -226,7 +228,7 @@ def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 @in_full_precision
-def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> Any:
+def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> return_types.linalg_inv_ex:
     """(inverse, info): `linalg.inv` without an error for a singular matrix, whose info is the number of its zero pivot.
 
     >>> import ferro

@@ -94,7 +94,9 @@ MATRICES = [Arg(*shape, make=spread_matrix) for shape in ((3, 3), (4, 2), (2, 4)
 
 
 @in_full_precision
-def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
+def linalg_svd(
+    A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None
+) -> return_types.linalg_svd:
     """A = U diag(S) Vᴴ as (U, S, Vh): A is (..., m, n), S (..., k) in descending order, with k = min(m, n).
 
     U and Vh are (..., m, m) and (..., n, n), or (..., m, k) and (..., k, n) with full_matrices=False.  Singular vectors
@@ -215,7 +217,7 @@ SVDVALS = Op(
 
 
 @in_full_precision
-def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> Any:
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> return_types.svd:
     """A = U diag(S) Vᴴ as (U, S, V), thin unless some=False; compute_uv=False: zeros for U and V.  See `linalg.svd`."""
     shape = matrices("svd", input, "input")._data.shape
     if compute_uv:

@@ -283,9 +283,10 @@ class _ConvTransposeNd(_ConvNd):
                 f"{type(self).__name__}: for {input.dim()}D input, output_size must have {n} or {input.dim()} "
                 f"elements (got {len(wanted)})"
             )
+        padding: Any = self.padding  # (never a string here)
         smallest = [
             (input.shape[i - n] - 1) * self.stride[i]
-            - 2 * self.padding[i]
+            - 2 * padding[i]
             + self.dilation[i] * (self.kernel_size[i] - 1)
             + 1
             for i in range(n)
