@@ -83,7 +83,7 @@ def python_files(*folders: str) -> list[Path]:
 def text_files() -> list[Path]:
     """Every file that people read: code, documents, configuration."""
     suffixes = {".py", ".md", ".toml", ".yaml", ".yml", ".json", ".txt", ".cfg"}
-    inner = [p for folder in ("ferro", "tests", "bench", "docs") for p in (ROOT / folder).rglob("*")]
+    inner = [p for folder in ("ferro", "tests", "bench", "docs", "examples") for p in (ROOT / folder).rglob("*")]
     outer = [*ROOT.iterdir(), *(ROOT / ".ci").iterdir()]
     known = {"Makefile", "LICENSE", "run", ".gitignore"}
     return sorted(p for p in (*inner, *outer) if p.is_file() and (p.suffix in suffixes or p.name in known))
@@ -273,7 +273,7 @@ def test_the_package_says_that_it_is_typed() -> None:
 
 
 def test_every_file_begins_by_saying_what_it_owns() -> None:
-    files = python_files("ferro", "tests", "bench", "docs")
+    files = python_files("ferro", "tests", "bench", "docs", "examples")
     assert [short(path) for path in files if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
 
 
@@ -290,7 +290,7 @@ def test_no_file_names_a_path_of_a_machine() -> None:
 
 def test_the_rules_that_find_bugs_are_never_silenced() -> None:
     silenced = re.compile(r"noqa:.*\bF8(?:11|21|41)\b")
-    files = python_files("ferro", "tests", "bench", "docs")
+    files = python_files("ferro", "tests", "bench", "docs", "examples")
     assert [short(path) for path in files if silenced.search(path.read_text("utf-8"))] == []
     lint = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["ruff"]["lint"]
     ignored = [*lint["ignore"], *(rule for rules in lint["per-file-ignores"].values() for rule in rules)]
