@@ -67,7 +67,7 @@ def main(steps=60, seed=0):
 
     model = ResNet()
     optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9, nesterov=True, weight_decay=5e-4)
-    scheduler = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=steps + 1)
+    scheduler = optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.06, total_steps=steps + 1)
 
     losses = []
     for _ in range(steps):
