@@ -8,6 +8,7 @@ says which functions agree with PyTorch to the last bit.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes
@@ -159,10 +160,7 @@ class Twister:
             spare = [] if self._spare is None or not n else [self._spare]
             pairs = (n - len(spare) + 1) // 2
             u = self._uniform(2 * pairs, f8)
-            radius, angle = np.sqrt(-2 * np.log1p(-u[1::2])), 2 * np.pi * u[0::2]
-            z = np.empty(len(spare) + 2 * pairs)
-            z[: len(spare)] = spare
-            z[len(spare) :: 2], z[len(spare) + 1 :: 2] = radius * np.cos(angle), radius * np.sin(angle)
+            z = np.array([*spare, *_few_pairs(u.tolist())]) if pairs <= 16 else np.concatenate([spare, _pairs_of(u)])
             if n:
                 self._spare = float(z[n]) if len(z) > n else None
         return z[:n]
@@ -275,16 +273,28 @@ class _Scalars:
         spare, self.stream._spare = self.stream._spare, None
         if spare is not None:
             return spare
-        u1, u2 = self.uniform(), self.uniform()
-        radius, angle = math.sqrt(-2 * math.log1p(-u2)), 2 * math.pi * u1
-        self.stream._spare = radius * math.sin(angle)
-        return radius * math.cos(angle)
+        first, self.stream._spare = _few_pairs([self.uniform(), self.uniform()])
+        return first
 
     def close(self) -> None:
         """Puts the stream behind the last number that was taken."""
         if self.before is not None:
             self.stream._bits.state = self.before
             self.stream._bits.random_raw(2 * self.taken, output=False)
+
+
+def _pairs_of(u: Any) -> Any:
+    """Normal numbers from uniform ones, pair by pair (Box and Muller)."""
+    radius, angle = np.sqrt(-2 * np.log1p(-u[1::2])), 2 * np.pi * u[0::2]
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).reshape(-1)
+
+
+def _few_pairs(u: list) -> Iterator[float]:
+    """The same by the functions of the C library, which PyTorch calls: quicker for a few, and the same bits."""
+    for first, second in zip(u[0::2], u[1::2], strict=True):
+        radius, angle = math.sqrt(-2 * math.log1p(-second)), 2 * math.pi * first
+        yield radius * math.cos(angle)
+        yield radius * math.sin(angle)
 
 
 def _computed_in(d: Any) -> Any:

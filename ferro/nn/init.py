@@ -10,11 +10,11 @@ import numpy as np
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
-from ferro.ops.creation import empty
+from ferro.ops.comparison import where
+from ferro.ops.creation import empty, empty_like
 from ferro.ops.creation import eye as identity
 from ferro.ops.data import from_numpy
 from ferro.ops.random import randperm
-from ferro.ops.special import erfinv
 from ferro.tensor import Tensor
 
 _LINEAR_LIKE = (
@@ -87,21 +87,45 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Fill with normal numbers conditioned to lie in [a, b]: the inverse distribution function of uniform numbers."""
+    """Fill with normal numbers conditioned to lie in [a, b], by rejection: of normal numbers, or of uniform ones where few of
+    those would be kept.
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
             "The distribution of values may be incorrect.",
             stacklevel=2,
         )
-
-    def twice_cdf_less_one(x: float) -> float:
-        return math.erf((x - mean) / std / math.sqrt(2.0))
-
+    below_b, below_a = [math.erf((bound - mean) / std / math.sqrt(2.0)) / 2 for bound in (b, a)]
+    draw = _normal_within if below_b - below_a > 0.3 else _uniform_within
     with no_grad():
-        tensor.uniform_(twice_cdf_less_one(a), twice_cdf_less_one(b), generator=generator)
-        values = erfinv(tensor) * (std * math.sqrt(2.0)) + mean
-        return tensor.copy_(values.clamp(min=a, max=b))
+        return draw(tensor, mean, std, a, b, generator)
+
+
+def _normal_within(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
+    """Normal numbers; those outside of [a, b] are replaced by others."""
+    low, high = [tensor.new_tensor(bound).item() for bound in (a, b)]
+    values = tensor.normal_(mean, std, generator=generator)
+    while bool((outside := (values < low) | (values > high)).any()):
+        values = where(outside, empty_like(values).normal_(mean, std, generator=generator), values)
+    return tensor if values is tensor else tensor.copy_(values)
+
+
+def _uniform_within(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
+    """Uniform numbers of [a, b), each kept with a probability in proportion to the density."""
+    highest = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+
+    def refused(values: Tensor) -> Tensor:
+        height = values.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(highest)
+        return empty_like(values).uniform_(generator=generator).log_() > height
+
+    values = tensor.uniform_(a, b, generator=generator)
+    pending = refused(values)
+    while bool(pending.any()):
+        others = empty_like(values).uniform_(a, b, generator=generator)
+        values = where(pending, others, values)
+        pending = pending & refused(others)
+    return tensor if values is tensor else tensor.copy_(values)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:

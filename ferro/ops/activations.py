@@ -208,9 +208,9 @@ def _slopes(x: Any, lower: float, upper: float, numbers: Any) -> Any:
     wide, d = np.dtype(np.float64), x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
     lower, upper = float(d.type(lower)), float(d.type(upper))
     if type(x) is not np.ndarray:  # batched: every slice has a number for each element
-        return np.where(x > 0, 1.0, numbers.uniform(x.shape, wide, lower, upper)).astype(d)
+        return np.where(x > 0, 1.0, numbers.uniform(x.shape, wide) * (upper - lower) + lower).astype(d)
     slopes, drawn = np.ones(x.shape, d), ~(x > 0)
-    slopes[drawn] = numbers.uniform((int(np.count_nonzero(drawn)),), wide, lower, upper).astype(d)
+    slopes[drawn] = (numbers.uniform((int(np.count_nonzero(drawn)),), wide) * (upper - lower) + lower).astype(d)
     return slopes
 
 

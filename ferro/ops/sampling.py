@@ -106,7 +106,8 @@ def multinomial(
     if (wide.sum(-1) <= 0).any():
         raise RuntimeError("multinomial: invalid multinomial distribution (sum of probabilities <= 0)")
     numbers = stream_of(generator)
-    drawn = _with_replacement(a, num_samples, numbers) if replacement else _without_replacement(a, num_samples, numbers)
+    draw = _with_replacement if replacement and num_samples > 1 else _without_replacement
+    drawn = draw(a, num_samples, numbers)
     result = wrap(drawn.astype(np.int64))
     return result if out is None else into("multinomial", out, result)
 
