@@ -103,7 +103,7 @@ TABLE: dict[str, str] = {
         mkldnn_* utils.mkldnn slice_inverse native_norm
     """,
     "training uses one process and all of its cores (`set_num_threads`); Python's `multiprocessing` for others": """
-        distributed nn.parallel.comm nn.parallel.* distributed.* nn.parallel.distributed monitor multiprocessing.pool
+        nn.parallel.comm nn.parallel.* distributed.* nn.parallel.distributed monitor multiprocessing.pool
         multiprocessing.queue multiprocessing.reductions multiprocessing.spawn
         multiprocessing.get_all_sharing_strategies multiprocessing.get_sharing_strategy
         multiprocessing.set_sharing_strategy

@@ -26,6 +26,7 @@ LAYERS = (
         "amp",
         "backends",
         "compiler",
+        "distributed",
         "futures",
         "_dynamo",
         "_inductor",

@@ -624,8 +624,13 @@ def test_a_distributed_sampler_gives_each_process_pytorchs_share() -> None:
     assert orders[0] != orders[1]
     with pytest.raises(ValueError, match=r"Invalid rank 3, rank should be in the interval \[0, 2\]"):
         data.DistributedSampler(range(9), 3, 3)
-    with pytest.raises(RuntimeError, match="Requires distributed package to be available"):
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
         data.DistributedSampler(range(9))
+    ferro.distributed.init_process_group("gloo", rank=0, world_size=1)
+    try:
+        assert list(data.DistributedSampler(range(3), shuffle=False)) == [0, 1, 2]
+    finally:
+        ferro.distributed.destroy_process_group()
 
 
 def test_stacked_datasets_fetch_whole_batches() -> None:

@@ -10,7 +10,7 @@ from ..modules.module import Module
 class DataParallel(Module):
     """Passes its arguments to `module`; keys of its state_dict begin with "module.".
 
-    RuntimeError for `device_ids`: ferro computes on the CPU.
+    Devices are ignored, as PyTorch ignores them where there are none.
 
     >>> import ferro
     >>> list(DataParallel(ferro.nn.Linear(2, 1)).state_dict())
@@ -19,7 +19,6 @@ class DataParallel(Module):
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
         super().__init__()
-        _refuse(device_ids)
         self.module = module
         self.device_ids: list[Any] = []
         self.dim = dim
@@ -38,11 +37,7 @@ def data_parallel(
     module_kwargs: Any = None,
 ) -> Any:
     """The module called with `inputs`, one tensor or a tuple of arguments."""
-    _refuse(device_ids)
+    if device_ids:
+        raise RuntimeError(f"data_parallel: device_ids={list(device_ids)}, but ferro computes on the CPU: leave it out")
     inputs = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
     return module(*inputs, **(module_kwargs or {}))
-
-
-def _refuse(device_ids: Any) -> None:
-    if device_ids:
-        raise RuntimeError(f"DataParallel: device_ids={list(device_ids)}, but ferro computes on the CPU: leave it out")

@@ -15,7 +15,7 @@ class DistributedSampler(Sampler[int]):
     All get equally many: the first indices are given out twice, or with drop_last the last ones not at all. `shuffle` draws
     a new order for each `seed` and epoch; `set_epoch` says which epoch it is.
 
-    ferro has no process groups that could be asked, so both numbers must be given (RuntimeError); ValueError if `rank` is
+    Numbers that are not given are those of the process group, which must have been made (ValueError); ValueError if `rank` is
     not among them.
 
     Example::
@@ -35,9 +35,10 @@ class DistributedSampler(Sampler[int]):
         drop_last: bool = False,
     ) -> None:
         if num_replicas is None or rank is None:
-            raise RuntimeError(
-                "Requires distributed package to be available, which ferro has not: give num_replicas and rank"
-            )
+            from ferro.distributed import get_rank, get_world_size  # (only programs with process groups import them)
+
+            num_replicas = get_world_size() if num_replicas is None else num_replicas
+            rank = get_rank() if rank is None else rank
         if not 0 <= rank < num_replicas:
             raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
         self.dataset = dataset

@@ -1,0 +1,78 @@
+"""PyTorch's distributed interface for a job of one process; several are refused when the group is initialised.
+
+What each function gives is what one rank gets: a sum over ranks is its own tensor, a gathered list has one entry.
+
+Example::
+
+    >>> import ferro
+    >>> import ferro.distributed as dist
+    >>> dist.init_process_group("gloo", rank=0, world_size=1)
+    >>> x = ferro.tensor([1.0, 2.0])
+    >>> dist.all_reduce(x)
+    >>> x, dist.get_rank(), dist.get_world_size()
+    (tensor([1., 2.]), 0, 1)
+    >>> dist.destroy_process_group()
+"""
+
+from .collectives import (
+    Work,
+    all_gather,
+    all_gather_into_tensor,
+    all_gather_single,
+    all_reduce,
+    all_to_all,
+    all_to_all_single,
+    barrier,
+    broadcast,
+    gather,
+    irecv,
+    isend,
+    monitored_barrier,
+    recv,
+    reduce,
+    reduce_scatter,
+    reduce_scatter_single,
+    reduce_scatter_tensor,
+    scatter,
+    send,
+)
+from .group import (
+    Backend,
+    GroupMember,
+    ProcessGroup,
+    ReduceOp,
+    default_pg_timeout,
+    destroy_process_group,
+    get_backend,
+    get_default_backend_for_device,
+    get_global_rank,
+    get_group_rank,
+    get_node_local_rank,
+    get_process_group_ranks,
+    get_rank,
+    get_world_size,
+    group,
+    init_process_group,
+    is_available,
+    is_backend_available,
+    is_gloo_available,
+    is_initialized,
+    is_mpi_available,
+    is_nccl_available,
+    is_torchelastic_launched,
+    is_ucc_available,
+    is_xccl_available,
+    new_group,
+)
+from .objects import all_gather_object, broadcast_object_list, gather_object, scatter_object_list
+
+__all__ = [
+    "Backend", "GroupMember", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
+    "all_gather_single", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast", "broadcast_object_list",
+    "default_pg_timeout", "destroy_process_group", "gather", "gather_object", "get_backend", "get_default_backend_for_device",
+    "get_global_rank", "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
+    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
+    "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
+    "scatter", "scatter_object_list", "send",
+]  # fmt: skip

@@ -1,0 +1,364 @@
+"""Tensors from rank to rank: arguments are checked as PyTorch checks them, the group does the rest."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ferro.autograd.grad_mode import no_grad
+from ferro.core.base import TensorBase
+from ferro.futures import Future
+
+from .group import GroupMember, ProcessGroup, ReduceOp, resolved
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+
+class Work:
+    """An exchange that goes on, which `async_op=True` gives: with one process it is done when it is made."""
+
+    def __init__(self, result: Sequence[Any] = ()) -> None:
+        self._result = list(result)
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Waits for the end: True."""
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether it has ended."""
+        return True
+
+    def is_success(self) -> bool:
+        """Whether it has ended well."""
+        return True
+
+    def exception(self) -> None:
+        """What went wrong: nothing."""
+
+    def result(self) -> list[Any]:
+        """The tensors that were written."""
+        return self._result
+
+    def get_future(self) -> Future:
+        """The Future of the result."""
+        future: Future = Future()
+        future.set_result(self._result)
+        return future
+
+
+def _run(name: str, group: Any, async_op: bool, exchange: Callable[[ProcessGroup], Any], result: Sequence[Any]) -> Any:
+    """Calls ``exchange(group)`` without recording it; a Work if asked for one. Outside of the group: a warning."""
+    if group == GroupMember.NON_GROUP_MEMBER:
+        warnings.warn(f"Running {name} on global rank 0 which does not belong to the given group.", stacklevel=3)
+        return None
+    found = resolved(group)
+    with no_grad():
+        exchange(found)
+    return Work(result) if async_op else None
+
+
+def _tensor(name: str, value: Any) -> None:
+    if not isinstance(value, TensorBase):
+        raise TypeError(
+            f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor but got {type(value)} instead."
+        )
+
+
+def _tensors(name: str, values: Any) -> None:
+    if not isinstance(values, list) or not all(isinstance(v, TensorBase) for v in values):
+        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor] but got {type(values)} "
+                        "instead.")  # fmt: skip
+
+
+def _op(op: Any) -> None:
+    if not isinstance(op, ReduceOp):
+        raise TypeError(
+            f"op: incompatible function arguments: one of {', '.join(map(str, ReduceOp))} is needed, got {op!r}"
+        )
+
+
+def peer_of(rank: int | None, group_rank: int | None) -> int:
+    """The rank that is meant: as the default group or as the group numbers it, which for one process is the same."""
+    if rank is not None and group_rank is not None:
+        raise ValueError("Can't specify both group_rank and global_rank")
+    if rank is None and group_rank is None:
+        raise ValueError("Must specify global_rank or group_rank")
+    return int(rank if group_rank is None else group_rank)  # type: ignore[arg-type]
+
+
+def _count(name: str, what: str, values: Sequence[Any], size: int) -> None:
+    if len(values) != size:
+        raise RuntimeError(f"ProcessGroup::{name}: Incorrect {what} list size {len(values)}. {what.capitalize()} list size should be "
+                           f"{size}, same as size of the process group; invalid {what} tensor list at index 0 (expected length "
+                           f"{size}, got {len(values)})")  # fmt: skip
+
+
+def _same(name: str, like: Tensor, *others: Tensor) -> None:
+    """All of one dtype and one shape."""
+    for i, other in enumerate(others):
+        if other.dtype is not like.dtype:
+            raise ValueError(
+                f"{name}: Invalid usage of tensors with different dtypes: Found {other.dtype} and {like.dtype}"
+            )
+        if other.shape != like.shape:
+            raise RuntimeError(f"ProcessGroup::{name}: invalid tensor size at index {i} (expected {tuple(like.shape)}, got "
+                               f"{tuple(other.shape)})")  # fmt: skip
+
+
+# -------------------------------------------------------------------- one tensor to all, all to one
+
+
+def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
+              group_src: int | None = None) -> Work | None:  # fmt: skip
+    """Writes the tensor of rank `src` into that of every rank."""
+    _tensor("tensor", tensor)
+    root = peer_of(src, group_src)
+    return _run("broadcast", group, async_op, lambda g: g.broadcast(tensor, root), [tensor])
+
+
+def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
+    """Writes the sum (or what `op` says) of the tensors of all ranks into each of them.
+
+    RuntimeError for bitwise operations on floating-point tensors and for the mean of integers, ValueError for an order of
+    complex numbers.
+    """
+    _tensor("tensor", tensor)
+    _op(op)
+    return _run("all_reduce", group, async_op, lambda g: g.reduce(tensor, op, None), [tensor])
+
+
+def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False,
+           group_dst: int | None = None) -> Work | None:  # fmt: skip
+    """Writes the sum (or what `op` says) of the tensors of all ranks into that of rank `dst`."""
+    _tensor("tensor", tensor)
+    _op(op)
+    root = peer_of(dst, group_dst)
+    return _run("reduce", group, async_op, lambda g: g.reduce(tensor, op, root), [tensor])
+
+
+# -------------------------------------------------------------------- lists of tensors
+
+
+def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
+    """Writes the tensors of all ranks, in order, into the list's tensors, which have its shape and dtype."""
+    _tensors("tensor_list", tensor_list)
+    _tensor("tensor", tensor)
+
+    def exchange(g: ProcessGroup) -> None:
+        _count("allgather", "output", tensor_list, g.size())
+        _same("allgather", tensor, *tensor_list)
+        g.gather(tensor_list, tensor, None)
+
+    return _run("all_gather", group, async_op, exchange, tensor_list)
+
+
+def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None, group: Any = None,
+           async_op: bool = False, group_dst: int | None = None) -> Work | None:  # fmt: skip
+    """Writes the tensors of all ranks into the list of rank `dst` (0 unless given)."""
+    _tensor("tensor", tensor)
+    if gather_list:
+        _tensors("gather_list", gather_list)
+    root = 0 if dst is None and group_dst is None else peer_of(dst, group_dst)
+
+    def exchange(g: ProcessGroup) -> None:
+        outputs = gather_list or []
+        if g.rank() == root:
+            if not gather_list:
+                raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+            _count("gather", "output", outputs, g.size())
+            _same("gather", tensor, *outputs)
+        g.gather(outputs, tensor, root)
+
+    return _run("gather", group, async_op, exchange, gather_list or [])
+
+
+def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None, group: Any = None,
+            async_op: bool = False, group_src: int | None = None) -> Work | None:  # fmt: skip
+    """Writes entry i of the list of rank `src` (0 unless given) into the tensor of rank i."""
+    _tensor("tensor", tensor)
+    if scatter_list:
+        _tensors("scatter_list", scatter_list)
+    root = 0 if src is None and group_src is None else peer_of(src, group_src)
+
+    def exchange(g: ProcessGroup) -> None:
+        inputs = scatter_list or []
+        if g.rank() == root:
+            if not scatter_list:
+                raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
+            _count("scatter", "input", inputs, g.size())
+            _same("scatter", tensor, *inputs)
+        g.scatter(tensor, inputs, root)
+
+    return _run("scatter", group, async_op, exchange, [tensor])
+
+
+def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None,
+                   async_op: bool = False) -> Work | None:  # fmt: skip
+    """Writes the sum over ranks of entry i of their lists into the output of rank i."""
+    _tensor("output", output)
+    _tensors("input_list", input_list)
+    _op(op)
+
+    def exchange(g: ProcessGroup) -> None:
+        _count("reduce_scatter", "input", input_list, g.size())
+        _same("reduce_scatter", output, *input_list)
+        g.reduce(input_list[g.rank()], op, None)
+        output.copy_(input_list[g.rank()])
+
+    return _run("reduce_scatter", group, async_op, exchange, [output])
+
+
+def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None,
+               async_op: bool = False) -> Work | None:  # fmt: skip
+    """Writes input j of rank i into output i of rank j."""
+    _tensors("output_tensor_list", output_tensor_list)
+    _tensors("input_tensor_list", input_tensor_list)
+
+    def exchange(g: ProcessGroup) -> None:
+        _count("all_to_all", "output", output_tensor_list, g.size())
+        _count("all_to_all", "input", input_tensor_list, g.size())
+        for output, given in zip(output_tensor_list, input_tensor_list, strict=True):
+            _same("all_to_all", output, given)
+        g.all_to_all(output_tensor_list, input_tensor_list)
+
+    return _run("all_to_all", group, async_op, exchange, output_tensor_list)
+
+
+# -------------------------------------------------------------------- one tensor in place of a list
+
+
+def _parts(name: str, whole: Tensor, part: Tensor, size: int) -> list[Tensor]:
+    """The views of `whole` for each rank, as `part` is: joined along the first dimension, or stacked."""
+    if whole.dtype is not part.dtype:
+        raise RuntimeError(f"ProcessGroup::{name}: invalid tensor type at index 0: got {whole.dtype} and {part.dtype}")
+    joined, stacked = (size * part.shape[0], *part.shape[1:]) if part.dim() else (size,), (size, *part.shape)
+    if tuple(whole.shape) == joined:
+        return [p.reshape(part.shape) for p in whole.chunk(size)] if size > 1 else [whole.view(part.shape)]
+    if tuple(whole.shape) == stacked:
+        return list(whole.unbind())
+    raise RuntimeError(f"ProcessGroup::{name}: invalid tensor size at index 0 (expected {joined} or {stacked}, got "
+                       f"{tuple(whole.shape)})")  # fmt: skip
+
+
+def all_gather_single(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """Writes the tensors of all ranks into one: joined along the first dimension, or stacked along a new one."""
+    _tensor("output_tensor", output_tensor)
+    _tensor("input_tensor", input_tensor)
+
+    def exchange(g: ProcessGroup) -> None:
+        g.gather(_parts("allgather", output_tensor, input_tensor, g.size()), input_tensor, None)
+
+    return _run("all_gather_single", group, async_op, exchange, [output_tensor])
+
+
+def reduce_scatter_single(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
+                          async_op: bool = False) -> Work | None:  # fmt: skip
+    """Writes the sum over ranks of part i of their inputs into the output of rank i."""
+    _tensor("output", output)
+    _tensor("input", input)
+    _op(op)
+
+    def exchange(g: ProcessGroup) -> None:
+        mine = _parts("reduce_scatter", input, output, g.size())[g.rank()]
+        g.reduce(mine, op, None)
+        output.copy_(mine)
+
+    return _run("reduce_scatter_single", group, async_op, exchange, [output])
+
+
+def _old(name: str, new: str) -> None:
+    warnings.warn(f"`torch.distributed.{name}` is deprecated. Please use `torch.distributed.{new}` instead.", FutureWarning,
+                  stacklevel=3)  # fmt: skip
+
+
+def all_gather_into_tensor(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+) -> Work | None:
+    """The old name of `all_gather_single`; warns."""
+    _old("all_gather_into_tensor", "all_gather_single")
+    return all_gather_single(output_tensor, input_tensor, group, async_op)
+
+
+def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
+                          async_op: bool = False) -> Work | None:  # fmt: skip
+    """The old name of `reduce_scatter_single`; warns."""
+    _old("reduce_scatter_tensor", "reduce_scatter_single")
+    return reduce_scatter_single(output, input, op, group, async_op)
+
+
+def all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
+                      input_split_sizes: list[int] | None = None, group: Any = None, async_op: bool = False) -> Work | None:  # fmt: skip
+    """Writes part j of the input of rank i into part i of the output of rank j; parts are equal, or of the given sizes."""
+    _tensor("output", output)
+    _tensor("input", input)
+
+    def exchange(g: ProcessGroup) -> None:
+        outputs, inputs = _split(output, output_split_sizes, g.size()), _split(input, input_split_sizes, g.size())
+        for o, i in zip(outputs, inputs, strict=True):
+            _same("all_to_all_single", o, i)
+        g.all_to_all(outputs, inputs)
+
+    return _run("all_to_all_single", group, async_op, exchange, [output])
+
+
+def _split(tensor: Tensor, sizes: list[int] | None, count: int) -> list[Tensor]:
+    length = tensor.shape[0] if tensor.dim() else 0
+    if sizes and len(sizes) != count:
+        raise RuntimeError(f"Number of tensor splits not equal to group size: got {len(sizes)} for {count}")
+    if sizes and sum(sizes) != length:
+        raise RuntimeError(f"Split sizes doesn't match total dim 0 size: {sizes} for {length}")
+    if not sizes and length % count:
+        raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+    return list(tensor.split(sizes or [length // count] * count))
+
+
+# -------------------------------------------------------------------- waiting, and one rank to another
+
+
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:
+    """Waits until all ranks are here."""
+    return _run("barrier", group, async_op, lambda g: g.barrier(), [])
+
+
+def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+    """Waits until all ranks are here, and would name those that are not."""
+    _run("monitored_barrier", group, False, lambda g: g.barrier(), [])
+
+
+def _alone(name: str, tensor: Any, rank: int | None, group_rank: int | None, group: Any, end: str) -> Any:
+    """Refuses an exchange with another rank: there is none, and a process does not send to itself."""
+    _tensor("tensor", tensor)
+    found = resolved(group)
+    peer = None if rank is None and group_rank is None and end == "source" else peer_of(rank, group_rank)
+    if peer == found.rank():
+        raise ValueError(f"Invalid {end} rank: {end} rank should not be the same as the rank of the current process.")
+    raise RuntimeError(f"{name}: {'any rank' if peer is None else f'rank {peer}'}: this group has one process, and nobody else to "
+                       "exchange tensors with")  # fmt: skip
+
+
+def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
+    """Sends a tensor to another rank: with one process ValueError (itself) or RuntimeError (there is no other)."""
+    _alone("send", tensor, dst, group_dst, group, "destination")
+
+
+def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
+    """Receives a tensor from another rank: raises as `send` does."""
+    return _alone("recv", tensor, src, group_src, group, "source")
+
+
+def isend(
+    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+) -> Work | None:
+    """Begins to send a tensor: raises as `send` does."""
+    return _alone("isend", tensor, dst, group_dst, group, "destination")
+
+
+def irecv(
+    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+) -> Work | None:
+    """Begins to receive a tensor: raises as `send` does."""
+    return _alone("irecv", tensor, src, group_src, group, "source")

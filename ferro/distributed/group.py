@@ -1,0 +1,390 @@
+"""The process group: who takes part, and how data goes from rank to rank; here between one process and itself.
+
+`ProcessGroup` is the one place that knows how many processes there are.  Its methods from `broadcast` on move data; the
+functions of the other files check arguments and call them, so that a group of several processes replaces nothing else.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from ferro.core import dtypes
+from ferro.core.device import device
+
+if TYPE_CHECKING:
+    from ferro.tensor import Tensor
+
+default_pg_timeout = timedelta(minutes=30)
+_NOT_INITIALISED = "Default process group has not been initialized, please make sure to call init_process_group."
+
+
+class ReduceOp(enum.Enum):
+    """How the tensors of all ranks become one."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+
+
+class Backend(str):
+    """The name of a backend; "gloo" is the one there is."""
+
+    UNDEFINED, GLOO, NCCL, MPI = "undefined", "gloo", "nccl", "mpi"
+
+    __slots__ = ()
+
+
+class ProcessGroup:
+    """Ranks that exchange data: rank 0 of 1. `init_process_group` and `new_group` make it."""
+
+    def __init__(self, backend: str, name: str) -> None:
+        self._backend, self._name = Backend(backend), name
+        self.group_desc = name
+
+    def rank(self) -> int:
+        """The number of this process in the group."""
+        return 0
+
+    def size(self) -> int:
+        """The number of processes."""
+        return 1
+
+    def name(self) -> str:
+        """The backend's name."""
+        return str(self._backend)
+
+    @property
+    def group_name(self) -> str:
+        """The group's name."""
+        return self._name
+
+    def check_root(self, name: str, rank: int) -> None:
+        """RuntimeError unless the group has that rank."""
+        if not 0 <= rank < self.size():
+            raise RuntimeError(f"ProcessGroup::{name}: invalid root rank: {rank}; this group has {self.size()} process")
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """Sends the root's `tensor` to all: it has it."""
+        self.check_root("broadcast", root)
+
+    def reduce(self, tensor: Tensor, op: ReduceOp, root: int | None) -> None:
+        """Reduces the tensors of all ranks into the root's, or (None) into everyone's: one tensor is its own reduction."""
+        if root is not None:
+            self.check_root("reduce", root)
+        if tensor.dtype.is_complex and op in _REAL:
+            raise ValueError(f"all_reduce does not support {op} on complex tensors")
+        if op in _BITWISE and tensor.dtype.np in dtypes.INEXACT:
+            raise RuntimeError(f"Cannot use {op} with non-integral dtype: got {tensor.dtype}")
+        if op is ReduceOp.AVG and tensor.dtype.np not in dtypes.INEXACT:
+            raise RuntimeError(f"result type Float can't be cast to the desired output type {tensor.dtype}: ReduceOp.AVG is for "
+                               "floating-point tensors")  # fmt: skip
+
+    def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int | None) -> None:
+        """Writes the tensor of every rank into the outputs of the root, or (None) of everyone."""
+        if root is not None:
+            self.check_root("gather", root)
+        outputs[0].copy_(tensor)
+
+    def scatter(self, output: Tensor, tensors: Sequence[Tensor], root: int) -> None:
+        """Writes one of the root's tensors into the output of each rank."""
+        self.check_root("scatter", root)
+        output.copy_(tensors[0])
+
+    def all_to_all(self, outputs: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
+        """Writes the tensor that rank i has for rank j into output i of rank j."""
+        outputs[0].copy_(tensors[0])
+
+    def barrier(self) -> None:
+        """Waits until all ranks are here: this one is."""
+
+
+_BITWISE = {ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR}
+_REAL = {ReduceOp.MIN, ReduceOp.MAX, ReduceOp.PRODUCT, *_BITWISE}  # (PyTorch multiplies no complex numbers, either)
+
+
+class _World:
+    """The default group, and those made of it."""
+
+    def __init__(self) -> None:
+        self.default: ProcessGroup | None = None
+        self.groups: list[ProcessGroup] = []
+        self.made = 0
+
+
+_world = _World()
+
+
+class _Members(type):
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        """The default group; None before it is initialised."""
+        return _world.default
+
+
+class group(metaclass=_Members):
+    """``group.WORLD`` is the default group."""
+
+
+class GroupMember(metaclass=_Members):
+    """``GroupMember.WORLD`` is the default group; NON_GROUP_MEMBER stands for groups that this process is not in."""
+
+    NON_GROUP_MEMBER = -100
+
+
+# -------------------------------------------------------------------- making and ending
+
+
+def init_process_group(
+    backend: str | None = None,
+    init_method: str | None = None,
+    timeout: timedelta | None = None,
+    world_size: int = -1,
+    rank: int = -1,
+    store: Any = None,
+    group_name: str = "",
+    pg_options: Any = None,
+    device_id: Any = None,
+) -> None:
+    """Makes the default group, of this process alone.
+
+    `rank` and `world_size` are 0 and 1, given or in the environment (RANK, WORLD_SIZE); an address is not needed.  `backend`
+    is "gloo", "cpu:gloo" or None.  NotImplementedError for more than one process, RuntimeError for backends that need
+    devices or libraries that are not here, ValueError for a second call or a rank that is missing.
+
+    Example::
+
+        >>> import ferro.distributed as dist
+        >>> dist.init_process_group("gloo", rank=0, world_size=1)
+        >>> dist.get_world_size()
+        1
+        >>> dist.destroy_process_group()
+    """
+    if _world.default is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    if timeout is not None and not isinstance(timeout, timedelta):
+        raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
+    name = _backend(backend)
+    rank, world_size = _place(init_method, store, rank, world_size)
+    if world_size != 1:
+        raise NotImplementedError(
+            f"init_process_group: world_size={world_size}, but ferro's process groups have one process only. Run the script as "
+            "one process, with RANK=0 and WORLD_SIZE=1"
+        )
+    if rank != 0:
+        raise ValueError(f"init_process_group: rank {rank} is not among the ranks of one process, which is 0")
+    _world.default = ProcessGroup(name, group_name or "0")
+    _world.groups, _world.made = [_world.default], 1
+
+
+def _backend(backend: str | None) -> str:
+    """The name that `get_backend` gives, checked."""
+    if backend is None:
+        return Backend.UNDEFINED
+    if not isinstance(backend, str):
+        raise ValueError(f"Backend constructor parameter must be string-ish, got {type(backend).__name__}")
+    for part in backend.lower().split(","):
+        place, _, name = part.rpartition(":")
+        if name in ("nccl", "xccl", "ucc", "mpi"):
+            raise RuntimeError(f"Distributed package doesn't have {name.upper()} built in: ferro has process groups of one process "
+                               'on the CPU, which are called "gloo"')  # fmt: skip
+        if name != "gloo":
+            raise AssertionError(f'Unknown backend type {name}; ferro has "gloo"')
+        if place not in ("", "cpu"):
+            raise RuntimeError(
+                f"init_process_group: backend {backend!r} is for device {place!r}; ferro computes on the CPU"
+            )
+    return backend.lower()
+
+
+def _place(init_method: str | None, store: Any, rank: int, world_size: int) -> tuple[int, int]:
+    """Rank and number of processes, from the arguments or the environment."""
+    if store is not None:
+        if init_method is not None:
+            raise AssertionError("Cannot specify both init_method and store.")
+        if world_size <= 0:
+            raise AssertionError("world_size must be positive if using store")
+        if rank < 0:
+            raise AssertionError("rank must be non-negative if using store")
+        return rank, world_size
+    method = "env://" if init_method is None else init_method
+    scheme = method.partition("://")[0]
+    if scheme not in ("env", "tcp", "file"):
+        raise RuntimeError(f"No rendezvous handler for {scheme}://; ferro knows env://, tcp:// and file://")
+    if scheme == "env":
+        found = []
+        for given, variable in ((rank, "RANK"), (world_size, "WORLD_SIZE")):
+            if given == -1 and variable not in os.environ:
+                raise ValueError(f"Error initializing torch.distributed using env:// rendezvous: environment variable {variable} "
+                                 "expected, but not set")  # fmt: skip
+            found.append(int(os.environ[variable]) if given == -1 else given)
+        return found[0], found[1]
+    if rank < 0 or world_size < 1:
+        raise ValueError(f"Error initializing torch.distributed using {scheme}:// rendezvous: rank parameter missing, or "
+                         "world_size parameter missing")  # fmt: skip
+    return rank, world_size
+
+
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
+    """Ends a group; the default group (None) with all others. AssertionError if there is none, ValueError if it has ended."""
+    found = _world.default if group is None else group
+    if found is None:
+        raise AssertionError("Process group cannot be None: init_process_group() has not been called")
+    if found is GroupMember.NON_GROUP_MEMBER:
+        return
+    if found not in _world.groups:
+        raise ValueError("Invalid process group specified: it has been destroyed, or is no process group")
+    if found is _world.default:
+        _world.default, _world.groups = None, []
+    else:
+        _world.groups.remove(found)
+
+
+def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = None, backend: str | None = None,
+              pg_options: Any = None, use_local_synchronization: bool = False, group_desc: str | None = None,
+              device_id: Any = None, sort_ranks: bool = True) -> ProcessGroup:  # fmt: skip
+    """Another group of some of the default group's ranks, that is, of rank 0. ValueError for other ranks, or one twice."""
+    world = resolved(None)
+    chosen = list(get_process_group_ranks(None) if ranks is None else ranks)
+    if len(chosen) != len(set(chosen)):
+        raise ValueError(f"ranks list must not contain duplicate entries, got {chosen}")
+    if len(chosen) > world.size():
+        raise ValueError(
+            "the new group's world size should be less or equal to the world size set by init_process_group"
+        )
+    for r in chosen:
+        if not 0 <= r < world.size():
+            raise ValueError(
+                f"Rank {r} is out of range. Valid ranks are 0 to {world.size() - 1} (world_size={world.size()})"
+            )
+    if not chosen:
+        raise ValueError("new_group: ranks is empty; a group needs a rank")
+    name = world.name() if backend is None else _backend(backend)
+    made = ProcessGroup(name, str(_world.made))
+    _world.made += 1
+    _world.groups.append(made)
+    return made
+
+
+# -------------------------------------------------------------------- questions
+
+
+def resolved(group: Any) -> ProcessGroup:
+    """The group, or the default group for None; ValueError unless it is initialised."""
+    if _world.default is None:
+        raise ValueError(_NOT_INITIALISED)
+    if group is None:
+        return _world.default
+    if group not in _world.groups:
+        raise ValueError(f"Group {group} is not registered, please create group with torch.distributed.new_group API")
+    return group
+
+
+def is_available() -> bool:
+    """Whether there are process groups: of one process."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether `init_process_group` has been called."""
+    return _world.default is not None
+
+
+def get_rank(group: Any = None) -> int:
+    """The number of this process in a group; -1 if it is not in it."""
+    if group == GroupMember.NON_GROUP_MEMBER:
+        return -1
+    return resolved(group).rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    """The number of processes in a group; -1 if this one is not in it."""
+    if group == GroupMember.NON_GROUP_MEMBER:
+        return -1
+    return resolved(group).size()
+
+
+def get_backend(group: Any = None) -> Backend:
+    """The backend's name, as it was given."""
+    return resolved(group)._backend
+
+
+def get_process_group_ranks(group: Any) -> list[int]:
+    """The ranks of a group as the default group numbers them."""
+    return list(range(resolved(group).size()))
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The rank in the default group of a rank of a group; ValueError if it has none such."""
+    if group_rank not in range(resolved(group).size()):
+        raise ValueError(f"Group rank {group_rank} is not part of group {group}")
+    return group_rank
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """The rank in a group of a rank of the default group; ValueError if the group has none such."""
+    if global_rank not in range(resolved(group).size()):
+        raise ValueError(f"Global rank {global_rank} is not part of group {group}")
+    return global_rank
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """The number of this process on its machine: LOCAL_RANK in the environment, else `fallback_rank` (RuntimeError without)."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is None:
+        raise RuntimeError(
+            "LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow `get_node_local_rank` to work"
+        )
+    return int(fallback_rank)
+
+
+def get_default_backend_for_device(device_type: Any) -> str:
+    """The backend for tensors on a device: "gloo" for the CPU; ValueError for others."""
+    kind = device(device_type).type
+    if kind != "cpu":
+        raise ValueError(f"Default backend not registered for device : {kind}")
+    return Backend.GLOO
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether there is a backend of that name."""
+    return backend.lower() == Backend.GLOO
+
+
+def is_gloo_available() -> bool:
+    """Whether "gloo" can be named: yes, for one process."""
+    return True
+
+
+def is_mpi_available() -> bool:
+    """Whether groups can stand on MPI: no."""
+    return False
+
+
+def is_nccl_available() -> bool:
+    """Whether groups can stand on NCCL: no, there is no GPU."""
+    return False
+
+
+def is_ucc_available() -> bool:
+    """Whether groups can stand on UCC: no."""
+    return False
+
+
+def is_xccl_available() -> bool:
+    """Whether groups can stand on XCCL: no."""
+    return False
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether torchrun started this process, by its mark in the environment."""
+    return "TORCHELASTIC_RUN_ID" in os.environ

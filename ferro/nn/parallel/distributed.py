@@ -1,0 +1,122 @@
+"""DistributedDataParallel of one process: the module itself, under the name `module`."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from ...distributed.group import resolved
+from ..modules.module import Module
+from ..parameter import is_lazy
+
+
+class DistributedDataParallel(Module):
+    """Passes its arguments to `module`, whose gradients are the mean over all processes: over this one.
+
+    A process group must have been made (ValueError). Keys of its state_dict begin with "module.". What says how gradients
+    travel (buckets, buffers, unused parameters, static graphs) is kept and changes nothing; unused parameters keep their
+    gradient None.  RuntimeError for a module without parameters that require a gradient; ValueError for `device_ids`.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.distributed.init_process_group("gloo", rank=0, world_size=1)
+        >>> model = DistributedDataParallel(ferro.nn.Linear(2, 1))
+        >>> list(model.state_dict())
+        ['module.weight', 'module.bias']
+        >>> ferro.distributed.destroy_process_group()
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
+        broadcast_buffers: bool | None = None,
+        init_sync: bool = True,
+        process_group: Any = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        delay_all_reduce_named_params: Any = None,
+        param_to_hook_all_reduce: Any = None,
+        mixed_precision: Any = None,
+        device_mesh: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        self.process_group: Any = resolved(process_group)
+        for name, given in (("mixed_precision", mixed_precision), ("device_mesh", device_mesh),
+                            ("delay_all_reduce_named_params", delay_all_reduce_named_params)):  # fmt: skip
+            if given is not None:
+                raise NotImplementedError(
+                    f"DistributedDataParallel: {name} is not there; for mixed precision use autocast"
+                )
+        unknown = options.keys() - _OPTIONS
+        if unknown:
+            raise TypeError(f"DistributedDataParallel.__init__() got an unexpected keyword argument '{min(unknown)}'")
+        if broadcast_buffers is not None:
+            warnings.warn("`broadcast_buffers` is deprecated. Use `forward_sync_buffers` instead. (One process has no buffers to send.)",
+                          FutureWarning, stacklevel=2)  # fmt: skip
+        parameters = list(module.parameters())
+        if not any(p.requires_grad for p in parameters):
+            raise RuntimeError(
+                "DistributedDataParallel is not needed when a module doesn't have any parameter that requires a gradient."
+            )
+        if device_ids is not None and len(device_ids) > 1:
+            raise ValueError("device_ids can only be None or contain a single element.")
+        if device_ids:
+            raise ValueError("DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
+                             f"GPU modules or CPU modules, but got device_ids {list(device_ids)}, output_device {output_device}: ferro "
+                             "computes on the CPU, leave them out")  # fmt: skip
+        if any(is_lazy(p) for p in parameters):
+            raise RuntimeError("Modules with uninitialized parameters can't be used with `DistributedDataParallel`. Run a dummy forward "
+                               "pass to correctly initialize the modules")  # fmt: skip
+        self.module = module
+        self.device_ids, self.output_device, self.dim = None, None, dim
+        self.broadcast_buffers = broadcast_buffers is not False
+        self.find_unused_parameters = find_unused_parameters
+        self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
+        self.require_backward_grad_sync = True
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """What the module computes."""
+        return self.module(*inputs, **kwargs)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients of backwards inside are added up in this process, and not averaged over processes until the next one."""
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    @contextlib.contextmanager
+    def join(self, divide_by_initial_world_size: bool = True, enable: bool = True,
+             throw_on_early_termination: bool = False) -> Iterator[None]:  # fmt: skip
+        """Processes may have different numbers of batches inside: one alone has as many as it has."""
+        yield
+
+    def register_comm_hook(self, state: Any, hook: Any) -> None:
+        """NotImplementedError: a hook would replace the mean over processes, and nothing is exchanged with one."""
+        raise NotImplementedError("DistributedDataParallel.register_comm_hook: a group of one process exchanges no gradients, so a hook "
+                                  "would never be called; leave it out")  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        del state["process_group"]  # (that of the process which reads this)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        group = resolved(None)
+        super().__setstate__(state)
+        self.process_group = group
+
+
+_OPTIONS = {"skip_all_reduce_unused_params", "bucket_cap_mb_list", "batched_grad_copy", "forward_sync_buffers"}
