@@ -371,7 +371,23 @@ class Tensor(
 
     def backward(self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
                  inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
-        """Adds the gradient of this tensor to the ``.grad`` of the leaves: see :func:`ferro.autograd.backward`."""
+        """Adds the gradient of this tensor to the ``.grad`` of the leaves: see :func:`ferro.autograd.backward`.
+
+        - `gradient`: the cotangent, in the shape of the tensor; needed unless the tensor has one element
+        - `retain_graph`: keeps the saved values for another backward
+        - `create_graph`: records the gradients, for derivatives of them
+        - `inputs`: only these tensors get gradients
+
+        RuntimeError if nothing was recorded, or if the graph was freed by an earlier backward; the message names the lines.
+
+        Example::
+
+            >>> import ferro
+            >>> w = ferro.tensor([1.0, 2.0], requires_grad=True)
+            >>> (w**2).sum().backward()
+            >>> w.grad
+            tensor([2., 4.])
+        """
         worlds.backward(self, gradient, retain_graph, create_graph, inputs=inputs, num_threads=num_threads)
 
     def module_load(self, other: Tensor, assign: bool = False) -> Tensor:
@@ -382,7 +398,16 @@ class Tensor(
         return other.detach() if assign else self.copy_(other).detach()
 
     def detach(self) -> Tensor:
-        """A tensor that shares the data (and the version counter) but no history."""
+        """A tensor that shares the data (and the version counter) but no history.
+
+        Example::
+
+            >>> import ferro
+            >>> x = ferro.ones(2, requires_grad=True)
+            >>> y = (x * 2).detach()
+            >>> y.requires_grad
+            False
+        """
         t = wrap(self._data)
         t._counter = version_of(self)
         if self._node is not None:
@@ -469,7 +494,19 @@ class Tensor(
         return self._meta is not None and self._meta.retains
 
     def register_hook(self, hook: Callable) -> Handle:
-        """Calls ``hook(grad)`` when the gradient of the tensor is known; a tensor it returns replaces the gradient."""
+        """Calls ``hook(grad)`` when the gradient of the tensor is known; a tensor it returns replaces the gradient.
+
+        Returns a handle; ``handle.remove()`` takes the hook away.
+
+        Example::
+
+            >>> import ferro
+            >>> w = ferro.ones(2, requires_grad=True)
+            >>> handle = w.register_hook(lambda grad: grad * 10)
+            >>> w.sum().backward()
+            >>> w.grad
+            tensor([10., 10.])
+        """
         node = history(self)
         if node is None:
             if not self.requires_grad:
@@ -510,7 +547,18 @@ class Tensor(
     # -- conversions ---------------------------------------------------------------------------------------------------
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The tensor as a NumPy array sharing its memory (force: also of a tensor with history)."""
+        """The tensor as a NumPy array sharing its memory (force: also of a tensor with history).
+
+        RuntimeError for a tensor that requires grad: call detach() first.
+
+        Example::
+
+            >>> import ferro
+            >>> x = ferro.zeros(2)
+            >>> x.numpy()[0] = 5
+            >>> x
+            tensor([5., 0.])
+        """
         if not force and history(self) is not None and is_grad_enabled():
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if (self._meta is not None and self._meta.lost is not None) or self._node is not None:
@@ -548,7 +596,14 @@ class Tensor(
         return self._data.__dlpack_device__()
 
     def item(self) -> int | float | bool:  # or complex, which PyTorch does not tell type checkers either
-        """The value of a tensor with one element, as a Python number."""
+        """The value of a tensor with one element, as a Python number; RuntimeError for any other number of elements.
+
+        Example::
+
+            >>> import ferro
+            >>> ferro.tensor([2.5]).item()
+            2.5
+        """
         try:
             value: Any = self._data.item()
         except ValueError:

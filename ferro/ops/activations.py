@@ -71,7 +71,14 @@ def _once(formula: Callable, xp: Any, g: Any, *values: Any) -> Any:
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(x, 0).  d relu x = [x > 0] dx: 0 at the kink x = 0."""
+    """max(x, 0).  d relu x = [x > 0] dx: 0 at the kink x = 0.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.relu(ferro.tensor([-1.0, 0.0, 2.0]))
+        tensor([0., 0., 2.])
+    """
     if inplace:
         return relu_(input)
     dtype = need_tensor("relu", "input", input)._data.dtype

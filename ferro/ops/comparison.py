@@ -148,7 +148,14 @@ declare("isclose",
 def allclose(
     input: Tensor, other: Tensor, rtol: float | Tensor = 1e-05, atol: float | Tensor = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether `isclose` holds everywhere."""
+    """Whether |x - y| ≤ atol + rtol |y| everywhere (see :func:`isclose`), as a bool.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.allclose(ferro.tensor([1.0]), ferro.tensor([1.0 + 1e-7]))
+        True
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan)._data.all())
 
 
@@ -392,9 +399,18 @@ def where(condition: Tensor, input: Any, other: Any, *, out: Tensor | None = Non
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
-    """x where the condition holds, else y; each gets the cotangent where it was chosen.
+    """x where the condition holds, else y; condition, x and y broadcast, and x or y may be a number.
 
-    With the condition alone: the indices at which it is not zero, a tuple with one tensor per dimension.
+    With the condition alone: the indices at which it is not zero, a tuple with one tensor per dimension.  Each of x and y gets
+    the cotangent where it was chosen and 0 elsewhere.  That 0 becomes nan in a function whose slope there is infinite, as in
+    PyTorch: see :func:`safe_where`.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([-1.0, 2.0, -3.0])
+        >>> ferro.where(x > 0, x, 0.0)
+        tensor([0., 2., 0.])
     """
     need_tensor("where", "condition", condition)
     if input is None and other is None:
@@ -512,6 +528,12 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     """min(max(x, lower), upper), where either bound may be missing; numbers or tensors.
 
     The cotangent passes where lower ≤ x ≤ upper, edges included; a tensor bound gets it where it was taken.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([-2.0, 0.5, 3.0]).clamp(-1, 1)
+        tensor([-1.0000,  0.5000,  1.0000])
     """
     dtype = need_tensor("clamp", "input", input)._data.dtype
     if type(min) in PLAIN and type(max) in PLAIN and min is not max and dtype in REAL:  # the frequent case

@@ -110,7 +110,23 @@ def _sparse(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool,
 
 def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """A tensor of zeros, with layout=sparse_coo one without values."""
+    """A tensor of zeros.
+
+    - `size`: numbers, or one tuple of them
+    - `out`: a tensor to fill
+    - `dtype`: the default dtype unless given; `device`: the CPU
+    - `layout`: `sparse_coo` makes one without values
+    - `requires_grad`: records what is computed from it
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.zeros(2, 3)
+        tensor([[0., 0., 0.],
+                [0., 0., 0.]])
+        >>> ferro.zeros((2,), dtype=ferro.int64)
+        tensor([0, 0])
+    """
     if layout not in (None, strided):
         return _sparse("zeros", with_size("zeros", shape, size), dtype, layout, requires_grad, out)
     return _filled("zeros", with_size("zeros", shape, size), 0, dtype, requires_grad, device, out)
@@ -118,7 +134,14 @@ def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, lay
 
 def ones(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """A tensor of ones."""
+    """A tensor of ones; the arguments are those of :func:`zeros`.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.ones(2, dtype=ferro.bool)
+        tensor([True, True])
+    """
     if layout not in (None, strided):
         raise RuntimeError(f"ones: full(...) is not implemented for sparse layout, got {layout}")
     return _filled("ones", with_size("ones", shape, size), 1, dtype, requires_grad, device, out)
@@ -207,7 +230,15 @@ def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     **ignored: Any,
 ) -> Tensor:  # fmt: skip
-    """A tensor filled with a number, of its dtype unless one is given."""
+    """A tensor filled with a number, of the number's dtype unless one is given.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.full((2, 2), 7)
+        tensor([[7, 7],
+                [7, 7]])
+    """
     value = _number(fill_value)
     if not isinstance(value, (bool, int, float, complex)):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(value).__name__}")
@@ -242,10 +273,18 @@ def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The numbers start, start + step, ... below `end`; int64 if all three are integers.
+    """The numbers start, start + step, ... below `end`: `arange(end)`, `arange(start, end)` or `arange(start, end, step)`.
 
-    An integer dtype, or that of `out`, cuts the three to integers first; a step of 0 then raises ValueError, else
-    RuntimeError, as do a step away from `end` and infinite bounds.
+    int64 if all three are integers, else the default dtype.  An integer dtype, or that of `out`, cuts the three to integers
+    first; a step of 0 then raises ValueError, else RuntimeError, as do a step away from `end` and infinite bounds.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.arange(4)
+        tensor([0, 1, 2, 3])
+        >>> ferro.arange(1, 2.5, 0.5)
+        tensor([1.0000, 1.5000, 2.0000])
     """
     if end is None:
         start, end = 0, start
@@ -346,7 +385,14 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
 @by_slices
 def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """`steps` evenly spaced numbers from `start` to `end`, both included; complex if one of them is."""
+    """`steps` evenly spaced numbers from `start` to `end`, both included; complex if one of them is.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     a, d = _spaced("linspace", start, end, steps, dtype, out)
     return listed("linspace", a.astype(d), out, requires_grad, device)
 
@@ -378,7 +424,15 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, d
 
 def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """Ones on the diagonal of an n x m matrix of zeros."""
+    """Ones on the diagonal of an n x m matrix of zeros; m is n unless given.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.eye(2, 3)
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+    """
     for argument, size in (("n", n), ("m", m)):
         if size is not None and size < 0:
             raise RuntimeError(f"eye: {argument} must be greater or equal to 0, got {size}")

@@ -230,7 +230,18 @@ READ_ONLY = (
 
 
 def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor that shares the memory of a NumPy array."""
+    """A tensor that shares the memory of a NumPy array; TypeError for anything else, and for dtypes that no tensor has.
+
+    Example::
+
+        >>> import ferro
+        >>> import numpy as np
+        >>> array = np.zeros(3, dtype=np.float32)
+        >>> x = ferro.from_numpy(array)
+        >>> array[0] = 7
+        >>> x
+        tensor([7., 0., 0.])
+    """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     array = dtypes.own(ndarray)

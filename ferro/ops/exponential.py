@@ -137,7 +137,14 @@ RSQRT = Op("rsqrt", lambda xp, x: xp.rsqrt(x), floats=True, kind=ELEMENTWISE,
 
 
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """σ(x) = 1 / (1 + e⁻ˣ).  d σ = σ (1 - σ) dx."""
+    """σ(x) = 1 / (1 + e⁻ˣ), from 0 to 1.  d σ = σ (1 - σ) dx.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.sigmoid(ferro.tensor([-100.0, 0.0, 100.0])).round(decimals=3)
+        tensor([0.0000, 0.5000, 1.0000])
+    """
     result = unary(SIGMOID, input)
     return result if out is None else into("sigmoid", out, result, input)
 

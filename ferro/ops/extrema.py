@@ -271,7 +271,14 @@ MIN = Op("min", lambda xp, x, /, dim, keepdim: xp.min_dim(x, dim, keepdim), **IN
 def argmax(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any
 ) -> Tensor:
-    """Where the largest one along `dim`, or in the flattened tensor, is: the first of several, or the first nan."""
+    """The position of the largest element along `dim`, or in the flattened tensor: the first of several, or the first nan.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[1.0, 5.0], [7.0, 2.0]]).argmax(dim=1)
+        tensor([1, 0])
+    """
     return _position("argmax", input, dim, keepdim, out, names)
 
 

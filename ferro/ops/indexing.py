@@ -110,7 +110,16 @@ def _index_of(
 
 
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The slices along `dim` that a vector of positions names, as a copy."""
+    """The slices along `dim` that a vector of positions names, as a copy.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.arange(6).reshape(3, 2).index_select(0, ferro.tensor([2, 0, 2]))
+        tensor([[4, 5],
+                [0, 1],
+                [4, 5]])
+    """
     d, index = _index_of("index_select", input, dim, index, later=input._data.ndim > 0)
     if not input._data.ndim:
         if index._data.size != 1:
@@ -324,7 +333,15 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[True]
 
 
 def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The positions of the elements that are not 0: a row for each, or (as_tuple) a tensor for each dimension."""
+    """The positions of the elements that are not 0: a row for each, or (as_tuple) a tensor for each dimension.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nonzero(ferro.tensor([[0, 1], [2, 0]]))
+        tensor([[0, 1],
+                [1, 0]])
+    """
     x = need_tensor("nonzero", "input", input)._data
     if as_tuple:
         if out is not None:

@@ -51,7 +51,21 @@ def _tensors(name: str, given: Any) -> tuple:
 
 
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
-    """The tensors one behind the other along `dim`; their other sizes are equal (tensors of shape (0,) are passed over)."""
+    """Concatenates the tensors along `dim`; all other sizes must be equal.
+
+    - `tensors`: a sequence; empty tensors of shape (0,) are ignored, dtypes are promoted
+    - `dim`: an existing dimension; negative ones count from the end
+
+    RuntimeError if sizes differ elsewhere, IndexError if there is no such dimension.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([[1, 2], [3, 4]])
+        >>> ferro.cat([x, x], dim=1)
+        tensor([[1, 2, 1, 2],
+                [3, 4, 3, 4]])
+    """
     xs = tuple(tensors) if type(tensors) in (tuple, list) and tensors else _tensors("cat", tensors)
     try:
         if out is not None:
@@ -123,7 +137,17 @@ def concatenate(tensors: Any, axis: int = 0, out: Tensor | None = None, *, dim: 
 
 
 def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Tensors of one shape as the slices of a new dimension."""
+    """Puts tensors of one shape side by side along a new dimension `dim`.
+
+    RuntimeError if the shapes differ.  :func:`cat` joins along a dimension that is there already.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.stack([ferro.tensor([1, 2]), ferro.tensor([3, 4])], dim=1)
+        tensor([[1, 3],
+                [2, 4]])
+    """
     xs = tuple(tensors) if type(tensors) in (tuple, list) and tensors else _tensors("stack", tensors)
     try:
         shape = xs[0]._data.shape
@@ -214,7 +238,21 @@ BLOCK_DIAG = Op("block_diag", lambda xp, xs: xp.block_diag(xs), vjp=_block_diag_
 
 
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
-    """Coordinates of a grid: the tensors (of at most one dimension) expanded along each other; "xy" exchanges the first two."""
+    """Coordinates of a grid: every tensor (of at most one dimension) expanded along the dimensions of the others.
+
+    - `indexing`: "ij" keeps the order of the dimensions, "xy" exchanges the first two; PyTorch will change its default, so name one
+
+    Example::
+
+        >>> import ferro
+        >>> x, y = ferro.meshgrid(ferro.tensor([1, 2]), ferro.tensor([3, 4, 5]), indexing="ij")
+        >>> x
+        tensor([[1, 1, 1],
+                [2, 2, 2]])
+        >>> y
+        tensor([[3, 4, 5],
+                [3, 4, 5]])
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     if not tensors:
@@ -288,7 +326,15 @@ declare("combinations", [Sample(Arg(4)), Sample(Arg(3), 2, True), Sample(Arg(4),
 
 
 def repeat(self: Tensor, *repeats: Any) -> Tensor:
-    """A copy of the tensor repeated along its dimensions; more numbers than dimensions add dimensions in front."""
+    """A copy of the tensor repeated along its dimensions; extra numbers add leading dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1, 2]).repeat(2, 3)
+        tensor([[1, 2, 1, 2, 1, 2],
+                [1, 2, 1, 2, 1, 2]])
+    """
     times = sizes("repeat", repeats)
     if len(times) < self._data.ndim:
         raise RuntimeError("repeat: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
@@ -333,6 +379,12 @@ def repeat_interleave(
     """Every slice along `dim` (every element, if None) repeated in its place, one number of times or one for each.
 
     Of a tensor of numbers alone: each position repeated that many times.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1, 2, 3]).repeat_interleave(2)
+        tensor([1, 1, 2, 2, 3, 3])
     """
     if repeats is None:
         if input._data.ndim != 1 or input._data.dtype.kind not in "iu":
@@ -382,7 +434,15 @@ declare("repeat_interleave", [Sample(Arg(2, 3), 2), Sample(Arg(2, 3), 2, 1), Sam
 
 
 def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
-    """A copy with the elements in reverse order along `dims`."""
+    """A copy with the elements in reverse order along the dimensions `dims`.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[1, 2], [3, 4]]).flip(1)
+        tensor([[2, 1],
+                [4, 3]])
+    """
     wanted = [one_dim("flip", input._data.ndim, d) for d in sizes("flip", given or (dims,))]
     if len(set(wanted)) != len(wanted):
         raise RuntimeError(

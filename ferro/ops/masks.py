@@ -54,7 +54,16 @@ def _common(name: str, *tensors: Any) -> tuple:
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """The tensor with one value (a number or a 0-d tensor) where the mask, broadcast, is true."""
+    """The tensor with one value (a number or a 0-d tensor) where the mask, broadcast, is true.
+
+    Example::
+
+        >>> import ferro
+        >>> scores = ferro.zeros(2, 2)
+        >>> scores.masked_fill(ferro.tensor([[False, True], [False, False]]), -ferro.inf)
+        tensor([[0., -inf],
+                [0., 0.]])
+    """
     _common("masked_fill", input, _boolean("masked_fill", mask))
     return apply(MASKED_FILL, (input, mask, filler("masked_fill", input, value)))
 
@@ -81,7 +90,15 @@ FILLED_EXPANDED = on_expanded("masked_fill_", "tensor[mask] = scalar")
 
 
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements where the mask is true (both broadcast), in C order, in one dimension."""
+    """The elements where the mask is true (both broadcast), in C order, in one dimension.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([[1, 2], [3, 4]])
+        >>> ferro.masked_select(x, x > 1)
+        tensor([2, 3, 4])
+    """
     shape = _common("masked_select", input, _boolean("masked_select", mask))
     result = apply(MASKED_SELECT, (_expanded("masked_select", input, shape), _expanded("masked_select", mask, shape)))
     return written("masked_select", out, result, input, mask)

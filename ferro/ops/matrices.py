@@ -24,13 +24,31 @@ __all__ = ["diag", "diag_embed", "diagflat", "trace", "tril", "tril_indices", "t
 
 
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """A copy of the matrices with zeros above a diagonal."""
+    """A copy of the matrices (..., n, m) with zeros above a diagonal; `diagonal` counts from the main one, upwards.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.ones(3, 3).tril()
+        tensor([[1., 0., 0.],
+                [1., 1., 0.],
+                [1., 1., 1.]])
+    """
     result = apply(TRIL, (_matrix("tril", input),), (int(diagonal),))
     return result if out is None else into("tril", out, result)
 
 
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """A copy of the matrices with zeros below a diagonal."""
+    """A copy of the matrices (..., n, m) with zeros below a diagonal; `diagonal` counts from the main one, upwards.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.ones(3, 3).triu(1)
+        tensor([[0., 1., 1.],
+                [0., 0., 1.],
+                [0., 0., 0.]])
+    """
     result = apply(TRIU, (_matrix("triu", input),), (int(diagonal),))
     return result if out is None else into("triu", out, result)
 

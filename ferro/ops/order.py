@@ -47,7 +47,18 @@ def _all(xp: Any, g: Any, x: Any, out: Any) -> Any:
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
 ) -> return_types.sort:
-    """The elements in order along `dim`: (values, indices); equal ones keep their order, whether or not `stable`."""
+    """The elements in ascending order along `dim`: (values, indices); equal ones keep their order, whether or not `stable`.
+
+    - `dim`: the last by default
+    - `descending`: the largest first
+
+    Example::
+
+        >>> import ferro
+        >>> values, indices = ferro.tensor([3, 1, 2]).sort(descending=True)
+        >>> values, indices
+        (tensor([3, 2, 1]), tensor([0, 2, 1]))
+    """
     need_tensor("sort", "input", input)
     need_real("sort", input)
     pair = apply(SORT, (input,), (one_dim("sort", input._data.ndim, dim), descending))
@@ -93,7 +104,17 @@ declare("msort", [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4))])
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
 ) -> return_types.topk:
-    """The k largest (or smallest) elements along `dim`: (values, indices), in order also where `sorted` is False."""
+    """The k largest (or smallest) elements along `dim`: (values, indices), in order also where `sorted` is False.
+
+    RuntimeError if k is larger than the dimension.
+
+    Example::
+
+        >>> import ferro
+        >>> values, indices = ferro.tensor([3, 1, 4, 1, 5]).topk(2)
+        >>> values, indices
+        (tensor([5, 4]), tensor([4, 2]))
+    """
     a = need_tensor("topk", "input", input)._data
     need_real("topk", input)
     if a.dtype.kind == "b":

@@ -221,7 +221,19 @@ UNSAFE_SPLIT = Op("unsafe_split", lambda xp, x, /, lengths, dim: xp.split(x, len
 
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of the tensor: pieces along `dim` of a given size (the last may be smaller), or of the given sizes."""
+    """Views of the tensor: pieces along `dim`.
+
+    - `split_size_or_sections`: the size of all pieces (the last may be smaller), or a list with the size of each
+    - `dim`: the dimension that is cut
+
+    Example::
+
+        >>> import ferro
+        >>> [p.tolist() for p in ferro.arange(5).split(2)]
+        [[0, 1], [2, 3], [4]]
+        >>> [p.tolist() for p in ferro.arange(5).split([1, 4])]
+        [[0], [1, 2, 3, 4]]
+    """
     return _split("split", SPLIT, tensor, split_size_or_sections, dim)
 
 
@@ -279,7 +291,14 @@ def _lengths(n: int, size: int) -> tuple:
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of the tensor: at most `chunks` pieces along `dim`, all of one size but the last."""
+    """Views of the tensor: at most `chunks` pieces along `dim`, all of one size but the last.
+
+    Example::
+
+        >>> import ferro
+        >>> [p.tolist() for p in ferro.arange(5).chunk(2)]
+        [[0, 1, 2], [3, 4]]
+    """
     return _chunk("chunk", SPLIT, input, chunks, dim)
 
 

@@ -109,7 +109,14 @@ MM = Op("mm", lambda xp, x, y: xp.mm(x, y), kind=MULTILINEAR, weight=20.0,
 
 
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The products of the matrices of two batches of the same length."""
+    """The products of the matrices of two batches of the same length: (b, n, k), (b, k, m) -> (b, n, m).
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.bmm(ferro.ones(10, 3, 4), ferro.ones(10, 4, 5)).shape
+        ferro.Size([10, 3, 5])
+    """
     same_dtype("bmm", input=input, mat2=mat2)
     need_ndim("bmm", input=(input, 3), mat2=(mat2, 3))
     if input._data.shape[2] != mat2._data.shape[1] or input._data.shape[0] != mat2._data.shape[0]:
@@ -204,7 +211,17 @@ OUTER = Op("outer", lambda xp, x, y: xp.outer(x, y), kind=MULTILINEAR,
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The product of matrices, vectors, or stacks of matrices (broadcast over leading dimensions), as the operator @.
 
-    A vector on the left is a row, on the right a column, and its dimension is absent from the result.
+    (..., n, k) @ (..., k, m) is (..., n, m).  A vector on the left is a row, on the right a column, and its dimension is absent
+    from the result.  RuntimeError if the inner sizes or the dtypes differ.
+
+    Example::
+
+        >>> import ferro
+        >>> a, b = ferro.ones(10, 3, 4), ferro.ones(4, 5)
+        >>> (a @ b).shape
+        ferro.Size([10, 3, 5])
+        >>> ferro.tensor([1.0, 2.0]) @ ferro.tensor([3.0, 4.0])
+        tensor(11.)
     """
     try:
         a, b = input._data, other._data

@@ -49,21 +49,47 @@ def _drawn(
 
 def rand(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """Uniform random numbers from [0, 1)."""
+    """Uniform random numbers from [0, 1), in the shape `size`.
+
+    - `generator`: a Generator, the default one unless given; manual_seed() makes the numbers repeatable
+    - `dtype`: the default dtype unless given
+
+    Example::
+
+        >>> import ferro
+        >>> _ = ferro.manual_seed(0)
+        >>> x = ferro.rand(2, 3)
+        >>> x.shape, bool((x < 1).all())
+        (ferro.Size([2, 3]), True)
+    """
     return _drawn("rand", "uniform", with_size("rand", shape, size), generator, out, dtype, requires_grad, device)
 
 
 def randn(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """Standard normal random numbers."""
+    """Random numbers from the standard normal distribution, in the shape `size`; the arguments are those of :func:`rand`.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.randn(2, 3, generator=ferro.Generator().manual_seed(0)).shape
+        ferro.Size([2, 3])
+    """
     return _drawn("randn", "normal", with_size("randn", shape, size), generator, out, dtype, requires_grad, device)
 
 
 def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None,
             layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """Random integers from [low, high); randint(high, size) counts from 0.
+    """Random integers from [low, high), in the shape `size`; randint(high, size) counts from 0.
 
     RuntimeError where the dtype does not hold `low` or ``high - 1``.
+
+    Example::
+
+        >>> import ferro
+        >>> dice = ferro.randint(1, 7, (1000,))
+        >>> dice.unique()
+        tensor([1, 2, 3, 4, 5, 6])
     """
     if size is None:  # randint(high, size)
         high, size = None, high
@@ -146,7 +172,14 @@ _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "
 
 def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """The numbers 0 to n - 1 in random order."""
+    """The numbers 0 to n - 1 in random order.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.randperm(4).sort().values
+        tensor([0, 1, 2, 3])
+    """
     try:
         n = operator.index(n)
     except TypeError:

@@ -123,7 +123,20 @@ def need_real(name: str, x: Any) -> None:
 
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
         **names: Any) -> Tensor:  # fmt: skip
-    """The sum of the elements over the dimensions `dim` (all by default); integers are summed as int64."""
+    """The sum of the elements over the dimensions `dim` (all by default); integers are summed as int64.
+
+    - `dim`: an int or several
+    - `keepdim`: the dimensions stay, with size 1
+    - `dtype`: elements are cast to it first
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> x.sum(), x.sum(dim=0), x.sum(dim=1, keepdim=True)
+        (tensor(10.), tensor([4., 6.]), tensor([[3.],
+                [7.]]))
+    """
     if names:
         dim, keepdim = renamed("sum", names, dim, keepdim)
     a = need_tensor("sum", "input", input)._data
@@ -166,7 +179,18 @@ NANSUM = Op("nansum", lambda xp, x, /, dim, keepdim: xp.nansum(x, dim, keepdim),
 
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
          **names: Any) -> Tensor:  # fmt: skip
-    """The mean of the elements over the dimensions `dim` (all by default); nan over none."""
+    """The mean of the elements over the dimensions `dim` (all by default); nan over none.
+
+    - `dim`: an int or several
+    - `keepdim`: the dimensions stay, with size 1
+    - `dtype`: elements are cast to it first; integers need it, else RuntimeError
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[1.0, 2.0], [3.0, 4.0]]).mean(dim=0)
+        tensor([2., 3.])
+    """
     if names:
         dim, keepdim = renamed("mean", names, dim, keepdim)
     a = need_tensor("mean", "input", input)._data
@@ -259,7 +283,15 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
 
 def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None,
         out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
-    """The square root of the variance (see :func:`var`); its gradient is 0 where it is 0."""
+    """The square root of the variance (see :func:`var`); its gradient is 0 where it is 0.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([1.0, 2.0, 3.0, 4.0])
+        >>> x.std(), x.std(correction=0)
+        (tensor(1.2910), tensor(1.1180))
+    """
     params = _moments("std", input, dim, unbiased, keepdim, correction, names)
     result = unary(STD, input, params)
     return result if out is None else into("std", out, result)

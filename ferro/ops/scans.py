@@ -99,7 +99,14 @@ PICKED_SUM = Op("picked_sum", lambda xp, x, index, /, dim: xp.picked_sum(x, dim,
 
 
 def cumsum(input: Tensor, dim: Any = None, *, dtype: Any = None, out: Tensor | None = None, **names: Any) -> Tensor:
-    """The sums x_0 + ... + x_i along `dim`; integers are summed as int64."""
+    """The sums x_0 + ... + x_i along `dim`; integers are summed as int64.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1, 2, 3]).cumsum(0)
+        tensor([1, 3, 6])
+    """
     dim = _dim("cumsum", input, dim, names)
     result = unary(CUMSUM, summable(input, computed_in("cumsum", dtype, out)), (dim,))
     return result if out is None else into("cumsum", out, result)

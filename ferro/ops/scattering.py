@@ -85,7 +85,21 @@ def _applied(name: str, op: Op, x: Any, others: tuple, d: int) -> Tensor:
 
 
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
-    """out[i][j][k] = input[index[i][j][k]][j][k] for dim 0, and so on: along `dim` the position comes from the index."""
+    """Reads elements along `dim` at the positions in `index`: out[i][j] = input[index[i][j]][j] for dim 0, and so on.
+
+    - `index`: int64, with as many dimensions as the input; no larger than it in the other dimensions
+    - the result has the shape of `index`
+
+    RuntimeError if an index is out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> scores = ferro.tensor([[0.1, 0.9], [0.8, 0.2]])
+        >>> ferro.gather(scores, 1, ferro.tensor([[1], [0]]))
+        tensor([[0.9000],
+                [0.8000]])
+    """
     d = _index("gather", input, dim, index, later=True)
     if index._data.ndim != input._data.ndim and not index._data.size:  # reads nothing, whatever its shape
         return written("gather", out, new_zeros(input, index._data.shape), input, index)
@@ -165,7 +179,18 @@ def _source(name: str, src: Any, value: Any) -> Any:
 
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
             out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """A copy with src (or a number) written at the positions along `dim` that `index` names; reduce: "add" or "multiply"."""
+    """A copy with `src` (a tensor or a number) written along `dim` at the positions in `index`: the reverse of :func:`gather`.
+
+    - `reduce`: "add" or "multiply" combines with the elements that are there
+
+    Example::
+
+        >>> import ferro
+        >>> classes = ferro.tensor([[2], [0]])
+        >>> ferro.zeros(2, 3).scatter(1, classes, 1.0)
+        tensor([[0., 0., 1.],
+                [1., 0., 0.]])
+    """
     given = _source("scatter", src, value)
     if reduce is None:
         others, (d,) = _arguments("scatter", input, dim, index, given, later=True)

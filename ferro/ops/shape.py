@@ -32,7 +32,19 @@ __all__ = ["adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_shape
 
 
 def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
-    """The same elements in another shape (one size may be -1): a view where strides allow, else a copy."""
+    """The same elements, in C order, in another shape: a view where strides allow, else a copy.
+
+    - `shape`: a tuple; one size may be -1 and is computed from the others
+
+    RuntimeError if the number of elements differs.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.arange(6).reshape(2, -1)
+        tensor([[0, 1, 2],
+                [3, 4, 5]])
+    """
     given = size or (shape,)
     found = _at_a_glance(input, given)
     return found if found is not None else _reshaped("reshape", input, given)
@@ -92,7 +104,20 @@ def infer(name: str, have: tuple, shape: tuple) -> tuple:
 def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     """The same memory in another shape, or (given a dtype) its bits as elements of another type.
 
+    - `shape`: numbers, or one tuple of them; one may be -1 and is computed from the others
+
     RuntimeError where the strides do not allow a view: reshape() copies there.  Reading bits has no derivative.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.zeros(2, 6)
+        >>> y = x.view(3, -1)
+        >>> y.shape
+        ferro.Size([3, 4])
+        >>> y[0, 0] = 1
+        >>> x[0, 0]
+        tensor(1.)
     """
     if dtype is not None or (len(shape) == 1 and isinstance(shape[0], _DTYPE)):
         return _view_bits(input, shape[0] if dtype is None else dtype)
@@ -171,7 +196,14 @@ declare("Tensor.resize_as", [Sample(Arg(2, 3), Arg(3, 2, grad=False))], method=T
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """The dimensions from start_dim to end_dim as one."""
+    """The dimensions from start_dim to end_dim as one; a view where strides allow.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.zeros(32, 3, 8, 8).flatten(1).shape
+        ferro.Size([32, 192])
+    """
     shape = input._data.shape
     if start_dim == 0 and end_dim == -1 and len(shape) > 1 and type(start_dim) is type(end_dim):
         return viewed(RESHAPE, input, ((input._data.size,),))
@@ -221,7 +253,15 @@ declare("ravel", [Sample(Arg(2, 3)), Sample(Arg()), Sample(Arg(0, 2))], complex=
 
 
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """The tensor without its dimensions of size 1, or without those of them that `dim` (an int or several) names."""
+    """A view without the dimensions of size 1, or without those of them that `dim` (an int or several) names.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.zeros(2, 1, 3, 1)
+        >>> x.squeeze().shape, x.squeeze(1).shape
+        (ferro.Size([2, 3]), ferro.Size([2, 3, 1]))
+    """
     shape = input._data.shape
     if type(dim) is int and shape:
         d = one_dim("squeeze", len(shape), dim)
@@ -237,7 +277,15 @@ SQUEEZE = Op("squeeze", lambda xp, x, /, dim: xp.squeeze(x, dim), kind=LINEAR, v
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """The tensor with a dimension of size 1 inserted at `dim`."""
+    """A view with a dimension of size 1 inserted at `dim`.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.zeros(5)
+        >>> x.unsqueeze(0).shape, x.unsqueeze(-1).shape
+        (ferro.Size([1, 5]), ferro.Size([5, 1]))
+    """
     return viewed(UNSQUEEZE, input, (one_dim("unsqueeze", input._data.ndim + 1, dim),))
 
 
@@ -253,7 +301,15 @@ _ORDERS = frozenset([p for n in range(6) for p in permutations(range(n))])  # th
 
 
 def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
-    """The dimensions in the order `dims`."""
+    """A view with the dimensions in the order `dims`.
+
+    Example::
+
+        >>> import ferro
+        >>> images = ferro.zeros(16, 3, 32, 48)
+        >>> images.permute(0, 2, 3, 1).shape
+        ferro.Size([16, 32, 48, 3])
+    """
     order = given[0] if len(given) == 1 else given
     if type(order) is tuple and order in _ORDERS:
         try:
@@ -278,7 +334,16 @@ PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR,
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """The tensor with two dimensions exchanged."""
+    """A view with the dimensions `dim0` and `dim1` exchanged.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[1, 2, 3], [4, 5, 6]]).transpose(0, 1)
+        tensor([[1, 4],
+                [2, 5],
+                [3, 6]])
+    """
     n = input._data.ndim
     if type(dim0) is type(dim1) is int and -n <= dim0 < n and -n <= dim1 < n:  # what one_dim would let pass
         return viewed(TRANSPOSE, input, (dim0 % n, dim1 % n))
@@ -365,7 +430,17 @@ declare(
 
 
 def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
-    """The tensor with dimensions of size 1 repeated to the given sizes without a copy; -1 keeps a size."""
+    """The tensor with dimensions of size 1 repeated to the given sizes, without a copy; -1 keeps a size.
+
+    Extra sizes add leading dimensions.  Several elements share one place in memory: clone() before writing.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[1], [2]]).expand(2, 3)
+        tensor([[1, 1, 1],
+                [2, 2, 2]])
+    """
     return _expand("expand", input, _sizes("expand", sizes or (size,)))
 
 
@@ -518,7 +593,15 @@ for _function in (atleast_1d, atleast_2d, atleast_3d):
 
 
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
-    """The tensor itself if its elements lie in memory in C order (or that of the memory format), else a copy in which they do."""
+    """The tensor itself if its elements lie in memory in C order (or that of the memory format), else a copy in which they do.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.zeros(2, 3).t()
+        >>> x.is_contiguous(), x.contiguous().is_contiguous()
+        (False, True)
+    """
     order = memory_order("contiguous", self._data.ndim, memory_format)
     if order is None:
         return self if self._data.flags.c_contiguous else unary(CONTIGUOUS, self)

@@ -59,9 +59,19 @@ def _prepare(name: str, input: Tensor, dim: Any, third: Any, dtype: Any) -> tupl
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """p = exp(x) / sum exp(x) along `dim`, without overflow.  dp = p (dx - sum p dx).
+    """Positive numbers whose sum along `dim` is 1: p = exp(x) / sum exp(x), without overflow.
 
-    A slice that is -inf throughout gives nan, as in PyTorch.
+    - `dim`: the dimension over which the sum is 1
+    - `dtype`: elements are cast to it first
+
+    dp = p (dx - sum p dx).  A slice that is -inf throughout gives nan, as in PyTorch.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.softmax(ferro.tensor([[1.0, 1.0], [0.0, 1000.0]]), dim=1)
+        tensor([[0.5000, 0.5000],
+                [0.0000, 1.0000]])
     """
     input, dim = _prepare("softmax", input, dim, _stacklevel, dtype)
     result = unary(SOFTMAX, input, (dim,))
@@ -88,7 +98,16 @@ def softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """x - log sum exp(x) along `dim`, without overflow.  The derivative is dx - sum p dx with p = softmax(x)."""
+    """The logarithm of :func:`softmax` along `dim`, x - log sum exp(x), exact where softmax itself would round to 0.
+
+    The derivative is dx - sum p dx with p = softmax(x).
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.log_softmax(ferro.tensor([0.0, 1000.0]), dim=0)
+        tensor([-1000.,     0.])
+    """
     input, dim = _prepare("log_softmax", input, dim, _stacklevel, dtype)
     result = unary(LOG_SOFTMAX, input, (dim,))
     return result if out is None else into("log_softmax", out, result)

@@ -92,6 +92,12 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
     """The tensor with another dtype or device, or those of another tensor: ``to(dtype)``, ``to(device)``, ``to(other)``.
 
     Returns the tensor itself if nothing changes (unless copy=True).
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1, 2]).to(ferro.float64)
+        tensor([1., 2.], dtype=ferro.float64)
     """
     for a in args:
         if isinstance(a, dtypes.dtype) or a in (float, int, bool, complex):

@@ -11,7 +11,19 @@ from .optimizer import Params
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay, 0.01 unless said otherwise."""
+    """Adam with decoupled weight decay: in each step p shrinks by lr weight_decay p, apart from the gradient.
+
+    The arguments are those of Adam; `weight_decay` is 0.01 unless given.  (Loshchilov and Hutter, 2019)
+
+    Example: no decay for biases and scales::
+
+        >>> import ferro
+        >>> model = ferro.nn.Linear(4, 2)
+        >>> groups = [{"params": [model.weight], "weight_decay": 0.1}, {"params": [model.bias], "weight_decay": 0.0}]
+        >>> optimizer = ferro.optim.AdamW(groups, lr=1e-3)
+        >>> [group["weight_decay"] for group in optimizer.param_groups]
+        [0.1, 0.0]
+    """
 
     def __init__(
         self,

@@ -20,7 +20,25 @@ from .per_parameter import (
 
 
 class RMSprop(PerParameterOptimizer):
-    """p ← p - lr g / (sqrt(v) + eps), v the running mean of g², less the squared mean of g if centered."""
+    """p ← p - lr g / (sqrt(v) + eps), v the running mean of g², less the squared mean of g if `centered`.
+
+    - `params`: parameters, or dictionaries of parameters and options for groups of them
+    - `lr`: the learning rate
+    - `alpha`: the share of the old v that is kept in a step
+    - `eps`: keeps the division from 0
+    - `weight_decay`: so much of p is added to its gradient
+    - `momentum`: steps are accumulated as in SGD
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0], requires_grad=True)
+        >>> optimizer = ferro.optim.RMSprop([w], lr=0.01)
+        >>> (w**2).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach().round(decimals=4)
+        tensor([0.9000])
+    """
 
     _not_negative = ("lr", "eps", "momentum", "weight_decay", "alpha")
     _lists: ClassVar = {

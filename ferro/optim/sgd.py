@@ -17,9 +17,29 @@ _NUMBERS = itemgetter("lr", "momentum", "dampening", "weight_decay")
 
 
 class SGD(PerParameterOptimizer):
-    """p ← p - lr b,  b ← momentum b + (1 - dampening) g;  with nesterov, p ← p - lr (g + momentum b).
+    """Stochastic gradient descent: p ← p - lr g, with momentum p ← p - lr b.
 
-    The buffer b starts as the first gradient.
+    b ← momentum b + (1 - dampening) g starts as the first gradient; with `nesterov`, p ← p - lr (g + momentum b).
+
+    - `params`: parameters, or dictionaries of parameters and options for groups of them
+    - `lr`: the learning rate, a number or a tensor
+    - `momentum`, `dampening`, `nesterov`: see above; nesterov needs a momentum and no dampening
+    - `weight_decay`: so much of p is added to its gradient
+    - `maximize`: goes up instead of down
+
+    ValueError for negative rates and for no parameters.  `foreach`, `fused` and `differentiable` are PyTorch's.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0, -2.0], requires_grad=True)
+        >>> optimizer = ferro.optim.SGD([w], lr=0.1, momentum=0.9)
+        >>> for _ in range(100):
+        ...     optimizer.zero_grad()
+        ...     (w**2).sum().backward()
+        ...     optimizer.step()
+        >>> w.abs().max() < 0.05
+        tensor(True)
     """
 
     _not_negative = ("lr", "momentum", "weight_decay")

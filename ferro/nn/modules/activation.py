@@ -65,7 +65,15 @@ class _MaybeInplace(Module):
 
 
 class ReLU(_MaybeInplace):
-    """max(x, 0)."""
+    """max(x, 0), element by element; its gradient at 0 is 0.  `inplace=True` writes into the input.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.ReLU()(ferro.tensor([-1.0, 0.0, 2.0]))
+        tensor([0., 0., 2.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, inplace=self.inplace)
@@ -113,7 +121,17 @@ class Hardsigmoid(Module):
 
 
 class GELU(Module):
-    """x Φ(x), with the normal distribution function Φ exact or, for approximate="tanh", in its tanh form."""
+    """x Φ(x), with the distribution function Φ of the normal distribution.
+
+    - `approximate`: "none" computes Φ exactly, "tanh" by (1 + tanh(sqrt(2 / π) (x + 0.044715 x³))) / 2
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.GELU()(ferro.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.1587,  0.0000,  0.8413])
+    """
 
     approximate: str
 
@@ -346,7 +364,18 @@ class _AlongDim(Module):
 
 
 class Softmax(_AlongDim):
-    """exp(x) / sum of exp(x) along `dim`."""
+    """exp(x) / sum of exp(x) along `dim`: positive numbers whose sum along `dim` is 1.
+
+    A loss on top of it should be `CrossEntropyLoss` of x itself, which is more exact.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.Softmax(dim=1)(ferro.tensor([[0.0, 0.0], [0.0, 100.0]]))
+        tensor([[5.0000e-01, 5.0000e-01],
+                [3.7835e-44, 1.0000e+00]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmax(input, self.dim)

@@ -21,8 +21,31 @@ from .module import Module
 class MultiheadAttention(Module):
     """softmax(Q Kᵀ / sqrt(d)) V in `num_heads` heads of size d, between projections of the inputs and of the result.
 
-    Inputs are (L, N, E), (N, L, E) with batch_first, or (L, E). A boolean mask is True where attention is not allowed;
-    a floating one is added to the scores.
+    - `embed_dim`: E, the size of queries and results; it is divided among the heads, d = E / num_heads
+    - `num_heads`: AssertionError if E cannot be divided by it
+    - `dropout`: the probability of dropout of attention weights, in training
+    - `bias`: False leaves the biases of the projections out
+    - `add_bias_kv`, `add_zero_attn`: one more key and value, learned or zero
+    - `kdim`, `vdim`: the sizes of keys and values, E by default
+    - `batch_first`: inputs and result are (N, L, E) instead of (L, N, E)
+
+    Called as `output, weights = attention(query, key, value)`; one sequence may be (L, E).  `attn_mask` (L, S) or
+    (N * num_heads, L, S) and `key_padding_mask` (N, S): a boolean mask is True where attention is not allowed, a floating one is
+    added to the scores.  `need_weights=False` returns None for the weights, and is faster; else they are averaged over the heads
+    unless `average_attn_weights=False`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> attention = nn.MultiheadAttention(16, num_heads=4, batch_first=True)
+        >>> x = ferro.zeros(2, 5, 16)
+        >>> future = ferro.ones(5, 5, dtype=ferro.bool).triu(1)
+        >>> output, weights = attention(x, x, x, attn_mask=future)
+        >>> output.shape
+        ferro.Size([2, 5, 16])
+        >>> weights[0, 1].round(decimals=2).tolist()
+        [0.5, 0.5, 0.0, 0.0, 0.0]
     """
 
     def __init__(

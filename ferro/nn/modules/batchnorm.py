@@ -129,7 +129,17 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L)."""
+    """Batch normalisation of (N, C) or (N, C, L): each of the C features to mean 0 and variance 1; see BatchNorm2d.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> norm = nn.BatchNorm1d(2)
+        >>> norm(ferro.tensor([[1.0, 10.0], [3.0, 30.0]])).detach().round(decimals=2)
+        tensor([[-1., -1.],
+                [ 1.,  1.]])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() not in (2, 3):
@@ -137,7 +147,35 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of (N, C, H, W)."""
+    """Normalises each channel of images (N, C, H, W) to mean 0 and variance 1, then scales and shifts it.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias, with one mean and variance for each channel:
+
+    - in training those of the batch, over N, H and W; they also move `running_mean` and `running_var`
+    - after `eval()` the running ones
+
+    Arguments:
+
+    - `num_features`: C
+    - `eps`: added to the variance, so that nothing is divided by 0
+    - `momentum`: the share of a batch in the running statistics, new = (1 - momentum) old + momentum batch; None averages all
+      batches evenly
+    - `affine`: False has no weight (it starts as ones) and no bias (zeros)
+    - `track_running_stats`: False keeps no running statistics and always uses those of the batch
+
+    ValueError if the input has not four dimensions, or, in training, only one value for each channel.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> norm = nn.BatchNorm2d(3)
+        >>> y = norm(5 + 2 * ferro.arange(96.0).reshape(2, 3, 4, 4))
+        >>> y.mean(dim=(0, 2, 3)).abs().max() < 1e-5
+        tensor(True)
+        >>> norm.num_batches_tracked
+        tensor(1)
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 4:

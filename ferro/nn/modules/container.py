@@ -73,9 +73,20 @@ class _NumberedModules(Module):
 
 
 class Sequential(_NumberedModules):
-    """Calls its modules one after another, each on what the one before returned.
+    """Calls its modules one after another, each on the result of the one before.
 
-    Made from modules, or from an OrderedDict of names and modules.
+    Takes modules, or one OrderedDict of names and modules.  It can be indexed, sliced, iterated and appended to; children are
+    named "0", "1", ... or by the dictionary.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> model(ferro.zeros(5, 4)).shape
+        ferro.Size([5, 2])
+        >>> model[0]
+        Linear(in_features=4, out_features=8, bias=True)
     """
 
     def __init__(self, *args: Any) -> None:
@@ -154,7 +165,19 @@ def _check_times(times: Any) -> None:
 
 
 class ModuleList(_NumberedModules):
-    """A list of modules that are registered as children; it has no `forward`."""
+    """A list of modules that are registered as children, so that their parameters are found; it has no `forward`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+        >>> x = ferro.zeros(2, 4)
+        >>> for layer in layers:
+        ...     x = layer(x)
+        >>> len(list(layers.parameters()))
+        6
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()

@@ -145,7 +145,15 @@ def _edges(padding: str | tuple[int, ...], kernel_size: tuple[int, ...], dilatio
 
 
 class Conv1d(_ConvNd):
-    """Cross-correlation over (N, C, L) or (C, L)."""
+    """Cross-correlation of sequences (N, C, L), or of one (C, L), with learned windows; the arguments are those of Conv2d.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.Conv1d(16, 33, kernel_size=5, padding=2)(ferro.zeros(20, 16, 50)).shape
+        ferro.Size([20, 33, 50])
+    """
 
     def __init__(
         self,
@@ -174,7 +182,32 @@ class Conv1d(_ConvNd):
 
 
 class Conv2d(_ConvNd):
-    """Cross-correlation over (N, C, H, W) or (C, H, W)."""
+    """Cross-correlation of images (N, C, H, W), or of one image (C, H, W), with learned windows.
+
+    - `in_channels`, `out_channels`: C of the input and of the result
+    - `kernel_size`: height and width of the windows, a number or a pair
+    - `stride`: how far apart the windows are
+    - `padding`: rows and columns added on each side, "valid" (none), or "same" (the result is as large as the input; stride 1 only)
+    - `dilation`: how far apart the elements of a window are
+    - `groups`: channels are divided into so many groups, each with windows of its own; `groups=in_channels` is depthwise
+    - `bias`: False adds no number for each channel
+    - `padding_mode`: "zeros", "reflect", "replicate" or "circular"
+
+    The result has H' = (H + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1 rows, and columns likewise.  `weight` has
+    the shape (out_channels, in_channels / groups, *kernel_size).  Weight and bias start uniform on (-k, k),
+    k = 1 / sqrt(in_channels / groups * size of the window).  ValueError if the channels cannot be divided into the groups;
+    RuntimeError if the input has other channels or is smaller than the window.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> images = ferro.zeros(16, 3, 32, 32)
+        >>> nn.Conv2d(3, 8, kernel_size=3, padding=1)(images).shape
+        ferro.Size([16, 8, 32, 32])
+        >>> nn.Conv2d(3, 8, kernel_size=3, stride=2)(images).shape
+        ferro.Size([16, 8, 15, 15])
+    """
 
     def __init__(
         self,
@@ -313,7 +346,21 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The transpose of Conv2d: the gradient of a convolution with respect to its input, as a layer."""
+    """The transpose of Conv2d: the gradient of a convolution with respect to its input, as a layer; it makes images larger.
+
+    The arguments are those of Conv2d, and `output_padding`, which makes the result larger by so many rows and columns: a stride
+    leaves the size open.  The result has H' = (H - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1 rows.
+    `weight` has the shape (in_channels, out_channels / groups, *kernel_size).  `forward(input, output_size)` computes
+    output_padding from the wanted size.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> up = nn.ConvTranspose2d(16, 8, kernel_size=2, stride=2)
+        >>> up(ferro.zeros(1, 16, 12, 12)).shape
+        ferro.Size([1, 8, 24, 24])
+    """
 
     n_dims = 2
 

@@ -24,7 +24,23 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """In training, zeroes each element with probability p and divides the others by 1 - p."""
+    """In training, sets each element to 0 with probability p and divides the others by 1 - p, so that the mean stays.
+
+    - `p`: a number from 0 to 1, else ValueError
+    - `inplace`: True writes into the input
+
+    After `eval()` the input is returned as it is.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> drop = nn.Dropout(0.5)
+        >>> sorted(drop(ferro.ones(1000)).unique().tolist())
+        [0.0, 2.0]
+        >>> drop.eval()(ferro.ones(3))
+        tensor([1., 1., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout(input, self.p, self.training, self.inplace)

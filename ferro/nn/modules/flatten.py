@@ -10,7 +10,15 @@ from .module import Module
 
 
 class Flatten(Module):
-    """Joins the dimensions from start_dim to end_dim."""
+    """Joins the dimensions from start_dim to end_dim into one; by default all but the first, the batch.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.Flatten()(ferro.zeros(32, 1, 5, 5)).shape
+        ferro.Size([32, 25])
+    """
 
     start_dim: int
     end_dim: int

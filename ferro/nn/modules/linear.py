@@ -25,9 +25,25 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x Aᵀ + b, over the last dimension.
+    """The layer y = x Aᵀ + b, over the last dimension.
 
-    A and b start uniform on (-k, k), k = 1 / sqrt(in_features).
+    - `in_features`, `out_features`: the sizes of the last dimension of x and of y
+    - `bias`: False leaves b out
+    - `device`, `dtype`: of the parameters
+
+    Shapes: x (..., in_features), y (..., out_features), `weight` A (out_features, in_features), `bias` b (out_features).
+    A and b start uniform on (-k, k), k = 1 / sqrt(in_features).  RuntimeError if the last size of x is not in_features, or x
+    has another dtype than the weight.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> layer = nn.Linear(20, 30)
+        >>> layer(ferro.zeros(128, 20)).shape
+        ferro.Size([128, 30])
+        >>> layer.weight.shape
+        ferro.Size([30, 20])
     """
 
     in_features: int

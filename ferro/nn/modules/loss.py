@@ -56,14 +56,34 @@ def _reduction(size_average: bool | None, reduce: bool | None, reduction: str) -
 
 
 class L1Loss(_Loss):
-    """|x - y|."""
+    """The absolute error |x - y| of an input x and a target y; `reduction`: "mean", "sum" or "none".
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.L1Loss(reduction="sum")(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 4.0]))
+        tensor(2.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
-    """(x - y)²."""
+    """The squared error (x - y)² of an input x and a target y.
+
+    - `reduction`: "mean" over all elements, their "sum", or "none": a tensor of the shape of the input
+
+    Warns where the shapes differ and broadcast: that is nearly always a mistake.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.MSELoss()(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 4.0]))
+        tensor(2.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(input, target, reduction=self.reduction)
@@ -142,7 +162,18 @@ class GaussianNLLLoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log probability (the input) of the target class, weighted by class."""
+    """Minus the log probability of the target class: the second half of CrossEntropyLoss, for inputs that went through LogSoftmax.
+
+    The arguments are those of CrossEntropyLoss without `label_smoothing`; targets are classes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> log_p = ferro.tensor([[0.25, 0.75], [0.5, 0.5]]).log()
+        >>> nn.NLLLoss(reduction="none")(log_p, ferro.tensor([1, 0]))
+        tensor([0.2877, 0.6931])
+    """
 
     ignore_index: int
 
@@ -196,7 +227,28 @@ class CTCLoss(_Loss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """The cross entropy of the softmax of the input and a target class or class probabilities."""
+    """The cross entropy of softmax(input) and the target: the usual loss of classifiers.  The input has scores, not probabilities.
+
+    - `weight`: a factor for each class
+    - `ignore_index`: targets of this number do not count
+    - `reduction`: "mean" (weighted by `weight`), "sum" or "none"
+    - `label_smoothing`: this share of the target is spread evenly over all classes
+
+    The input is (N, C), (N, C, d1, ...) or (C); the target has class numbers (int64), (N), (N, d1, ...) or (), or probabilities in
+    the shape of the input.  IndexError if a class is not in 0 ... C - 1; RuntimeError for a floating target of class numbers.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> scores = ferro.tensor([[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]], requires_grad=True)
+        >>> loss = nn.CrossEntropyLoss()(scores, ferro.tensor([0, 2]))
+        >>> round(loss.item(), 3)
+        0.669
+        >>> loss.backward()
+        >>> scores.grad.sum(dim=1).abs().max() < 1e-6
+        tensor(True)
+    """
 
     ignore_index: int
     label_smoothing: float
@@ -252,7 +304,21 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_WeightedLoss):
-    """The binary cross entropy of the sigmoid of the input, positives weighted by pos_weight."""
+    """The cross entropy of sigmoid(input) and targets from 0 to 1: for labels that are independent of each other.
+
+    - `weight`: a factor for each element, broadcast
+    - `pos_weight`: a factor for the positive part of each class
+    - `reduction`: "mean", "sum" or "none"
+
+    Input and target have one shape.  It is more exact than a Sigmoid followed by BCELoss.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.BCEWithLogitsLoss()(ferro.tensor([0.0, 100.0]), ferro.tensor([1.0, 1.0]))
+        tensor(0.3466)
+    """
 
     pos_weight: Tensor | None
 

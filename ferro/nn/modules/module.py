@@ -59,7 +59,30 @@ _HOOK_TABLES = (
 
 
 class Module(Conversions, State):
-    """The base of all layers and models: assign parameters, buffers and modules as attributes, define `forward`."""
+    """The base of all layers and models: assign parameters, buffers and modules as attributes, define `forward`.
+
+    Call `super().__init__()` before the first assignment.  Then the module finds what was assigned: `parameters()` for the
+    optimiser, `state_dict()` and `load_state_dict()` for files, `train()` and `eval()` for layers that behave differently in both,
+    `to(dtype or device)`.  Calling the module runs its hooks and `forward`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> class Residual(nn.Module):
+        ...     def __init__(self, size):
+        ...         super().__init__()
+        ...         self.layer = nn.Linear(size, size)
+        ...         self.scale = nn.Parameter(ferro.zeros(()))
+        ...
+        ...     def forward(self, x):
+        ...         return x + self.scale * self.layer(x)
+        >>> model = Residual(4)
+        >>> [name for name, _ in model.named_parameters()]
+        ['scale', 'layer.weight', 'layer.bias']
+        >>> model(ferro.ones(2, 4))[0].tolist()
+        [1.0, 1.0, 1.0, 1.0]
+    """
 
     _forward_hooks: OrderedDict[int, Callable[..., Any]]
     _forward_hooks_with_kwargs: OrderedDict[int, bool]

@@ -14,7 +14,24 @@ from .module import Module
 
 
 class LayerNorm(Module):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, the statistics taken over the last dimensions."""
+    """Normalises the last dimensions of each sample to mean 0 and variance 1: y = (x - mean) / sqrt(var + eps) * weight + bias.
+
+    - `normalized_shape`: the sizes of the last dimensions, over which mean and variance are taken; a number or several
+    - `eps`: added to the variance
+    - `elementwise_affine`: False has no weight (it starts as ones) and no bias (zeros)
+    - `bias`: False has no bias
+
+    Training and evaluation are the same.  Weight and bias have the shape `normalized_shape`.  RuntimeError if the input does not
+    end in these sizes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> norm = nn.LayerNorm(4)
+        >>> norm(ferro.tensor([[1.0, 1.0, 3.0, 3.0]])).detach().round(decimals=2)
+        tensor([[-1., -1.,  1.,  1.]])
+    """
 
     normalized_shape: tuple[int, ...]
     eps: float
@@ -95,7 +112,20 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """y = (x - mean) / sqrt(var + eps) * weight + bias, the statistics taken over groups of channels of one sample."""
+    """Normalises groups of channels of each sample of (N, C, ...): y = (x - mean) / sqrt(var + eps) * weight + bias.
+
+    - `num_groups`: the channels are divided into so many groups; ValueError if that leaves a rest
+    - `num_channels`: C
+    - `eps`: added to the variance
+    - `affine`: False has no weight and no bias for the channels
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.GroupNorm(3, 6)(ferro.zeros(20, 6, 10, 10)).shape
+        ferro.Size([20, 6, 10, 10])
+    """
 
     num_groups: int
     num_channels: int

@@ -54,7 +54,23 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The maximum of each window of the last two dimensions."""
+    """The maximum of each window of the last two dimensions of (N, C, H, W) or (C, H, W).
+
+    - `kernel_size`: height and width of the windows, a number or a pair
+    - `stride`: how far apart they are; by default the kernel size
+    - `padding`: rows and columns of -inf added on each side, at most half the window
+    - `dilation`: how far apart the elements of a window are
+    - `return_indices`: returns (values, positions), for MaxUnpool2d
+    - `ceil_mode`: windows may reach beyond the end, so that nothing at the edge is left out
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.MaxPool2d(2)(ferro.arange(16.0).reshape(1, 4, 4))
+        tensor([[[ 5.,  7.],
+                 [13., 15.]]])
+    """
 
     def forward(self, input: Tensor) -> Any:
         return F.max_pool2d(input, **self._windows())
@@ -126,7 +142,20 @@ class _AvgPoolWithDivisor(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPoolWithDivisor):
-    """The mean of each window of the last two dimensions."""
+    """The mean of each window of the last two dimensions of (N, C, H, W) or (C, H, W).
+
+    - `kernel_size`, `stride`, `padding`, `ceil_mode`: as in MaxPool2d, but the padding is zeros
+    - `count_include_pad`: False leaves the padding out of the mean
+    - `divisor_override`: divides the sums by this number
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.AvgPool2d(2)(ferro.arange(16.0).reshape(1, 4, 4))
+        tensor([[[ 2.5000,  4.5000],
+                 [10.5000, 12.5000]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool2d(input, *self._arguments())
@@ -156,7 +185,17 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """The means of `output_size` windows that cover the last two dimensions."""
+    """The means of windows that cover the last two dimensions evenly, so that the result has `output_size`, whatever the input.
+
+    - `output_size`: a number or a pair; None keeps the size of the input
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> nn.AdaptiveAvgPool2d((5, None))(ferro.zeros(1, 64, 10, 9)).shape
+        ferro.Size([1, 64, 5, 9])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.adaptive_avg_pool2d(input, self.output_size)

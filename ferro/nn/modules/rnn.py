@@ -291,7 +291,31 @@ class RNN(RNNBase):
 
 
 class LSTM(RNNBase):
-    """The long short-term memory, with an optional projection of the hidden state to `proj_size`."""
+    """The long short-term memory: an LSTM cell in each layer, from step to step.
+
+    i, f, o = sigmoid(...), g = tanh(...), all of W x_t + b + U h_{t-1} + c; then c_t = f c_{t-1} + i g and h_t = o tanh c_t.
+
+    - `input_size`, `hidden_size`: the sizes of x_t and h_t
+    - `num_layers`: each layer reads the results of the one before
+    - `bias`: False leaves b and c out
+    - `batch_first`: x and the output are (N, L, size) instead of (L, N, size); the states are not affected
+    - `dropout`: the probability of dropout between layers, in training
+    - `bidirectional`: a second set of cells reads the sequence from its end; the output holds both
+    - `proj_size`: h_t is projected to this size
+
+    Called as `output, (h, c) = lstm(x, (h0, c0))`; the states may be left out (zeros) and have the shape
+    (num_layers * directions, N, hidden_size).  The output has the h_t of the last layer.  x may be a `PackedSequence`, or
+    one sequence (L, input_size).  Weights start uniform on (-k, k), k = 1 / sqrt(hidden_size).
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> lstm = nn.LSTM(10, 20, num_layers=2, batch_first=True)
+        >>> output, (h, c) = lstm(ferro.zeros(3, 5, 10))
+        >>> output.shape, h.shape, c.shape
+        (ferro.Size([3, 5, 20]), ferro.Size([2, 3, 20]), ferro.Size([2, 3, 20]))
+    """
 
     def __init__(
         self,
@@ -311,7 +335,16 @@ class LSTM(RNNBase):
 
 
 class GRU(RNNBase):
-    """The gated recurrent unit."""
+    """The gated recurrent unit; its arguments are those of LSTM without `proj_size`, its state is h alone.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> output, h = nn.GRU(10, 20, bidirectional=True)(ferro.zeros(5, 3, 10))
+        >>> output.shape, h.shape
+        (ferro.Size([5, 3, 40]), ferro.Size([2, 3, 20]))
+    """
 
     def __init__(
         self,

@@ -15,10 +15,24 @@ from .module import Module
 
 
 class Embedding(Module):
-    """The rows of `weight` at the given indices; the weight starts normal (0, 1), the row of `padding_idx` zero.
+    """A table of vectors, read by index: the rows of `weight` at the given positions.
 
-    The row of `padding_idx` gets no gradient. With `max_norm` a row that is looked up is first scaled down, in place,
-    to that norm.
+    - `num_embeddings`, `embedding_dim`: the number of rows, and the size of each; `weight` has this shape
+    - `padding_idx`: a row that starts as zeros and gets no gradient
+    - `max_norm`, `norm_type`: rows of a larger norm are scaled down to it when they are read
+    - `scale_grad_by_freq`: divides the gradient of a row by how often the batch contains it
+    - `sparse`: the gradient of `weight` is a sparse tensor of the rows that were read
+
+    The input has integers of any shape (*); the result has the shape (*, embedding_dim).  The weight starts normal (0, 1).
+    IndexError if an index is not below num_embeddings.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro import nn
+        >>> words = nn.Embedding(10, 3, padding_idx=0)
+        >>> words(ferro.tensor([[1, 2, 4, 0], [4, 3, 2, 9]])).shape
+        ferro.Size([2, 4, 3])
     """
 
     num_embeddings: int
