@@ -1,14 +1,13 @@
-"""DataLoader: batches of a dataset, in order, fetched ahead by worker threads if there are any."""
+"""DataLoader: batches of a dataset, in order, fetched ahead by worker threads or processes if there are any."""
 
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
@@ -19,6 +18,8 @@ from .workers import End, Failure, WorkerPool
 # What decides the order of the samples cannot be changed afterwards: the samplers are made from it.
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
+if TYPE_CHECKING:
+    from .processes import ProcessPool
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -33,17 +34,24 @@ class _Endless:
 class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
-    `num_workers` are threads of this process, not processes: nothing is pickled or copied, and samples that are read
-    from files, decoded or computed by NumPy overlap with training. They fetch up to num_workers * prefetch_factor
-    batches ahead. The order of the batches is the same for any number of workers; with a stream (IterableDataset) each
-    worker iterates over it by itself and the batches come from the workers in turn, so that a dataset has to divide
-    its samples by `get_worker_info()`. Each worker has its own copy of the dataset (the object, not the data that its
-    attributes refer to) and its own default generator, seeded with its `get_worker_info().seed`. The global generators
-    of `random` and `numpy.random` are one for all threads. An error in a worker is raised where its batch is asked for; its
-    message names the worker and the sample. A loop that is left early takes the threads with it.
+    `num_workers` fetch batches ahead, up to num_workers * prefetch_factor of them. They are threads of this process, unless
+    `multiprocessing_context` ("fork", "spawn", "forkserver" or a context of multiprocessing) asks for processes, as all
+    workers of PyTorch's are.
 
-    pin_memory, pin_memory_device, multiprocessing_context and in_order are accepted for PyTorch's sake: there is no
-    memory to pin (a warning says so) and no process to start, and the order is always kept.
+    Threads start at once, and nothing is pickled or copied: right for samples that are read from files, decoded or computed
+    by NumPy. Each has its own copy of the dataset object (what its attributes refer to is shared) and its own default
+    generator; the global generators of `random` and `numpy.random` are one for all. Processes are right for datasets of
+    much Python code, which threads would run one after the other, and for those that draw from `random` or `numpy.random`;
+    the batches travel through a pipe. In each, ferro's generator and both of those are seeded as PyTorch seeds them.
+
+    Worker i has the seed `get_worker_info().seed`, the loader's base seed plus i; the base seed is drawn from `generator` (or
+    the default one) when an iteration begins. The order of the batches is the same for any number of workers; with
+    in_order=False they come as they are ready. With a stream (IterableDataset) each worker iterates over it by itself and
+    the batches come from the workers in turn, so that a dataset has to divide its samples by `get_worker_info()`. An error
+    in a worker is raised where its batch is asked for; its message names the worker and the sample. A worker process that
+    is killed is a RuntimeError at once. A loop that is left early takes the workers with it.
+
+    pin_memory and pin_memory_device are accepted for PyTorch's sake: there is no memory to pin (a warning says so).
 
     Raises ValueError for options that do not fit together, and warns of more workers than there are processors, and of
     a stream that gives more samples than the length that it was asked for.
@@ -116,7 +124,7 @@ class DataLoader(Generic[T_co]):
             collate_fn = default_convert if batch_sampler is None else default_collate
         self.collate_fn = collate_fn
         self.persistent_workers = persistent_workers
-        self._kept_pool: WorkerPool | None = None
+        self._kept_pool: WorkerPool | ProcessPool | None = None
         self._told_length: int | None = None  # what len() answered for a stream
         self._fixed = True
         _warn_of_many(num_workers)
@@ -127,7 +135,7 @@ class DataLoader(Generic[T_co]):
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept_pool": None}  # threads are neither copied nor pickled
+        return {**self.__dict__, "_kept_pool": None}  # workers are neither copied nor pickled
 
     def __iter__(self) -> Iterator[Any]:
         return _InLine(self) if self.num_workers == 0 else _Ahead(self)
@@ -151,15 +159,17 @@ class DataLoader(Generic[T_co]):
         return self.batch_sampler if self._auto_collation else self.sampler
 
     def _fetcher(self) -> Callable[..., Any]:
-        """What makes a fetcher of a dataset and a collate_fn. It knows no loader: worker threads must not keep one alive."""
+        """What makes a fetcher of a dataset and a collate_fn. It knows no loader: workers must not keep one alive."""
         kind = IterableFetcher if isinstance(self.dataset, IterableDataset) else MapFetcher
         return partial(kind, auto_collation=self._auto_collation, drop_last=self.drop_last)
 
-    def _pool(self, seed: int) -> WorkerPool:
+    def _pool(self, seed: int) -> WorkerPool | ProcessPool:
         """New workers, or with persistent_workers those of the last epoch."""
         if self._kept_pool is not None and self._kept_pool.here():
             return self._kept_pool
-        pool = WorkerPool(self.dataset, self.num_workers, seed, self._fetcher(), self.collate_fn, self.worker_init_fn)
+        told = self.dataset, self.num_workers, seed, self._fetcher(), self.collate_fn, self.worker_init_fn
+        context = self.multiprocessing_context
+        pool = WorkerPool(*told) if context is None else _processes(told, context)
         if self.persistent_workers:
             self._kept_pool = pool
         return pool
@@ -207,6 +217,15 @@ def _check_context(context: Any, num_workers: int) -> None:
             "multiprocessing_context option should be a valid context object or a string specifying the start method, "
             f"but got multiprocessing_context={context}"
         )
+
+
+def _processes(told: Any, context: Any) -> ProcessPool:
+    """Worker processes, started by a context of multiprocessing or by one that has this name."""
+    import multiprocessing  # here, as what it needs: `import ferro` stays light
+
+    from .processes import ProcessPool
+
+    return ProcessPool(*told, multiprocessing.get_context(context) if isinstance(context, str) else context)
 
 
 def _warn_of_many(num_workers: int) -> None:
@@ -305,10 +324,12 @@ class _Ahead(_Epoch):
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(loader)
         self._timeout = loader.timeout
+        self._in_order = loader.in_order
         self._pool = loader._pool(self._seed)
         self._epoch = self._pool.begin()
         self._running = list(range(loader.num_workers))
         self._turn = 0
+        self._free = -1  # the worker of the batch that was taken last
         self._sent = 0  # tickets handed out
         self._taken = 0  # tickets whose batch was given out
         self._owners: dict[int, int] = {}
@@ -323,18 +344,21 @@ class _Ahead(_Epoch):
             index = next(self._indices)
         except StopIteration:
             return
-        worker = self._running[self._turn % len(self._running)]
-        self._turn += 1
+        if not self._in_order and self._free in self._running:
+            worker = self._free  # who is quick gets more
+        else:
+            worker = self._running[self._turn % len(self._running)]
+            self._turn += 1
         self._owners[self._sent] = worker
         self._pool.send(worker, self._epoch, self._sent, index)
         self._sent += 1
 
     @property
-    def _workers(self) -> list[threading.Thread]:
-        return self._pool.threads
+    def _workers(self) -> list[Any]:
+        return self._pool.workers
 
     def _next(self) -> Any:
-        if self._epoch != self._pool.shared.epoch:
+        if self._epoch != self._pool.epoch:
             raise RuntimeError(
                 "this iterator ended when its DataLoader, whose workers are persistent, was iterated over again"
             )
@@ -353,12 +377,13 @@ class _Ahead(_Epoch):
         return outcome
 
     def _next_outcome(self) -> Any:
-        """What became of the next batch in order; a worker that is at its end is handed no more."""
-        while self._taken not in self._arrived:
+        """What became of the next batch, in order or as it comes; a worker that is at its end is handed no more."""
+        while not self._arrived or (self._in_order and self._taken not in self._arrived):
             ticket, outcome = self._pool.receive(self._epoch, self._timeout)
             self._arrived[ticket] = outcome
-        outcome = self._arrived.pop(self._taken)
-        worker = self._owners.pop(self._taken)
+        ticket = self._taken if self._in_order else next(iter(self._arrived))
+        outcome = self._arrived.pop(ticket)
+        worker = self._free = self._owners.pop(ticket)
         self._taken += 1
         if isinstance(outcome, End) and worker in self._running:
             place = self._running.index(worker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import traceback
 import weakref
@@ -43,25 +44,48 @@ def get_worker_info() -> WorkerInfo | None:
 class Failure(NamedTuple):
     """Instead of a batch: what fetching it raised, and in which worker."""
 
-    error: BaseException
+    kind: type[BaseException]
+    story: str
     worker: int
+    error: BaseException | None  # the error itself, if it is of this process
+
+    @classmethod
+    def of(cls, error: BaseException, worker: int) -> Failure:
+        """An error that was just caught."""
+        return cls(type(error), "".join(traceback.format_exception(error)), worker, error)
+
+    def __reduce__(self) -> Any:
+        return _sent, (_kind(self.kind), self.story, self.worker)
 
     def reraised(self) -> BaseException:
         """What is raised where the batch is asked for: an error of the same class, as PyTorch's of a worker process.
 
-        Its message goes on with the traceback in the worker; its cause is the error itself, with all its attributes.
+        Its message goes on with the traceback in the worker; the cause of one from a thread is the error itself, with all its
+        attributes.
         """
-        error = self.error
-        if not isinstance(error, Exception):
-            return error
-        story = "".join(traceback.format_exception(error))
-        message = f"Caught {type(error).__name__} in DataLoader worker process {self.worker}.\nOriginal {story}"
+        if self.error is not None and not isinstance(self.error, Exception):
+            return self.error
+        kind = self.kind if issubclass(self.kind, Exception) else RuntimeError
+        message = f"Caught {self.kind.__name__} in DataLoader worker process {self.worker}.\nOriginal {self.story}"
         try:
-            raised = type(error)(_Lines(message) if isinstance(error, KeyError) else message)
+            raised = kind(_Lines(message) if issubclass(kind, KeyError) else message)
         except Exception:  # noqa: BLE001 - the class wants other arguments, and says so as it likes
             raised = RuntimeError(message)
-        raised.__cause__ = error
+        raised.__cause__ = self.error
         return raised
+
+
+def _kind(kind: type[BaseException]) -> type[BaseException]:
+    """A class of errors that another process finds: this one, or the nearest above it."""
+    for known in kind.__mro__:
+        module = sys.modules.get(known.__module__)
+        if getattr(module, known.__qualname__, None) is known:
+            return known
+    return RuntimeError
+
+
+def _sent(kind: type[BaseException], story: str, worker: int) -> Failure:
+    return Failure(kind, story, worker, None)
 
 
 class _Lines(str):
@@ -95,17 +119,22 @@ class WorkerPool:
         self.tasks: list[SimpleQueue[Any]] = [SimpleQueue() for _ in range(num_workers)]
         self.shared = _Shared()
         self.process = os.getpid()
-        self.threads: list[threading.Thread] = []
+        self.workers: list[threading.Thread] = []
         for i, tasks in enumerate(self.tasks):
             copies: dict[int, Any] = {}
             info = WorkerInfo(i, num_workers, seed + i, own(dataset, copies))
             make = partial(make_fetcher, info.dataset, own(collate_fn, copies))
             arguments = self.shared, tasks, self.results, info, make, own(init_fn, copies)
             thread = threading.Thread(target=_work, args=arguments, name=f"DataLoader worker {i}", daemon=True)
-            self.threads.append(thread)
-        self.close = weakref.finalize(self, _close, self.shared, self.tasks, self.threads)
-        for thread in self.threads:
+            self.workers.append(thread)
+        self.close = weakref.finalize(self, _close, self.shared, self.tasks, self.workers)
+        for thread in self.workers:
             thread.start()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that was begun last."""
+        return self.shared.epoch
 
     def here(self) -> bool:
         """Whether the threads are in this process, and not in the one that it was forked from."""
@@ -169,6 +198,41 @@ def _close(shared: _Shared, tasks: list[SimpleQueue[Any]], threads: list[threadi
             thread.join(PATIENCE)
 
 
+def enter(info: WorkerInfo) -> None:
+    """Make this thread the worker that `get_worker_info` tells of."""
+    _local.info = info
+
+
+class Fetching:
+    """What a worker does with the batches that it is handed; `init_fn` is called when it is made."""
+
+    def __init__(
+        self, info: WorkerInfo, make_fetcher: Callable[[], Any], init_fn: Callable[[int], None] | None
+    ) -> None:
+        self.worker, self.make_fetcher = info.id, make_fetcher
+        self.fetcher, self.epoch = None, 0
+        self.started: BaseException | None = None
+        if init_fn is not None:
+            try:
+                init_fn(info.id)
+            except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for
+                self.started = error
+
+    def outcome(self, epoch: int, index: Any) -> Any:
+        """The batch of an index, a Failure, or End."""
+        try:
+            if self.started is not None:
+                raise self.started
+            if epoch != self.epoch:
+                self.fetcher, self.epoch = self.make_fetcher(), epoch
+            fetcher: Any = self.fetcher
+            return fetcher.fetch(index)
+        except ExhaustedError:
+            return End()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for
+            return Failure.of(error, self.worker)
+
+
 def _work(
     shared: _Shared,
     tasks: SimpleQueue[Any],
@@ -178,29 +242,11 @@ def _work(
     init_fn: Callable[[int], None] | None,
 ) -> None:
     """The life of a worker."""
-    _local.info = info
+    enter(info)
     set_own(info.seed)
-    started: BaseException | None = None
-    if init_fn is not None:
-        try:
-            init_fn(info.id)
-        except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for
-            started = error
-    fetcher, fetcher_epoch = None, 0
+    fetching = Fetching(info, make_fetcher, init_fn)
     while (task := tasks.get()) is not None and not shared.closed:
         epoch, ticket, index = task
-        if epoch != shared.epoch:
-            continue
-        outcome: Any
-        try:
-            if started is not None:
-                raise started
-            if epoch != fetcher_epoch:
-                fetcher, fetcher_epoch = make_fetcher(), epoch
-            outcome = fetcher.fetch(index)
-        except ExhaustedError:
-            outcome = End()
-        except BaseException as error:  # noqa: BLE001 - it is raised where the batch is asked for
-            outcome = Failure(error, info.id)
-        results.put((epoch, ticket, outcome))
-        del outcome, task, index  # a waiting worker keeps no batch alive
+        if epoch == shared.epoch:
+            results.put((epoch, ticket, fetching.outcome(epoch, index)))
+        del task, index
