@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from ferro.core import dtypes, worlds
+from ferro.core import capsules, dtypes, worlds
 from ferro.core.apply import bind
 from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, is_inference, lose, meta_of, root, version_of, wrap
 from ferro.core.device import CPU, device
@@ -587,10 +587,12 @@ class Tensor(
 
         return as_tensor(array)
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
+    def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
         if history(self) is not None:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-        return self._data.__dlpack__(**kwargs)
+        if stream is not None:
+            raise AssertionError("stream should be None on cpu.")
+        return capsules.export(self.numpy(), **kwargs)
 
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core import capsules, dtypes, worlds
 from ferro.core import device as _device
-from ferro.core import dtypes, worlds
 from ferro.core.base import TensorBase, history, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.notices import warn_once
@@ -276,7 +275,7 @@ def asarray(
         given: Any = obj
     elif isinstance(obj, np.ndarray):
         given = from_numpy(obj)
-    elif _is_capsule(obj):
+    elif capsules.name(obj) is not None:
         given = from_dlpack(obj)
     elif _is_buffer(obj):
         given = frombuffer(obj, dtype=dtype or dtypes.default())
@@ -347,31 +346,6 @@ def frombuffer(
     return finish("frombuffer", np.frombuffer(buffer, d, count, offset), requires_grad)
 
 
-def _is_capsule(obj: Any) -> bool:
-    return type(obj).__name__ == "PyCapsule"
-
-
-class _Capsule:
-    """A DLPack capsule as an object that hands it over, which is what NumPy reads."""
-
-    def __init__(self, capsule: Any) -> None:
-        self.capsule = capsule
-
-    def __dlpack__(self, **ignored: Any) -> Any:
-        return self.capsule
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
-
-class _Memory:
-    """The memory of an array, which may be written."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        self.__array_interface__ = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
-
-
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor that shares the memory of an object of another library through DLPack, or of a capsule that one gave.
 
@@ -386,21 +360,11 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         tensor([1., 0.])
     """
     _device.check(device)
-    name = _capsule_name(ext_tensor) if _is_capsule(ext_tensor) else b""
-    if name in (b"used_dltensor", b"used_dltensor_versioned") or not (name or hasattr(ext_tensor, "__dlpack__")):
+    name = capsules.name(ext_tensor)
+    if name not in capsules.NAMES if name is not None else not hasattr(ext_tensor, "__dlpack__"):
         raise RuntimeError("from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might "
                            f"have already constructed a tensor from it once. Given: {type(ext_tensor).__name__}")  # fmt: skip
-    source = _Capsule(ext_tensor) if name else ext_tensor
-    array = np.from_dlpack(source) if copy is None else np.from_dlpack(source, copy=copy)
-    if name == b"dltensor":  # does not say whether it may be written, and NumPy takes it for a no
-        array = np.asarray(_Memory(array))
-    return wrap(dtypes.own(array))
-
-
-def _capsule_name(capsule: Any) -> bytes:
-    read = ctypes.pythonapi.PyCapsule_GetName
-    read.restype, read.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    return read(capsule) or b""
+    return wrap(dtypes.own(capsules.taken(ext_tensor, copy)))
 
 
 class DataMethods:
