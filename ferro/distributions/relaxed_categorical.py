@@ -1,0 +1,73 @@
+"""The relaxed one-hot categorical (Gumbel-softmax) distribution, and that of its logarithm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ferro
+from ferro.tensor import Tensor
+
+from . import constraints
+from .categorical import Categorical, OverCategories
+from .transformed_distribution import TransformedDistribution
+from .transforms import ExpTransform
+from .utils import broadcast_all, clamp_probs
+
+__all__ = ["ExpRelaxedCategorical", "RelaxedOneHotCategorical"]
+
+
+class ExpRelaxedCategorical(OverCategories):
+    """The distribution of the logarithm of RelaxedOneHotCategorical.
+
+    (Maddison, Mnih and Teh, "The concrete distribution", 2017; Jang, Gu and Poole, "Categorical reparameterization with
+    Gumbel-softmax", 2017.)
+    """
+
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        self.temperature = temperature
+        super().__init__(Categorical(probs, logits), validate_args)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        u = clamp_probs(ferro.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))
+        scores = (self.logits - (-u.log()).log()) / self.temperature
+        return scores - scores.logsumexp(dim=-1, keepdim=True)
+
+    def log_prob(self, value: Any) -> Tensor:
+        logits, value = broadcast_all(self.logits, self._checked(value))
+        k = float(self.event_shape[0])
+        scale = ferro.full_like(self.temperature, k).lgamma() + (k - 1) * self.temperature.log()
+        score = logits - value * self.temperature
+        return (score - score.logsumexp(dim=-1, keepdim=True)).sum(-1) + scale
+
+
+class RelaxedOneHotCategorical(TransformedDistribution):
+    """Vectors on the simplex that come near its corners as `temperature` falls, differentiable in the probabilities."""
+
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
+    support = constraints.simplex
+    has_rsample = True
+    base_dist: ExpRelaxedCategorical
+
+    def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
+                 validate_args: bool | None = None) -> None:  # fmt: skip
+        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
+        super().__init__(base, ExpTransform(), validate_args=validate_args)
+
+    @property
+    def temperature(self) -> Tensor:
+        """The temperature."""
+        return self.base_dist.temperature
+
+    @property
+    def logits(self) -> Tensor:
+        """Log probabilities."""
+        return self.base_dist.logits
+
+    @property
+    def probs(self) -> Tensor:
+        """Probabilities."""
+        return self.base_dist.probs

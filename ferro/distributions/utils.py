@@ -1,0 +1,124 @@
+"""What the distributions share: broadcasting of parameters, probabilities and logits, lazily computed attributes, triangles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from numbers import Number
+from typing import Any
+
+import ferro
+from ferro.nn.functional import softmax
+from ferro.tensor import Tensor
+
+__all__ = ["broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits", "tril_matrix_to_vec",
+           "vec_to_tril_matrix"]  # fmt: skip
+
+euler_constant = 0.57721566490153286060
+
+
+def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
+    """The values (tensors and Python numbers) as tensors of one shape.
+
+    Numbers take the dtype of the first tensor, or the default dtype where there is none.  ValueError for anything else.
+
+    Example::
+
+        >>> from ferro.distributions.utils import broadcast_all
+        >>> [list(t.shape) for t in broadcast_all(0.0, ferro.ones(3))]
+        [[3], [3]]
+    """
+    for v in values:
+        if not isinstance(v, (Tensor, Number)):
+            raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing "
+                             f"__torch_function__, but one is of type {type(v).__name__}")  # fmt: skip
+    dtype = next((v.dtype for v in values if isinstance(v, Tensor)), ferro.get_default_dtype())
+    tensors = [v if isinstance(v, Tensor) else ferro.tensor(v, dtype=dtype) for v in values]
+    return tuple(ferro.broadcast_tensors(*tensors))
+
+
+def standard_normal(shape: Any, like: Tensor) -> Tensor:
+    """Standard normal numbers of the dtype of `like`."""
+    return ferro.empty(shape, dtype=like.dtype).normal_()
+
+
+def sum_rightmost(value: Any, dims: int) -> Any:
+    """The sum over the last `dims` dimensions."""
+    return value if dims == 0 else value.reshape((*value.shape[:-dims], -1)).sum(-1)
+
+
+def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
+    """Probabilities of log odds (is_binary), or of unnormalised log probabilities along the last dimension."""
+    return ferro.sigmoid(logits) if is_binary else softmax(logits, dim=-1)
+
+
+def clamp_probs(probs: Tensor) -> Tensor:
+    """Probabilities within [eps, 1 - eps], where eps is the dtype's."""
+    eps = ferro.finfo(probs.dtype).eps
+    return probs.clamp(min=eps, max=1 - eps)
+
+
+def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
+    """Log odds of probabilities (is_binary), or log probabilities; clamped, so that all are finite."""
+    inside = clamp_probs(probs)
+    return inside.log() - (-inside).log1p() if is_binary else inside.log()
+
+
+class lazy_property(property):
+    """A method as an attribute that is computed at the first access and kept in the object; it can be assigned before.
+
+    It is computed with gradients on, whatever the mode of the first access: the value stays for later ones.
+    """
+
+    def __init__(self, wrapped: Callable) -> None:
+        super().__init__(wrapped)
+        self.wrapped = wrapped
+        update_wrapper(self, wrapped)  # type: ignore[arg-type]
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        kept = instance.__dict__
+        name = self.wrapped.__name__
+        if name not in kept:
+            with ferro.enable_grad():
+                kept[name] = self.wrapped(instance)
+        return kept[name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self.wrapped.__name__] = value
+
+
+def _below(n: int, diag: int) -> Tensor:
+    """Where a square matrix of size n has its elements on and below a diagonal."""
+    return ferro.ones(n, n, dtype=ferro.bool).tril(diag)
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """The elements on and below diagonal `diag` of (..., D, D) matrices, row by row, as vectors.
+
+    ValueError where there is no such diagonal.
+    """
+    n = mat.shape[-1]
+    if diag < -n or diag >= n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    return mat[..., _below(n, diag)]
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """Lower triangular (..., D, D) matrices from vectors of their elements on and below diagonal `diag`, row by row.
+
+    ValueError where the last dimension counts no such triangle.
+    """
+    count = vec.shape[-1]
+    # n (n + 1) / 2 + n diag elements, less those that a diagonal above the main one has outside
+    n = max(-diag, 0)
+    while (held := sum(min(max(row + 1 + diag, 0), n) for row in range(n))) < count:
+        n += 1
+    if held != count:
+        raise ValueError(f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a "
+                         "square D x D matrix.")  # fmt: skip
+    rows, columns = ferro.tril_indices(n, n, offset=diag)
+    mat = vec.new_zeros((*vec.shape[:-1], n, n))
+    mat[..., rows, columns] = vec
+    return mat
