@@ -186,6 +186,10 @@ from ferro.ops.entropy import binary_cross_entropy_with_logits, kl_div
 from ferro.ops.exponential import *
 from ferro.ops.extrema import *
 from ferro.ops.filling import *
+from ferro.ops.gamma_samples import dirichlet_grad as _dirichlet_grad
+from ferro.ops.gamma_samples import sample_dirichlet as _sample_dirichlet
+from ferro.ops.gamma_samples import standard_gamma as _standard_gamma
+from ferro.ops.gamma_samples import standard_gamma_grad as _standard_gamma_grad
 from ferro.ops.grids import affine_grid_generator, grid_sampler, grid_sampler_2d, grid_sampler_3d
 from ferro.ops.indexing import *
 from ferro.ops.items import *

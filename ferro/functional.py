@@ -49,6 +49,7 @@ from ferro.ops.extrema import *
 from ferro.ops.extrema import tie_weights, value_gather, value_scatter
 from ferro.ops.filling import *
 from ferro.ops.fourier import fft_bins, fft_c2c, fft_c2r, fft_r2c
+from ferro.ops.gamma_samples import dirichlet_grad, standard_gamma_grad
 from ferro.ops.grids import grid_slopes, sample_taps, spread_taps, tap_weights, weigh_taps
 from ferro.ops.indexing import *
 from ferro.ops.indexing import select_spread

@@ -19,8 +19,8 @@ declare(**each("e - ...", """bessel_i_of_order bessel_ie_of_order bessel_j_of_or
 declare(**each("e e", """atan2 complex copysign cos_vjp div_floor div_trunc floor_divide fmax fmin fmod heaviside hypot igamma igammac
     ldexp logaddexp logaddexp2 logical_and logical_or logical_xor maximum minimum mish_vjp nextafter polar power relu_vjp
     remainder sigmoid_vjp silu_vjp sin_vjp tanh_vjp xlog1py xlogy zeta chebyshev_polynomial_t hermite_polynomial_h
-    hermite_polynomial_he"""))  # fmt: skip
-declare(**each("e e e", "addcmul clamp lerp where masked_fill"))
+    hermite_polynomial_he standard_gamma_grad"""))  # fmt: skip
+declare(**each("e e e", "addcmul clamp dirichlet_grad lerp where masked_fill"))
 declare(**each("e e - ...", "gelu_vjp softplus_vjp laguerre gegenbauer gegenbauer_pair"))
 declare(addcmul="e e e e", polygamma="- e", prelu="e e")
 

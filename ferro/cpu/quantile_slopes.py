@@ -15,6 +15,7 @@ with mpmath.  For gamma with small a the power series of Moore's Algorithm AS 18
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -153,21 +154,24 @@ def dirichlet_grad(x: Any, alpha: Any, total: Any) -> Any:
 
 def _beta_tail(x: Any, a: Any, b: Any, k: Any, lower: bool) -> Any:
     """The integral over one tail: odds x / (1 - x) e^∓v, h = s v + (a + b) ln(p + q e^-v), of which s is the power there."""
-    p, q, power = (1 - x, x, a) if lower else (x, 1 - x, b)
+    p, q, power, other = (1 - x, x, a, b) if lower else (x, 1 - x, b, a)
     total = a + b
+    bend = np.log(q / p)  # where the odds are 1: what one side's formula cancels, the other's does not
 
-    def log_ratio(v: Any) -> Any:
-        """ln(p + q e^-v), where p + q = 1."""
-        return np.where(v < 0.7, np.log1p(q * np.expm1(-v)), np.log(p + q * np.exp(-v)))
-
-    def h(v: Any) -> Any:
-        return power * v + total * log_ratio(v)
+    def parts(v: Any) -> tuple[Any, Any]:
+        """h(v), and ln t - ln x, but for its sign."""
+        before = v < bend
+        rise = np.log1p(p * np.expm1(np.where(before, v, 0)))  # ln(p e^v + q), as p + q = 1
+        less = q * np.expm1(-v)
+        fall = np.where(less > -0.5, np.log1p(less), np.log(p + q * np.exp(-v)))  # the same, less v
+        h = np.where(before, total * rise - other * v, power * v + total * fall)
+        return h, np.where(before, rise, v + fall) if lower else -np.where(before, rise - v, fall)
 
     def integrand(v: Any) -> Any:
-        ell = log_ratio(v)
-        return np.exp(-(power * v + total * ell)) * (k + v + ell if lower else -(k + ell))
+        h, moved = parts(v)
+        return np.exp(-h) * (abs(k) + moved)
 
-    end = _reach(h, 1e-3 / total)
+    end = _reach(lambda v: parts(v)[0], 1e-3 / total)
     whole = np.zeros_like(x)
     short = end <= 8  # (the logistic function, whose poles are at ±π i, is smooth over such a piece)
     if short.any():
@@ -176,6 +180,6 @@ def _beta_tail(x: Any, a: Any, b: Any, k: Any, lower: bool) -> Any:
         bend = np.log(q / p)
         places = [np.clip(bend + at, 0, end) for at in BENDS]
         places = [np.zeros_like(x), *places, end]
-        pieces = sum(_integral(integrand, s, e) for s, e in zip(places, places[1:], strict=False))
+        pieces = sum(_integral(integrand, s, e) for s, e in itertools.pairwise(places))
         whole = np.where(short, whole, pieces)
     return x * whole

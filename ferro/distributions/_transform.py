@@ -12,7 +12,7 @@ from ferro.core.size import Size
 from ferro.tensor import Tensor
 
 from . import constraints
-from .utils import lazy_property, sum_rightmost
+from .utils import Missing, lazy_property, sum_rightmost
 
 __all__ = ["ComposeTransform", "IndependentTransform", "ReshapeTransform", "Transform", "identity_transform"]
 
@@ -37,6 +37,7 @@ class Transform:
     bijective: Any = False
     domain: Any
     codomain: Any
+    sign: Any = Missing("The sign of the slope of a bijection of numbers: 1, -1, or a tensor.")
     _compared: tuple[str, ...] | None = None
 
     def __init__(self, cache_size: int = 0) -> None:
@@ -62,11 +63,6 @@ class Transform:
         if self._inv is None:
             self._inv = _InverseTransform(self)
         return self._inv
-
-    @property
-    def sign(self) -> Any:
-        """The sign of the slope of a bijection of numbers: 1, -1, or a tensor."""
-        raise NotImplementedError(f"{type(self).__name__} has no sign: it is not a monotone function of numbers")
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         """This transform if its cache has the size asked for, else a new one that has."""
@@ -340,7 +336,9 @@ class ReshapeTransform(Transform):
     def __init__(self, in_shape: Any, out_shape: Any, cache_size: int = 0) -> None:
         self.in_shape, self.out_shape = Size(in_shape), Size(out_shape)
         if self.in_shape.numel() != self.out_shape.numel():
-            raise ValueError(f"in_shape, out_shape have different numbers of elements: {self.in_shape} and {self.out_shape}")
+            raise ValueError(
+                f"in_shape, out_shape have different numbers of elements: {self.in_shape} and {self.out_shape}"
+            )
         super().__init__(cache_size=cache_size)
 
     @constraints.dependent_property

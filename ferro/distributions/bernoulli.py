@@ -41,7 +41,7 @@ class Bernoulli(ByProbability, ExponentialFamily):
 
     @property
     def mode(self) -> Tensor:
-        return (self.probs >= 0.5).to(self.probs.dtype).masked_fill(self.probs == 0.5, math.nan)
+        return (self.probs >= 0.5).to(self.probs.dtype).masked_fill(self.probs.eq(0.5), math.nan)
 
     @property
     def variance(self) -> Tensor:

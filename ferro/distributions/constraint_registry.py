@@ -86,7 +86,7 @@ def _below(constraint: Any) -> Any:
 @_both(constraints.interval, constraints.half_open_interval)
 def _between(constraint: Any) -> Any:
     low, high = constraint.lower_bound, constraint.upper_bound
-    if isinstance(low, Number) and isinstance(high, Number) and (low, high) == (0, 1):
+    if all(isinstance(bound, Number) for bound in (low, high)) and (low, high) == (0, 1):
         return transforms.SigmoidTransform()
     return transforms.ComposeTransform([transforms.SigmoidTransform(), transforms.AffineTransform(low, high - low)])
 
@@ -123,7 +123,8 @@ for _registry in (biject_to, transform_to):
         lambda c, of=_registry: transforms.IndependentTransform(of(c.base_constraint), c.reinterpreted_batch_ndims),
     )
     _registry.register(
-        constraints.cat, lambda c, of=_registry: transforms.CatTransform([of(part) for part in c.cseq], c.dim, c.lengths)
+        constraints.cat,
+        lambda c, of=_registry: transforms.CatTransform([of(part) for part in c.cseq], c.dim, c.lengths),
     )
     _registry.register(
         constraints.stack, lambda c, of=_registry: transforms.StackTransform([of(part) for part in c.cseq], c.dim)

@@ -168,7 +168,7 @@ class _Boolean(Constraint):
 
 class _Real(Constraint):
     def check(self, value: Any) -> Any:
-        return value == value  # (nan is not)
+        return ~ferro.isnan(value)
 
 
 class _Interval(Constraint):
@@ -358,7 +358,7 @@ class _Stack(_Joined):
 
 
 dependent = _Dependent()
-dependent_property = _DependentProperty
+dependent_property: Any = _DependentProperty
 independent = _IndependentConstraint
 boolean = _Boolean()
 one_hot = _OneHot()

@@ -34,9 +34,7 @@ class ContinuousBernoulli(ByProbability, ExponentialFamily):
         if probs is not None:
             # (checked before the clamp, which makes everything valid)
             if validate_args is not None and not constraints.unit_interval.check(given).all():
-                raise ValueError(
-                    f"The parameter probs has invalid values: probabilities lie in [0, 1], got\n{given}"
-                )
+                raise ValueError(f"The parameter probs has invalid values: probabilities lie in [0, 1], got\n{given}")
             given = clamp_probs(given)
         self._give("logits" if probs is None else "probs", given)
         self._lims = lims

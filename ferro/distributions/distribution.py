@@ -10,7 +10,7 @@ from ferro.core.size import Size
 from ferro.tensor import Tensor
 
 from . import constraints
-from .utils import lazy_property
+from .utils import Missing, lazy_property
 
 __all__ = ["Distribution"]
 
@@ -30,6 +30,8 @@ class Distribution:
         (ferro.Size([3]), ferro.Size([]), [5, 3])
     """
 
+    arg_constraints: Any = Missing("The constraint of every parameter, by its name.")
+    support: Any = Missing("The constraint that samples satisfy.")
     has_rsample: Any = False
     has_enumerate_support: Any = False
     _validate_args = __debug__
@@ -103,16 +105,6 @@ class Distribution:
     def event_shape(self) -> Size:
         """The shape of one event of one distribution."""
         return self._event_shape
-
-    @property
-    def arg_constraints(self) -> dict[str, Any]:
-        """The constraint of every parameter, by its name."""
-        raise NotImplementedError(f"{type(self)} does not implement arg_constraints")
-
-    @property
-    def support(self) -> Any:
-        """The constraint that samples satisfy."""
-        raise NotImplementedError(f"{type(self)} does not implement support")
 
     @property
     def mean(self) -> Tensor:
@@ -205,7 +197,7 @@ class Distribution:
             raise ValueError(f"The right-most size of value must match event_shape: {shape} vs {event}.")
         expected = self._batch_shape + event
         for i, j in zip(reversed(shape), reversed(expected), strict=False):
-            if i != 1 and j != 1 and i != j:
+            if i != 1 and j not in (1, i):
                 raise ValueError(f"Value is not broadcastable with batch_shape+event_shape: {shape} vs {expected}.")
         try:
             support = self.support

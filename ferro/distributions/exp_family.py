@@ -8,6 +8,7 @@ import ferro
 from ferro.tensor import Tensor
 
 from .distribution import Distribution
+from .utils import Missing
 
 __all__ = ["ExponentialFamily"]
 
@@ -20,16 +21,14 @@ class ExponentialFamily(Distribution):
     one family follow.
     """
 
+    _mean_carrier_measure: Any = Missing("E[k(x)], a number or a tensor.")
+
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:
         raise NotImplementedError(f"{type(self)} does not implement _natural_params")
 
     def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self)} does not implement _log_normalizer")
-
-    @property
-    def _mean_carrier_measure(self) -> Any:
-        raise NotImplementedError(f"{type(self)} does not implement _mean_carrier_measure")
 
     def entropy(self) -> Tensor:
         with ferro.enable_grad():

@@ -43,7 +43,7 @@ class GeneralizedPareto(Distribution):
         zero, concentration = self._exponential()
         power = 1 / concentration + 1
         # at concentration -1 the density is constant: 0 ln 0 is 0
-        tail = ferro.where(power == 0, ferro.zeros_like(z), power * (concentration * z).log1p())
+        tail = ferro.where(power.eq(0), ferro.zeros_like(z), power * (concentration * z).log1p())
         return -self.scale.log() - ferro.where(zero, z, tail)
 
     def log_survival_function(self, value: Any) -> Tensor:

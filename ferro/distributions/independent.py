@@ -26,7 +26,7 @@ class Independent(Distribution, Generic[D]):
         (ferro.Size([2]), ferro.Size([3]))
     """
 
-    arg_constraints: dict[str, Any] = {}
+    arg_constraints: Any = {}
     base_dist: D
 
     def __init__(self, base_distribution: D, reinterpreted_batch_ndims: int, validate_args: bool | None = None) -> None:

@@ -26,7 +26,7 @@ class MixtureSameFamily(Distribution):
         2.0
     """
 
-    arg_constraints: dict[str, Any] = {}
+    arg_constraints: Any = {}
     has_rsample = False
 
     def __init__(self, mixture_distribution: Categorical, component_distribution: Distribution,
@@ -41,7 +41,7 @@ class MixtureSameFamily(Distribution):
                              f"{type(component_distribution).__name__}")  # fmt: skip
         batch, components = mixture_distribution.batch_shape, component_distribution.batch_shape
         for i, j in zip(reversed(batch), reversed(components[:-1]), strict=False):
-            if i != 1 and j != 1 and i != j:
+            if i != 1 and j not in (1, i):
                 raise ValueError(f"`mixture_distribution.batch_shape` ({batch}) is not compatible with "
                                  f"`component_distribution.batch_shape`({components[:-1]})")  # fmt: skip
         self._num_component = mixture_distribution._num_events

@@ -29,7 +29,8 @@ class TransformedDistribution(Distribution):
         -0.9189
     """
 
-    arg_constraints: dict[str, Any] = {}
+    arg_constraints: Any = {}
+    has_rsample: Any = property(lambda self: self.base_dist.has_rsample)
 
     def __init__(self, base_distribution: Distribution, transforms: Any, validate_args: bool | None = None) -> None:
         if isinstance(transforms, Transform):
@@ -44,9 +45,7 @@ class TransformedDistribution(Distribution):
         whole = ComposeTransform(transforms)
         inner, outer = whole.domain.event_dim, whole.codomain.event_dim
         if len(base_shape) < inner:
-            raise ValueError(
-                f"base_distribution needs to have shape with size at least {inner}, but got {base_shape}."
-            )
+            raise ValueError(f"base_distribution needs to have shape with size at least {inner}, but got {base_shape}.")
         # parameters of the transforms may broadcast the base's batch
         shape = whole.forward_shape(base_shape)
         expanded = whole.inverse_shape(shape)
@@ -78,10 +77,6 @@ class TransformedDistribution(Distribution):
         support = self.transforms[-1].codomain
         more = len(self.event_shape) - support.event_dim
         return constraints.independent(support, more) if more > 0 else support
-
-    @property
-    def has_rsample(self) -> bool:
-        return self.base_dist.has_rsample
 
     def _forward(self, x: Any) -> Any:
         for transform in self.transforms:

@@ -89,6 +89,21 @@ class lazy_property(property):
         instance.__dict__[self.wrapped.__name__] = value
 
 
+class Missing:
+    """An attribute that subclasses give, as a value or a property."""
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        raise NotImplementedError(f"{type(instance)} does not implement {self.name}")
+
+
 def _below(n: int, diag: int) -> Tensor:
     """Where a square matrix of size n has its elements on and below a diagonal."""
     return ferro.ones(n, n, dtype=ferro.bool).tril(diag)

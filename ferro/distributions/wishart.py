@@ -38,9 +38,7 @@ class Wishart(ByScale, ExponentialFamily):
         matrices = zip(NAMES, (scale_tril, covariance_matrix, precision_matrix), strict=True)
         given = [(name, m) for name, m in matrices if m is not None]
         if len(given) != 1:
-            raise AssertionError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
-            )
+            raise AssertionError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
         ((name, matrix),) = given
         if matrix.dim() < 2:
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
