@@ -32,7 +32,7 @@ def taken(source: Any, copy: bool | None) -> np.ndarray:
     """The array in a capsule, or of an object with ``__dlpack__``."""
     capsule = source
     if name(source) is None:
-        wanted = {} if copy is None else {"copy": copy}
+        wanted: dict[str, Any] = {} if copy is None else {"copy": copy}
         try:
             capsule = source.__dlpack__(max_version=(1, 0), **wanted)
         except TypeError:  # an object from before version 1 takes no such keyword
