@@ -186,6 +186,7 @@ from ferro.ops.entropy import binary_cross_entropy_with_logits, kl_div
 from ferro.ops.exponential import *
 from ferro.ops.extrema import *
 from ferro.ops.filling import *
+from ferro.ops.foreach import *
 from ferro.ops.gamma_samples import dirichlet_grad as _dirichlet_grad
 from ferro.ops.gamma_samples import sample_dirichlet as _sample_dirichlet
 from ferro.ops.gamma_samples import standard_gamma as _standard_gamma
