@@ -7,6 +7,7 @@ from ferro._importing import done as _done  # isort: skip (before all else)
 from ferro.tensor import Tensor  # isort: skip (the submodule's name must be taken before the function `tensor` is)
 from ferro import (
     __future__,
+    accelerator,
     amp,
     autograd,
     backends,

@@ -95,7 +95,7 @@ TABLE: dict[str, str] = {
     """,
     "work on the CPU is done when a call returns, there is nothing to wait for: leave the call out, or "
     "`device('cpu')`": """
-        accelerator cpu.* Event Stream FatalError AcceleratorError backends.kleidiai backends.xnnpack backends.mkldnn.m
+        cpu.* accelerator.* Event Stream FatalError AcceleratorError backends.kleidiai backends.xnnpack backends.mkldnn.m
         numa
     """,
     "inner functions of PyTorch's: the public one (`nn.functional.conv2d`, `norm`, ...), whose kernels ferro "

@@ -23,6 +23,7 @@ LAYERS = (
     ("examples", "as_torch", "distributions"),
     ("__init__",),
     (
+        "accelerator",
         "amp",
         "backends",
         "compiler",

@@ -34,21 +34,25 @@ class Structure(NamedTuple):
 LEAF = Structure(None)
 
 
-def flatten(tree: Any) -> tuple[list, Structure]:
-    """The leaves of a tree in order, and its structure.  What is no tuple, list, deque or dictionary is a leaf."""
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list, Structure]:
+    """The leaves of a tree in order, and its structure.
+
+    What is no tuple, list, deque or dictionary is a leaf, and so is what `is_leaf` says is one.
+    """
     leaves: list = []
-    return leaves, _take(tree, leaves)
+    return leaves, _take(tree, leaves, is_leaf)
 
 
-def _take(tree: Any, leaves: list) -> Structure:
+def _take(tree: Any, leaves: list, is_leaf: Callable[[Any], bool] | None = None) -> Structure:
     kind = type(tree)
-    if isinstance(tree, TensorBase) or not (kind in SEQUENCES or kind in DICTIONARIES or _named(tree)):
+    nested = kind in SEQUENCES or kind in DICTIONARIES or _named(tree)
+    if isinstance(tree, TensorBase) or not nested or (is_leaf is not None and is_leaf(tree)):
         leaves.append(tree)
         return LEAF
     if kind in DICTIONARIES:
-        parts = tuple([_take(value, leaves) for value in tree.values()])
+        parts = tuple([_take(value, leaves, is_leaf) for value in tree.values()])
         return Structure(kind, (tree.default_factory, tuple(tree)) if kind is defaultdict else tuple(tree), parts)
-    return Structure(kind, tree.maxlen if kind is deque else None, tuple([_take(x, leaves) for x in tree]))
+    return Structure(kind, tree.maxlen if kind is deque else None, tuple([_take(x, leaves, is_leaf) for x in tree]))
 
 
 def _named(tree: Any) -> bool:

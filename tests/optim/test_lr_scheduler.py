@@ -240,3 +240,22 @@ def test_the_next_rates_are_not_the_last_ones_and_that_is_said(lib: Any, name: s
     scheduler = SCHEDULERS[name](lib.optim.lr_scheduler, make_optimizer(lib))
     with pytest.warns(UserWarning, match=r"please use `get_last_lr\(\)`"):
         scheduler.get_lr()
+
+
+@pytest.mark.parametrize("name", ["LRScheduler", "_LRScheduler"])
+def test_a_scheduler_of_ones_own_by_either_name(name: str) -> None:
+    def rates(lib: Any) -> list[float]:
+        class WarmUp(getattr(lib.optim.lr_scheduler, name)):
+            def get_lr(self) -> list[float]:
+                return [rate * min(1.0, (self.last_epoch + 1) / 4) for rate in self.base_lrs]
+
+        optimizer = lib.optim.SGD([lib.zeros(1, requires_grad=True)], lr=0.1)
+        scheduler, found = WarmUp(optimizer), []
+        for _ in range(6):
+            found += scheduler.get_last_lr()
+            optimizer.step()
+            scheduler.step()
+        return found
+
+    assert rates(ferro) == rates(torch)
+    assert issubclass(ferro.optim.lr_scheduler._LRScheduler, ferro.optim.lr_scheduler.LRScheduler)

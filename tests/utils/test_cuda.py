@@ -27,7 +27,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "max_memory_reserved": (),
     "memory_stats": (),
 }
-REFUSALS = sorted(set(ferro.cuda.__all__) - set(ANSWERS))
+REFUSALS = sorted(set(ferro.cuda.__all__) - set(ANSWERS) - {"amp"})
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -46,3 +46,27 @@ def test_what_needs_a_gpu_is_refused_by_name(name: str) -> None:
 def test_the_idiom_of_scripts_finds_the_cpu() -> None:
     device = ferro.device("cuda" if ferro.cuda.is_available() else "cpu")
     assert ferro.ones(2, device=device).device.type == "cpu"
+
+
+@pytest.mark.parametrize("name", ["autocast", "GradScaler", "custom_fwd", "custom_bwd"])
+def test_old_names_of_mixed_precision_warn_as_pytorchs(torch: Any, name: str) -> None:
+    decorates = name.startswith("custom")
+    call, arguments = ((lambda ctx, x: x,), {}) if decorates else ((), {"enabled": False})
+    with pytest.warns(FutureWarning) as theirs:
+        getattr(torch.cuda.amp, name)(*call, **arguments)
+    with pytest.warns(FutureWarning) as ours:
+        getattr(ferro.cuda.amp, name)(*call, **arguments)
+    assert str(theirs[0].message) in str(ours[0].message)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.cuda.amp")
+def test_a_training_step_with_the_old_names_trains() -> None:
+    weight = ferro.ones(3, requires_grad=True)
+    optimizer = ferro.optim.SGD([weight], lr=0.5)
+    scaler = ferro.cuda.amp.GradScaler(enabled=ferro.cuda.is_available())
+    with ferro.cuda.amp.autocast(enabled=ferro.cuda.is_available()):
+        loss = (weight * 2).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert weight.tolist() == [0, 0, 0]

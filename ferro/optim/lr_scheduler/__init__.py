@@ -1,6 +1,6 @@
 """Schedulers of the learning rate."""
 
-from .base import EPOCH_DEPRECATION_WARNING, LRScheduler
+from .base import EPOCH_DEPRECATION_WARNING, LRScheduler, _LRScheduler
 from .composed import ChainedScheduler, SequentialLR
 from .cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from .decay import (

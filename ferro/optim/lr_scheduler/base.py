@@ -162,3 +162,7 @@ def per_group(name: str, optimizer: Optimizer, values: Any) -> list[Any]:
             f"{name} has {len(values)} values, param_groups has {groups}."
         )
     return list(values)
+
+
+class _LRScheduler(LRScheduler):
+    """The name that `LRScheduler` had: programs still derive their schedulers from it."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ferro.cuda import amp
+
 __all__ = [
+    "amp",
     "current_device",
     "current_stream",
     "default_stream",
