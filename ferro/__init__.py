@@ -51,7 +51,7 @@ from ferro.amp.grad_scaler import GradScaler
 from ferro.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ferro.backends.switches import get_float32_matmul_precision, set_float32_matmul_precision
-from ferro.compiler import compile
+from ferro.compiler import _assert, compile
 from ferro.core import forward as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types

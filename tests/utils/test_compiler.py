@@ -172,3 +172,10 @@ def test_settings_have_pytorch_s_names_and_values(torch: Any, name: str) -> None
     machine = {"compile_threads", "triton", "inline_inbuilt_nn_modules"}  # (the last warns that it is deprecated)
     values = {k: v for k, v in vars(ours).items() if not k.startswith("_") and k not in machine}
     assert values == {k: getattr(theirs, k) for k in values}
+
+
+def test_assert_of_a_model_raises_its_message(torch: Any) -> None:
+    for lib in (torch, ferro):
+        lib._assert(True, "holds")
+        with pytest.raises(AssertionError, match="sizes differ"):
+            lib._assert(lib.zeros(1).sum() > 1, "sizes differ")
