@@ -25,6 +25,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 autosummary_generate = False
 autodoc_typehints = "signature"
+autodoc_inherit_docstrings = False  # a `forward` without one of its own is not worth a row
 autodoc_member_order = "alphabetical"
 python_maximum_signature_line_length = 100
 add_module_names = False

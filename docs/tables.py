@@ -37,9 +37,13 @@ forward mode follows (see `kind` in `ferro/core/op.py`). All of them run on the 
 
 SUBGRADIENTS = """# Where the derivative is a convention
 
-Points at which a function is not differentiable, or its formula is 0/0: what ferro returns for the gradient of the sum
-of the results to first and to second order (the gradient of the sum of the gradients), what PyTorch returns, and why.
-Made from the declarations (`singular(...)` in `ferro/ops/`) by `python docs/tables.py`.
+Some functions have no derivative at some points: `abs` at 0, `max` where two elements are equal, `sqrt` at 0. A program must
+still get a number there, so each library picks one: a subgradient, a limit, 0, or nan. Nearly always ferro's number is
+PyTorch's.
+
+Each row is one function at one such point. The columns show the gradient of the sum of the results (first), and the
+gradient of the sum of these gradients (second), in ferro and in PyTorch; the last one says why. Made from the declarations
+(`singular(...)` in `ferro/ops/`) by `python docs/tables.py`.
 
 | operation | at | ferro, first | PyTorch, first | ferro, second | PyTorch, second | why |
 |---|---|---|---|---|---|---|
