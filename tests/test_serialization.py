@@ -418,3 +418,45 @@ def test_a_file_says_which_names_are_not_safe(tmp_path: Path) -> None:
         assert len(ferro.serialization.get_unsafe_globals_in_checkpoint(path)) == 1
     with pytest.raises(ValueError, match="Expected input to be a checkpoint"):
         ferro.serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(b"text"))
+
+
+def test_generators_results_with_names_and_optimizers_cross(torch: Any) -> None:
+    for writer, reader in ((ferro, torch), (torch, ferro), (ferro, ferro)):
+        generator = writer.Generator().manual_seed(5)
+        writer.rand(3, generator=generator)
+        net = writer.nn.Linear(2, 2)
+        optimizer = writer.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
+        net(writer.ones(1, 2)).sum().backward()
+        optimizer.step()
+        extremes = writer.tensor([1.0, 3.0, 2.0]).max(0)
+        file = file_of(writer, [net, optimizer, generator, extremes])
+        twin, other, there, named = reader.load(file, weights_only=False)
+        assert there.initial_seed() == 5
+        assert writer.rand(4, generator=generator).tolist() == reader.rand(4, generator=there).tolist()
+        assert (named.values, named.indices) == (3.0, 1)
+        for library, module, steps in ((writer, net, optimizer), (reader, twin, other)):
+            module.weight.grad = library.ones(2, 2)
+            steps.step()
+        assert twin.weight.tolist() == net.weight.tolist(), "the optimiser is that of the module beside it"
+    assert pickle.loads(pickle.dumps(ferro.Generator().manual_seed(9))).initial_seed() == 9
+
+
+def test_records_of_large_archives_cross(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1000)  # bytes, from which on the numbers in the headers are longer
+    path = tmp_path / "large.pt"
+    ferro.save({"x": ferro.arange(500.0), "y": ferro.ones(3)}, path)
+    for library in (ferro, torch):
+        for options in ({}, {"mmap": True}):
+            found = library.load(path, **options)
+            assert found["x"].tolist() == list(range(500))
+            assert found["y"].tolist() == [1.0] * 3
+
+
+def test_files_of_safetensors_are_loaded_too(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy", reason="the optional package safetensors is not installed")
+    path = tmp_path / "weights.safetensors"
+    safetensors.save_file({"x": np.arange(3.0)}, path)
+    assert ferro.load(path)["x"].tolist() == [0.0, 1.0, 2.0]
+    assert ferro.load(path, map_location=ferro.device("cpu"))["x"].dtype is ferro.float64
+    with pytest.raises(RuntimeError, match="Loading safetensors file with dict map_location is not supported"):
+        ferro.load(path, map_location={})

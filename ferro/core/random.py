@@ -99,6 +99,12 @@ class Generator:
         self._seed = stream.continue_from(data.reshape(-1))
         return self
 
+    def __reduce__(self) -> tuple:
+        return Generator, (self.device,), (self._seed, None, self.get_state())  # the parts that PyTorch pickles
+
+    def __setstate__(self, state: tuple) -> None:
+        self.set_state(state[2])
+
     def get_offset(self) -> int:
         """RuntimeError: the Mersenne twister counts no draws."""
         raise RuntimeError("Generator.get_offset: CPU Generator does not use offset")

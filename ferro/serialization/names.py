@@ -6,7 +6,8 @@ import importlib
 import sys
 from typing import Any
 
-from ferro.core import dtypes
+from ferro.core import dtypes, return_types
+from ferro.core.random import Generator
 from ferro.overrides import Overridable
 
 STORAGES = {
@@ -29,7 +30,13 @@ STORAGE_OF = {dtype: name for name, dtype in STORAGES.items()}
 _PUBLIC = ("nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils.parametrizations", "nn.utils.rnn", "optim",
            "optim.lr_scheduler", "optim.swa_utils", "utils.data", "amp", "distributions", "linalg", "fft", "special")  # fmt: skip
 # What PyTorch's pickles call otherwise than its documents.
-_PRIVATE = {"torch._C._nn": "torch.nn.functional", "torch._VF": "torch"}
+_PRIVATE = {
+    "torch._C._nn": "torch.nn.functional",
+    "torch._C._VariableFunctions": "torch",
+    "torch._VF": "torch",
+    "torch._C": "torch",
+    "torch.functional": "torch",
+}
 
 
 def torch_names(obj: Any) -> list[tuple[str, str]]:
@@ -37,7 +44,10 @@ def torch_names(obj: Any) -> list[tuple[str, str]]:
     home, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
     if not isinstance(home, str) or not isinstance(name, str) or home.partition(".")[0] != "ferro":
         return []
-    places = [f"ferro.{place}" for place in _PUBLIC] + ["ferro"]
+    if obj is Generator:
+        return [("torch._C", "Generator")]
+    # Of the classes at the top none is pickled in PyTorch as it is here.
+    places = [f"ferro.{place}" for place in _PUBLIC] + ([] if isinstance(obj, type) else ["ferro"])
     found = [place for place in places if place in sys.modules and _is(vars(sys.modules[place]).get(name), obj)]
     if home.startswith(("ferro.nn.", "ferro.optim.", "ferro.utils.data.")):  # laid out as PyTorch's
         found.append(home)
@@ -50,14 +60,24 @@ def _is(found: Any, obj: Any) -> bool:
 
 
 def ferro_object(module: str, name: str) -> Any:
-    """What ferro has for a name of torch's: in the module of the same place, or in one above it. AttributeError if nothing."""
+    """What ferro has for a name of torch's: in the module of the same place, or in one above it. AttributeError if nothing.
+
+    A class of torch.nn.modules.linear may be found in ferro.nn; at the top only what is there in torch, too.
+    """
+    if module == "torch.return_types":
+        kind = getattr(return_types, name, None)
+        if kind is not None:
+            return lambda values, attributes=None: kind(values)
     place = _PRIVATE.get(module, module).replace("torch", "ferro", 1)
-    while place:
+    top = place.count(".") == 0
+    while place != "ferro" or top:
         try:
             found: Any = importlib.import_module(place)
             for part in name.split("."):
                 found = getattr(found, part)
         except (ModuleNotFoundError, AttributeError):
+            if top:
+                break
             place = place.rpartition(".")[0]
         else:
             return found

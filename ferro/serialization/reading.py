@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ferro.core import dtypes
+from ferro.core.device import device
 from ferro.core.storage import UntypedStorage, storage_around
 from ferro.core.typed_storage import TypedStorage
 from ferro.serialization.allowed import WeightsUnpickler, full_name, is_allowed
@@ -40,6 +41,8 @@ def load(
 ) -> Any:
     """What `save`, or torch.save of any version since 0.4, wrote to a path or a binary file that can seek.
 
+    A path that ends in ".safetensors" is read by `ferro.utils.safetensors`.
+
     weights_only: True, the default, reads tensors, plain containers and what `add_safe_globals` names, and executes nothing:
     the file may be anybody's.  False takes any class, whose code then runs: only for files that you trust.  Whole modules
     of PyTorch's are then made of ferro's classes of the same names.
@@ -63,6 +66,8 @@ def load(
         {'weight': tensor([1., 1.])}
     """
     is_path = isinstance(f, (str, os.PathLike))
+    if is_path and os.fsdecode(f).endswith(".safetensors"):
+        return _load_safetensors(f, map_location)
     if not is_path and not (hasattr(f, "read") and hasattr(f, "seek")):
         raise AttributeError(
             f"expected 'f' to be string, path, or a file-like object with 'read' and 'seek', got {type(f)}"
@@ -85,6 +90,18 @@ def load(
             return _load(file, restore, unpickler, mmap)
     except _NotOfTheFileError as carried:
         raise carried.args[0] from None
+
+
+def _load_safetensors(f: Any, map_location: Any) -> dict[str, Any]:
+    from ferro.utils.safetensors import load_file
+
+    if map_location is not None and not isinstance(map_location, (str, bytes, device)):
+        kind = "dict" if isinstance(map_location, dict) else "callable"
+        raise RuntimeError(
+            f"Loading safetensors file with {kind} map_location is not supported. Use a device string or torch.device instead."
+        )
+    place = map_location.decode() if isinstance(map_location, bytes) else map_location
+    return load_file(f, place or "cpu")
 
 
 def _weights_only(weights_only: bool | None, pickle_module: Any) -> bool:

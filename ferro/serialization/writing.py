@@ -19,6 +19,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.device import device
 from ferro.core.layout import Named, sparse_coo, sparse_csr, strided
+from ferro.core.return_types import ReturnType
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage
@@ -115,6 +116,8 @@ class _Writing:
             return _torch("Size"), (tuple(obj),)
         if type(obj) is device:
             return _torch("device"), (str(obj),)
+        if isinstance(obj, ReturnType):
+            return _torch(type(obj).__name__, "torch.return_types"), (tuple(obj), {})
         if isinstance(obj, Overridable) and torch_names(obj):
             return vars(obj)["__qualname__"]  # by its name, through save_global
         return NotImplemented

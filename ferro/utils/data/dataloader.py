@@ -219,13 +219,14 @@ def _check_context(context: Any, num_workers: int) -> None:
         )
 
 
-def _processes(told: Any, context: Any) -> ProcessPool:
+def _processes(told: tuple[Any, ...], context: Any) -> ProcessPool:
     """Worker processes, started by a context of multiprocessing or by one that has this name."""
     import multiprocessing  # here, as what it needs: `import ferro` stays light
 
     from .processes import ProcessPool
 
-    return ProcessPool(*told, multiprocessing.get_context(context) if isinstance(context, str) else context)
+    context = multiprocessing.get_context(context) if isinstance(context, str) else context
+    return ProcessPool(*told, context=context)
 
 
 def _warn_of_many(num_workers: int) -> None:
