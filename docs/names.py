@@ -19,6 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import ferro
 from ferro import absent
 
 HEAD = """# Names of PyTorch
@@ -85,7 +86,10 @@ def public(module: types.ModuleType) -> list[str]:
     listed = getattr(module, "__all__", None)
     if listed is None or module.__name__ == "torch":
         listed = {*(listed or ()), *(name for name, value in vars(module).items() if is_own(value))}
-    return sorted({name for name in listed if not name.startswith("_")})
+    settings = (
+        "m" if module.__name__.startswith("torch.backends") else ""
+    )  # (an object that stands in a module's place)
+    return sorted({name for name in listed if not name.startswith("_") and name != settings})
 
 
 def is_own(value: Any) -> bool:
@@ -94,6 +98,8 @@ def is_own(value: Any) -> bool:
         return (
             isinstance(value, types.ModuleType) and value.__name__.startswith("torch.") and "._" not in value.__name__
         )
+    if isinstance(value, type(list[int] | None)):  # an alias of types
+        return False
     home = getattr(value, "__module__", None) or type(value).__module__ or ""
     return home.partition(".")[0] == "torch"
 
@@ -117,7 +123,7 @@ def namespaces() -> dict[str, list[str]]:
 def row(name: str, home: types.ModuleType | None) -> tuple[bool, str]:
     """Whether ferro has a name, and if not what to use instead ("" where nothing says it)."""
     short = name.removeprefix("torch.")
-    if home is not None and hasattr(home, name.rpartition(".")[2]):
+    if home is not None and (hasattr(home, name.rpartition(".")[2]) or counterpart(name) is not None):
         return True, ""
     return False, absent.substitute(short) or ""
 
@@ -127,7 +133,10 @@ def counterpart(name: str) -> types.ModuleType | None:
     try:
         return importlib.import_module(f"ferro{name.removeprefix('torch')}")
     except ImportError:
-        return None
+        found: Any = ferro
+        for part in name.split(".")[1:]:
+            found = getattr(found, part, None)
+        return found
 
 
 def page() -> tuple[str, list[str]]:

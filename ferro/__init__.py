@@ -101,6 +101,8 @@ from ferro.core.layout import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    layout,
+    memory_format,
     preserve_format,
     sparse_bsc,
     sparse_bsr,
@@ -141,6 +143,8 @@ from ferro.core.typed_storage import FloatStorage as Storage
 from ferro.cpu.memory import empty_cache
 from ferro.cpu.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 from ferro.func import vmap
+from ferro.futures import Future
+from ferro.jit import fork, wait
 from ferro.ops.activations import (  # fmt: skip
     celu,
     celu_,
@@ -156,6 +160,7 @@ from ferro.ops.activations import (  # fmt: skip
     threshold_,
 )
 from ferro.ops.arithmetic import *
+from ferro.ops.as_functions import *
 from ferro.ops.attention_choice import chosen as _fused_sdp_choice
 from ferro.ops.bessel import *
 from ferro.ops.bins import *
@@ -246,6 +251,7 @@ from ferro.ops.storage import from_file, is_same_size, is_storage
 from ferro.ops.structure import *
 from ferro.ops.trigonometric import *
 from ferro.ops.windows import *
+from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.printing import get_printoptions, set_printoptions
 from ferro.serialization import load, save
 from ferro.sparse import (
@@ -261,6 +267,10 @@ from ferro.sparse import hspmm as hsmm
 from ferro.sparse import mm as dsmm
 from ferro.sparse import mm as spmm
 from ferro.sparse import sspaddmm as saddmm
+from ferro.symbols import *
+from ferro.utils.dlpack import to_dlpack
+
+newaxis = None
 
 # PyTorch's other names of the dtypes
 half, float, double = float16, float32, float64
@@ -276,9 +286,13 @@ _LATER = (
     "as_torch",
     "distributions",
     "distributed",
+    "fx",
+    "hub",
     "multiprocessing",
+    "onnx",
     "testing",
     "torch_version",
+    "types",
     "version",
 )
 
@@ -289,6 +303,7 @@ if _TYPE_CHECKING:
         as_torch,
         distributed,
         distributions,
+        fx,
         multiprocessing,
         testing,
         torch_version,

@@ -39,7 +39,7 @@ TABLE: dict[str, str] = {
         fx func.functionalize
     """,
     "programs are not exported: `save(model.state_dict(), file)`, and the class in a Python file": """
-        export nativert package jit.export_opnames utils.bundled_inputs utils.mobile_optimizer utils.model_dump
+        export nativert package onnx jit.export_opnames utils.bundled_inputs utils.mobile_optimizer utils.model_dump
     """,
     "there is no C++ to extend: `autograd.Function` for an operation with a derivative of its own": """
         library classes utils.cpp_extension utils.file_baton utils.backend_registration utils.rename_privateuse1_backend
@@ -82,7 +82,7 @@ TABLE: dict[str, str] = {
     # -- other devices and processes
     "for another device or several: ferro computes on the CPU of one machine; ask `cuda.is_available()` before": """
         cuda xpu mps mtia backends.cusparselt backends.miopen backends.cudnn.rnn backends.python_native cudnn_* miopen_*
-        is_vulkan_available cuda.* xpu.* mps.* mtia.* backends.cuda.* profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
+        cuda.* xpu.* mps.* mtia.* backends.cuda.* profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
         nn.functional.scaled_mm nn.functional.scaled_grouped_mm nn.functional.ScalingType nn.functional.SwizzleType
         autograd.graph.set_override_stale_capture_stream autograd.graph.set_warn_on_accumulate_grad_stream_mismatch
         autograd.profiler.emit_nvtx autograd.profiler.load_nvprof autograd.profiler.parse_nvprof_trace
@@ -112,6 +112,15 @@ TABLE: dict[str, str] = {
     "no arithmetic is defined on it in PyTorch either: `uint8`, `int8`, `float8_e4m3fn` or `float8_e5m2`": """
         bit bits16 bits1x8 bits2x4 bits4x2 bits8 int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6
         uint7 float4_e2m1fn_x2 float8_e8m0fnu
+    """,
+    "`scatter_reduce` with the index `repeat_interleave(arange(n), lengths)`": "segment_reduce",
+    "`hash(x.numpy().tobytes())`, or `x.view(int64)` and one's own sum": "hash_tensor Tensor.hash_tensor",
+    "`random.fork_rng()`, or a `Generator` for each thread": "thread_safe_generator random.thread_safe_generator",
+    "`cuda` and its like have the answers of a build without GPUs; the CPU needs no module": "get_device_module",
+    "`DisableTorchFunctionSubclass`, and no mode around the call": "DisableTorchFunction",
+    "`scipy.stats`, or the functions of random numbers (`normal`, `poisson`, `multinomial`)": "distributions",
+    "results of `out=` have the type of the function: `return_types.sort`, `return_types.max`, ...": """
+        return_types.*_out return_types.all_return_types return_types.pytree_register_structseq
     """,
     "sparse tensors by blocks are not there: `sparse_csr_tensor`, `sparse_csc_tensor`": """
         sparse_bsc_tensor sparse_bsr_tensor
@@ -157,12 +166,14 @@ TABLE: dict[str, str] = {
         utils.data.runtime_validation* utils.data.backward_compatibility utils.data.DFIterDataPipe
     """,
     "`Module.register_full_backward_hook`": "utils.hooks.BackwardHook",
+    "hooks are left out of what is pickled: nothing to mark": "utils.hooks.unserializable_hook utils.hooks.warn_if_has_hooks",
     "Python's `timeit`; `profiler.profile` for operations": """
         utils.ThroughputBenchmark ThroughputBenchmark utils.throughput_benchmark utils.benchmark utils.flop_counter
     """,
     "`show_config()`, or `python -m ferro.env`": "utils.collect_env",
     "its warnings are of 2017: leave it out": "utils.backcompat",
     "Python's `pickletools`": "utils.show_pickle",
+    "`matplotlib`, or the package `tensorboard` itself": "utils.tensorboard",
     "`Module.register_forward_pre_hook`, or `debug.graph`": "utils.module_tracker",
     "`Tensor.register_hook(print)`, `debug.nan_guard`": "utils.debug_log utils.debug_log.debug_grad_log",
     "`save` and `load` have no such setting: leave it out, or convert what `load` returns": """

@@ -27,6 +27,22 @@ from ferro.core.inplace import OPERANDS
 from ferro.core.size import Size
 from ferro.tensor import Tensor
 
+__all__ = [
+    "BaseTorchFunctionMode",
+    "DisableTorchFunctionSubclass",
+    "TorchFunctionMode",
+    "enable",
+    "get_ignored_functions",
+    "get_overridable_functions",
+    "get_testing_overrides",
+    "handle_torch_function",
+    "has_torch_function",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_torch_function",
+]
+
 namespaces = [
     "ferro",
     "ferro.nn.functional",
@@ -464,3 +480,12 @@ def wrap_torch_function(dispatcher: Callable) -> Callable:
         return wrapped
 
     return decorate
+
+
+from ferro._overridable import (  # noqa: E402 (it reads the names above)
+    get_ignored_functions,
+    get_overridable_functions,
+    get_testing_overrides,
+    is_tensor_method_or_property,
+    resolve_name,
+)

@@ -236,7 +236,16 @@ class Tensor(
     ndimension = dim
 
     is_cuda = is_sparse = is_sparse_csr = is_quantized = is_meta = is_mps = is_nested = False
+    is_mkldnn = is_mtia = is_vulkan = is_xla = is_xpu = is_ipu = is_maia = False
     is_cpu = True
+
+    def get_device(self) -> int:
+        """The number of the tensor's device: -1, the CPU has none."""
+        return -1
+
+    def is_distributed(self) -> bool:
+        """Whether the tensor is a part of one that lies on several machines: never."""
+        return False
 
     def data_ptr(self) -> int:
         """The address of the first element; 0 if there is none."""

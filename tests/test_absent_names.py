@@ -17,7 +17,7 @@ from ferro import absent
 ROOT = Path(__file__).resolve().parent.parent
 
 ABSENT = {  # an expression: a word of the substitute
-    "ferro.fx": "debug.graph",
+    "ferro.export": "state_dict",
     "ferro.lobpcg": "linalg.eigh",
     "ferro.quantize_per_tensor": "bfloat16",
     "ferro.nested": "pad_sequence",
@@ -76,9 +76,9 @@ def test_an_absent_name_is_an_attribute_error(expression: str) -> None:
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("import ferro.fx", "torch.fx is not in ferro. Instead: "),
-        ("import ferro.fx.experimental", "torch.fx is not in ferro. Instead: "),
-        ("from ferro import fx", "torch.fx is not in ferro. Instead: "),
+        ("import ferro.export", "torch.export is not in ferro. Instead: "),
+        ("import ferro.export.experimental", "torch.export is not in ferro. Instead: "),
+        ("from ferro import export", "torch.export is not in ferro. Instead: "),
         ("from ferro import zeroes", "Did you mean: 'zeros'?"),
         ("from ferro.nn import quantized", "torch.nn.quantized is not in ferro. Instead: "),
         ("from ferro.nn.quantized import Linear", "torch.nn.quantized is not in ferro. Instead: "),
@@ -88,7 +88,7 @@ def test_an_absent_name_is_an_attribute_error(expression: str) -> None:
         ("import ferro.parrot", "No module named 'ferro.parrot'"),
         ("from ferro import parrot", "cannot import name 'parrot' from 'ferro'"),
         ("from ferro.nn.functional import parrot", "cannot import name 'parrot' from 'ferro.nn.functional'"),
-        ("import torch_parrot.fx", "No module named 'torch_parrot'"),
+        ("import torch_parrot.nn", "No module named 'torch_parrot'"),
     ],
 )
 def test_an_absent_module_is_an_import_error(statement: str, said: str) -> None:
@@ -103,7 +103,7 @@ def test_an_absent_module_is_an_import_error(statement: str, said: str) -> None:
 
 
 def test_programs_can_ask_whether_a_module_is_there() -> None:
-    assert importlib.util.find_spec("ferro.fx") is None
+    assert importlib.util.find_spec("ferro.export") is None
     assert importlib.util.find_spec("ferro.nn") is not None
 
 
@@ -112,7 +112,7 @@ def test_errors_speak_of_torch_where_ferro_stands_for_it() -> None:
         import ferro
         ferro.as_torch.install()
         import torch
-        for program in ("torch.fx", "import torch.fx", "from torch import fx", "torch.zeroes", "torch.cpu.parrot", "torch.core"):
+        for program in ("torch.export", "import torch.export", "from torch import export", "torch.zeroes", "torch.cpu.parrot", "torch.core"):
             try:
                 exec(program)
             except (AttributeError, ImportError) as error:
@@ -123,14 +123,14 @@ def test_errors_speak_of_torch_where_ferro_stands_for_it() -> None:
     )
     said = done.stdout.splitlines()
     assert [line.split(": ")[0] for line in said] == [
-        "module 'torch' has no attribute 'fx'",
-        "No module named 'torch.fx'; cannot import name 'fx' from 'torch'",
-        "No module named 'torch.fx'; cannot import name 'fx' from 'torch'",
+        "module 'torch' has no attribute 'export'",
+        "No module named 'torch.export'; cannot import name 'export' from 'torch'",
+        "No module named 'torch.export'; cannot import name 'export' from 'torch'",
         "module 'torch' has no attribute 'zeroes'. Did you mean",
         "module 'torch.cpu' has no attribute 'parrot'",
         "module 'torch' has no attribute 'core'",
     ]
-    assert all("torch.fx is not in ferro. Instead: there is no symbolic tracer" in line for line in said[:3])
+    assert all("torch.export is not in ferro. Instead: programs are not exported" in line for line in said[:3])
 
 
 def test_every_namespace_of_ferro_explains() -> None:

@@ -28,6 +28,9 @@ LAYERS = (
         "backends",
         "compiler",
         "distributed",
+        "fx",
+        "hub",
+        "onnx",
         "futures",
         "_dynamo",
         "_inductor",
@@ -52,6 +55,8 @@ LAYERS = (
         "tensor",
         "complex_half",
         "overrides",
+        "_overridable",
+        "types",
         "numpy_functions",
         "printing",
         "fft",
@@ -69,7 +74,7 @@ LAYERS = (
     ("batched",),
     ("cpu",),
     ("xp",),
-    ("_version", "_importing", "__future__", "absent", "torch_version", "version"),
+    ("_version", "_importing", "__future__", "absent", "symbols", "torch_version", "version"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 

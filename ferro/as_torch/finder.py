@@ -31,7 +31,7 @@ NAMED = {
          "block_diag", "cdist", "chain_matmul", "einsum", "istft", "lu", "norm", "meshgrid", "pca_lowrank", "split", "stft",
          "svd_lowrank", "tensordot", "unique", "unique_consecutive", "unravel_index"),
     ),
-    "torch.ops": ("ferro", ()),
+    "torch.ops": ("ferro.ops", ("aten",)),
 }  # fmt: skip
 
 # What ferro binds anew while it runs is looked up in ferro each time.
@@ -45,14 +45,11 @@ def install() -> None:
 
     Raises: ImportError where PyTorch itself has been imported before: two libraries would pass each other their tensors.
 
-    Example::
+    Example (of a new process, in which PyTorch is not imported)::
 
-        >>> import ferro
-        >>> ferro.as_torch.install()
-        >>> import torch.nn.functional as F
-        >>> F is ferro.nn.functional
-        True
-        >>> ferro.as_torch.uninstall()
+        import ferro
+        ferro.as_torch.install()
+        import torch.nn.functional as F     # ferro.nn.functional
     """
     if is_installed():
         return

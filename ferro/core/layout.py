@@ -25,15 +25,27 @@ class Named:
         return self.name
 
 
-strided = Named("strided")
-sparse_coo = Named("sparse_coo")
-sparse_csr = Named("sparse_csr")
-sparse_csc = Named("sparse_csc")
-sparse_bsr, sparse_bsc = Named("sparse_bsr"), Named("sparse_bsc")  # of no tensor here
-contiguous_format = Named("contiguous_format")
-preserve_format = Named("preserve_format")
-channels_last = Named("channels_last")
-channels_last_3d = Named("channels_last_3d")
+class layout(Named):
+    """A layout: `strided`, `sparse_coo`, ..."""
+
+    __slots__ = ()
+
+
+class memory_format(Named):
+    """A memory format: `contiguous_format`, `channels_last`, ..."""
+
+    __slots__ = ()
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+sparse_csr = layout("sparse_csr")
+sparse_csc = layout("sparse_csc")
+sparse_bsr, sparse_bsc = layout("sparse_bsr"), layout("sparse_bsc")  # of no tensor here
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
 
 
 def title(layout: Named) -> str:

@@ -10,6 +10,8 @@ from ferro.core.base import TensorBase
 
 SEQUENCES = (tuple, list, deque)
 DICTIONARIES: tuple = (dict, OrderedDict, defaultdict)
+# Classes that a program has made branches (`utils._pytree`): (object -> children, context), (children, context -> object).
+NODES: dict[type, tuple[Callable, Callable]] = {}
 
 
 class Structure(NamedTuple):
@@ -18,6 +20,11 @@ class Structure(NamedTuple):
     kind: Any
     context: Any = None
     parts: tuple = ()
+
+    @property
+    def num_leaves(self) -> int:
+        """The number of leaves."""
+        return leaf_count(self)
 
     def __str__(self) -> str:
         if self.kind is None:
@@ -37,22 +44,31 @@ LEAF = Structure(None)
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list, Structure]:
     """The leaves of a tree in order, and its structure.
 
-    What is no tuple, list, deque or dictionary is a leaf, and so is what `is_leaf` says is one.
+    What is no tuple, list, deque or dictionary, and no object of a class in NODES, is a leaf; so is what `is_leaf` says.
     """
     leaves: list = []
     return leaves, _take(tree, leaves, is_leaf)
 
 
 def _take(tree: Any, leaves: list, is_leaf: Callable[[Any], bool] | None = None) -> Structure:
-    kind = type(tree)
-    nested = kind in SEQUENCES or kind in DICTIONARIES or _named(tree)
-    if isinstance(tree, TensorBase) or not nested or (is_leaf is not None and is_leaf(tree)):
+    kind, context, children = (None, None, ()) if is_leaf is not None and is_leaf(tree) else apart(tree)
+    if kind is None:
         leaves.append(tree)
         return LEAF
+    return Structure(kind, context, tuple([_take(child, leaves, is_leaf) for child in children]))
+
+
+def apart(tree: Any) -> tuple[Any, Any, Any]:
+    """The kind of a branch (None of a leaf), its context, and its children."""
+    kind = type(tree)
+    if kind in NODES:
+        children, context = NODES[kind][0](tree)
+        return kind, context, list(children)
+    if isinstance(tree, TensorBase) or not (kind in SEQUENCES or kind in DICTIONARIES or _named(tree)):
+        return None, None, ()
     if kind in DICTIONARIES:
-        parts = tuple([_take(value, leaves, is_leaf) for value in tree.values()])
-        return Structure(kind, (tree.default_factory, tuple(tree)) if kind is defaultdict else tuple(tree), parts)
-    return Structure(kind, tree.maxlen if kind is deque else None, tuple([_take(x, leaves, is_leaf) for x in tree]))
+        return kind, (tree.default_factory, tuple(tree)) if kind is defaultdict else tuple(tree), list(tree.values())
+    return kind, tree.maxlen if kind is deque else None, list(tree)
 
 
 def _named(tree: Any) -> bool:
@@ -71,6 +87,8 @@ def _make(structure: Structure, leaves: Any) -> Any:
     if kind is None:
         return next(leaves)
     made = [_make(p, leaves) for p in parts]
+    if kind in NODES:
+        return NODES[kind][1](made, context)
     if kind is defaultdict:
         return defaultdict(context[0], zip(context[1], made, strict=True))
     if kind in DICTIONARIES:
@@ -96,13 +114,13 @@ def spread(tree: Any, structure: Structure) -> list | None:
 
     Where `structure` branches and `tree` has a leaf, that holds for the whole branch.
     """
-    kind = _take(tree, [])
-    if kind.kind is None:
+    kind, context, children = apart(tree)
+    if kind is None:
         return [tree] * leaf_count(structure)
-    if (kind.kind, kind.context, len(kind.parts)) != (structure.kind, structure.context, len(structure.parts)):
+    if (kind, context, len(children)) != (structure.kind, structure.context, len(structure.parts)):
         return None
     found: list = []
-    for part, inner in zip(tree.values() if kind.kind in DICTIONARIES else tree, structure.parts, strict=True):
+    for part, inner in zip(children, structure.parts, strict=True):
         leaves = spread(part, inner)
         if leaves is None:
             return None

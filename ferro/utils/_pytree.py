@@ -12,6 +12,7 @@ __all__ = [
     "LeafSpec",
     "PyTree",
     "TreeSpec",
+    "register_pytree_node",
     "tree_all",
     "tree_all_only",
     "tree_any",
@@ -35,6 +36,33 @@ Leaf = Callable[[Any], bool] | None
 def LeafSpec() -> Structure:
     """The structure of a single leaf."""
     return LEAF
+
+
+def register_pytree_node(
+    cls: type,
+    flatten_fn: Callable[[Any], tuple[Iterable[Any], Any]],
+    unflatten_fn: Callable[[list[Any], Any], Any],
+    *,
+    serialized_type_name: str | None = None,
+    to_dumpable_context: Callable[..., Any] | None = None,
+    from_dumpable_context: Callable[..., Any] | None = None,
+    flatten_with_keys_fn: Callable[..., Any] | None = None,
+) -> None:
+    """Makes the objects of a class branches, here and in `func`: `flatten_fn(object)` is its children and a context, from
+    which `unflatten_fn(children, context)` makes one again.  The other arguments are for files, which ferro has none of.
+
+    Raises: ValueError for a class that is a branch already.
+
+    >>> from ferro.utils import _pytree
+    >>> class Pair:
+    ...     def __init__(self, a, b): self.a, self.b = a, b
+    >>> _pytree.register_pytree_node(Pair, lambda p: ([p.a, p.b], None), lambda children, _: Pair(*children))
+    >>> _pytree.tree_leaves([Pair(1, (2, 3))])
+    [1, 2, 3]
+    """
+    if cls in trees.NODES:
+        raise ValueError(f"{cls} is already registered as pytree node")
+    trees.NODES[cls] = (flatten_fn, unflatten_fn)
 
 
 def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], Structure]:
@@ -144,11 +172,12 @@ def _beside(structure: Structure, rest: Any) -> list[Any]:
         return [rest]
     if type(rest) is not structure.kind:
         raise ValueError(f"Node type mismatch; expected {structure.kind}, but got {type(rest)}.")
-    if len(rest) != len(structure.parts):
-        raise ValueError(f"Node arity mismatch; expected {len(structure.parts)}, but got {len(rest)}.")
+    children = trees.apart(rest)[2]
+    if len(children) != len(structure.parts):
+        raise ValueError(f"Node arity mismatch; expected {len(structure.parts)}, but got {len(children)}.")
     if structure.kind in trees.DICTIONARIES:
         names = structure.context[1] if isinstance(rest, trees.defaultdict) else structure.context
         if set(names) != set(rest):
             raise ValueError(f"Node keys mismatch; expected {list(names)}, but got {list(rest)}.")
-        rest = [rest[name] for name in names]
-    return [found for part, inner in zip(rest, structure.parts, strict=True) for found in _beside(inner, part)]
+        children = [rest[name] for name in names]
+    return [found for part, inner in zip(children, structure.parts, strict=True) for found in _beside(inner, part)]

@@ -1,0 +1,36 @@
+"""torch.fx: what libraries touch when they are imported; there is no symbolic tracer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+__all__ = ["Proxy", "wrap"]
+
+
+class Proxy:
+    """The class of a tracer's stand-ins for values, of which there are none: TypeError when one is made."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            "torch.fx.Proxy: there is no symbolic tracer in ferro. Instead: `debug.graph` shows a computation (docs/names.md)"
+        )
+
+
+def wrap(fn_or_name: str | Callable) -> str | Callable:
+    """Marks a function that a tracer would not look into: returns it as it is.
+
+    Raises: RuntimeError for anything but a function or the name of one.
+
+    >>> import ferro
+    >>> @ferro.fx.wrap
+    ... def half(x):
+    ...     return x / 2
+    >>> half(ferro.ones(1))
+    tensor([0.5000])
+    """
+    if not callable(fn_or_name) and not isinstance(fn_or_name, str):
+        raise RuntimeError(
+            f"Unsupported type for global function! Must be either a callable or string name, not {type(fn_or_name).__name__}"
+        )
+    return fn_or_name
