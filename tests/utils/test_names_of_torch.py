@@ -14,7 +14,6 @@ import pytest
 import ferro
 from ferro.utils import _pytree
 
-
 # -- utils._pytree -----------------------------------------------------------------------------------------------------
 
 
