@@ -17,27 +17,15 @@ import numpy as np
 from ferro.core import rejection
 from ferro.cpu import locks
 from ferro.cpu.box_muller import BLOCK, fma, normals
+from ferro.cpu.kernels import random as machine_code
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 _CHUNK = 1 << 15  # draws that are made together: their arrays stay in a cache
 _WORDS = 624  # of the engine's state
-_STATE = np.dtype(
-    [
-        ("seed", u8),
-        ("left", "i4"),
-        ("seeded", "i4"),
-        ("next", u8),
-        ("words", u8, _WORDS),
-        ("unused", f8),
-        ("spare", f8),
-        ("unused_2", f8),
-        ("has_spare", "i4"),
-        ("gap", "i4"),
-        ("spare_float", f4),
-        ("has_spare_float", "u1"),
-        ("gap_2", "u1", 3),
-    ]
-)  # fmt: skip  (PyTorch's CPUGeneratorImplState)
+# PyTorch's CPUGeneratorImplState
+_STATE = np.dtype([("seed", u8), ("left", "i4"), ("seeded", "i4"), ("next", u8), ("words", u8, _WORDS), ("unused", f8), ("spare", f8),
+                   ("unused_2", f8), ("has_spare", "i4"), ("gap", "i4"), ("spare_float", f4), ("has_spare_float", "u1"),
+                   ("gap_2", "u1", 3)])  # fmt: skip
 
 
 class Twister:
@@ -47,6 +35,7 @@ class Twister:
 
     def __init__(self, seed: int) -> None:
         self._bits = np.random.MT19937(0)
+        self._memory = machine_code.memory_of(self._bits)
         self.lock = self._bits.lock
         locks.renewed(self.lock)
         self.manual_seed(seed)
@@ -101,11 +90,12 @@ class Twister:
 
     def _uniform(self, n: int, d: Any) -> Any:
         """n numbers of [0, 1) in float32 or float64."""
-        draw, mask, unit = (self._words, u8(0xFFFFFF), f4(2**-24)) if d == f4 else (self._pairs, u8((1 << 53) - 1), f8(2**-53))  # fmt: skip
-        if n <= _CHUNK:
-            return (draw(n) & mask).astype(d) * unit
         out = np.empty(n, d)
         with self.lock:
+            if machine_code.fill_uniform(self._memory, out):
+                return out
+            draw, mask = (self._words, u8(0xFFFFFF)) if d == f4 else (self._pairs, u8((1 << 53) - 1))
+            unit = f4(2**-24) if d == f4 else f8(2**-53)
             for start in range(0, n, _CHUNK):
                 part = out[start : start + _CHUNK]
                 np.multiply((draw(len(part)) & mask).astype(d), unit, part)
@@ -138,23 +128,24 @@ class Twister:
         return self._normal(n, wide, mean, std, dense, d == wide).astype(d, copy=False).reshape(shape)
 
     def _normal(self, n: int, d: Any, mean: float, std: float, dense: bool, at_once: bool = True) -> Any:
+        """at_once: all uniform numbers are drawn first, in PyTorch where it computes in the dtype of the result."""
         if n < BLOCK or not dense:
-            return fma(self._scalar_normals(n), f8(std), f8(mean)).astype(d, copy=False)
+            return self._scalar_normals(n, mean, std).astype(d, copy=False)
         out = np.empty(n, d)
         with self.lock:
+            if at_once and machine_code.fill_normal(self._memory, out, mean, std):
+                return out
             whole = n - n % BLOCK
             for start in range(0, whole, _CHUNK):
                 stop = min(start + _CHUNK, whole)
                 out[start:stop] = normals(self._uniform(stop - start, d).reshape(-1, BLOCK), mean, std).reshape(-1)
-            if (
-                n > whole
-            ):  # the last 16 are made anew, after those that are left over, which a low precision does not draw
+            if n > whole:  # the last 16 are made anew; those that were drawn for the rest are left out
                 if at_once:
                     self._bits.random_raw((n - whole) * d.itemsize // 4, output=False)
                 out[-BLOCK:] = normals(self._uniform(BLOCK, d).reshape(1, -1), mean, std).reshape(-1)
         return out
 
-    def _scalar_normals(self, n: int) -> Any:
+    def _scalar_normals(self, n: int, mean: float, std: float) -> Any:
         """n normal numbers in float64, made in pairs of which the second member may wait for the next draw."""
         with self.lock:
             spare = [] if self._spare is None or not n else [self._spare]
@@ -163,7 +154,7 @@ class Twister:
             z = np.array([*spare, *_few_pairs(u.tolist())]) if pairs <= 16 else np.concatenate([spare, _pairs_of(u)])
             if n:
                 self._spare = float(z[n]) if len(z) > n else None
-        return z[:n]
+        return z[:n] if mean == 0 and std == 1 else fma(z[:n], f8(std), f8(mean))
 
     # -- integers
 
@@ -173,9 +164,9 @@ class Twister:
         if count >= 1 << 64:
             return self._pairs(n).view(np.int64).astype(d).reshape(shape)
         if count >= 1 << 28:
-            found = self._pairs(n) % u8(count)
+            found = _remainder(self._pairs(n), count)
         else:
-            found = self._words(n) % u8(count)
+            found = _remainder(self._words(n), count)
         found += u8(low & 0xFFFFFFFFFFFFFFFF)
         return found.view(np.int64).astype(d).reshape(shape)
 
@@ -188,18 +179,22 @@ class Twister:
             most = min(np.iinfo(d).max, (1 << 63) - 1)
         else:
             most = round(2 / float(ml_dtypes.finfo(d).eps))
-        found = (self._pairs(n) if d.itemsize == 8 else self._words(n)) % u8(most + 1)
+        found = _remainder(self._pairs(n) if d.itemsize == 8 else self._words(n), most + 1)
         return found.astype(d).reshape(shape)
 
     def permutation(self, n: int) -> Any:
         """The numbers 0 to n - 1 in random order: the shuffle of Fisher and Yates, from the front."""
+        order = np.arange(n)
+        with self.lock:
+            if machine_code.shuffle(self._memory, order):
+                return order
         left = np.arange(n, 1, -1, dtype=u8)
         partners = (self._words(len(left)) % left).astype(np.int64)
-        partners += np.arange(len(left))
-        order = list(range(n))
+        partners += order[: len(left)]
+        moved = order.tolist()
         for i, k in enumerate(partners.tolist()):
-            order[i], order[k] = order[k], order[i]
-        return np.array(order, np.int64)
+            moved[i], moved[k] = moved[k], moved[i]
+        return np.array(moved, np.int64)
 
     # -- transformed uniform numbers
 
@@ -214,8 +209,7 @@ class Twister:
 
     def log_normal(self, shape: tuple, d: Any, mean: float, std: float) -> Any:
         """Numbers whose logarithm is normal."""
-        z = fma(self._scalar_normals(math.prod(shape)), f8(std), f8(mean))
-        return _quiet(np.exp, z, d).reshape(shape)
+        return _quiet(np.exp, self._scalar_normals(math.prod(shape), mean, std), d).reshape(shape)
 
     def cauchy(self, shape: tuple, d: Any, median: float, sigma: float) -> Any:
         """Cauchy distributed numbers."""
@@ -295,6 +289,11 @@ def _few_pairs(u: list) -> Iterator[float]:
         radius, angle = math.sqrt(-2 * math.log1p(-second)), 2 * math.pi * first
         yield radius * math.cos(angle)
         yield radius * math.sin(angle)
+
+
+def _remainder(x: Any, n: int) -> Any:
+    """x % n of uint64, by a division that NumPy has vectorised."""
+    return x - x // u8(n) * u8(n)
 
 
 def _computed_in(d: Any) -> Any:

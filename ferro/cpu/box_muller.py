@@ -14,14 +14,14 @@ import numpy as np
 f4, f8, i4 = np.float32, np.float64, np.int32
 
 BLOCK = 16  # numbers that are made together: eight pairs, the first members before the second ones
-_LOG = [f4(c) for c in (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
+LOG = [f4(c) for c in (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
                         2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)]  # fmt: skip
-_SINE = [f4(c) for c in (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)]
-_COSINE = [f4(c) for c in (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)]
-_QUARTER = [
+SINE = [f4(c) for c in (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)]
+COSINE = [f4(c) for c in (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)]
+QUARTER = [
     f4(c) for c in (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
 ]  # minus pi / 4, in three parts
-_LOG_2 = f4(-2.12194440e-4), f4(0.693359375)  # ln 2 in two parts
+LOG_2 = f4(-2.12194440e-4), f4(0.693359375)  # ln 2 in two parts
 
 
 def normals(u: Any, mean: float, std: float) -> Any:
@@ -75,25 +75,25 @@ def _log(x: Any) -> Any:
     e -= small
     m = np.where(small, (m - f4(1)) + m, m - f4(1))
     z = m * m
-    y = np.broadcast_to(_LOG[0], m.shape)
-    for c in _LOG[1:]:
+    y = np.broadcast_to(LOG[0], m.shape)
+    for c in LOG[1:]:
         y = fma(y, m, c)
     y = y * m
-    y = fma(y, z, e * _LOG_2[0])
+    y = fma(y, z, e * LOG_2[0])
     y = fma(z, f4(-0.5), y)
-    return fma(e, _LOG_2[1], m + y)
+    return fma(e, LOG_2[1], m + y)
 
 
 def _sine_and_cosine(x: Any) -> tuple[Any, Any]:
     """Sine and cosine of angles of [0, 2 pi) in float32."""
     octant = ((x * f4(1.27323954473516)).astype(i4) + i4(1)) & i4(-2)  # x * 4 / pi, up to the next even number
     y = octant.astype(f4)
-    for part in _QUARTER:
+    for part in QUARTER:
         x = fma(y, part, x)
     z = x * x
-    c = fma(fma(np.broadcast_to(_COSINE[0], z.shape), z, _COSINE[1]), z, _COSINE[2])
+    c = fma(fma(np.broadcast_to(COSINE[0], z.shape), z, COSINE[1]), z, COSINE[2])
     c = fma(c * z, z, z * f4(-0.5)) + f4(1)
-    s = fma(fma(np.broadcast_to(_SINE[0], z.shape), z, _SINE[1]), z, _SINE[2])
+    s = fma(fma(np.broadcast_to(SINE[0], z.shape), z, SINE[1]), z, SINE[2])
     s = fma(s * z, x, x)
     swapped = (octant & i4(2)) != 0
     sine, cosine = np.where(swapped, c, s), np.where(swapped, s, c)

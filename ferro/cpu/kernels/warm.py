@@ -50,6 +50,7 @@ def call_all() -> None:
         _call_taps(x)
         _call_sequences(dtype)
         _call_optim_and_along(x)
+        _call_random(dtype)
     _call_team()
 
 
@@ -226,6 +227,14 @@ def _call_sequences(dtype: type) -> None:
     alpha = ctc.alpha(y, labels, ones, ones)
     ctc.occupancy(y, labels, ones, ones, alpha, np.zeros(1))
     recurrent.call_all(dtype)
+
+
+def _call_random(dtype: type) -> None:
+    state = np.ones(625, np.uint32)
+    get("uniform_numbers")(state, np.zeros(16, dtype))
+    if dtype is np.float32:
+        get("normal_numbers")(state, np.zeros(16, dtype), 0.0, 1.0)
+        get("shuffle")(state, np.arange(16))
 
 
 def _call_optim_and_along(x: np.ndarray) -> None:
