@@ -124,6 +124,7 @@ from ferro.core.random import (
 )
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage
+from ferro.core.strict import is_strict, set_strict
 from ferro.core.typed_storage import (
     BFloat16Storage,
     BoolStorage,

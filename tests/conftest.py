@@ -24,7 +24,7 @@ settings.load_profile("ferro")
 os.environ["FERRO_KERNELS"] = os.environ.get("FERRO_KERNELS") or "wait"
 
 # What code under test may switch and must switch back (tests too).
-AMBIENT = ("is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "get_num_threads")
+AMBIENT = ("is_grad_enabled", "is_inference_mode_enabled", "get_default_dtype", "get_num_threads", "is_strict")
 
 
 def pytest_report_header() -> str:

@@ -17,6 +17,7 @@ from ferro.core.dtypes import type_name
 from ferro.core.op import ELEMENTWISE, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import floating, once
+from ferro.ops.mistakes import log_probabilities, logits, no_broadcast, targets_in_unit_interval
 from ferro.ops.softmax import log_softmax, softmax
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
     """
     reduction = reduction_of("nll_loss", reduction, size_average, reduce)
     _class_shapes("nll_loss", input, target, weight)
+    log_probabilities("nll_loss", input)
     if input._data.ndim == 1:
         loss = apply(NLL_PICK, (input.reshape(1, -1), target.reshape(1), weight), (ignore_index, reduction))
         return loss.reshape(target._data.shape) if reduction == "none" else loss
@@ -162,7 +164,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     reduction = reduction_of("cross_entropy", reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"cross_entropy: label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
-    need_tensor("cross_entropy", "input", input)
+    logits("cross_entropy", need_tensor("cross_entropy", "input", input))
     if need_tensor("cross_entropy", "target", target)._data.shape == input._data.shape:
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing, ignore_index)
     _class_shapes("cross_entropy", input, target, weight)
@@ -270,6 +272,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     if x.size and not (plain(x).min() >= 0 and plain(x).max() <= 1):
         raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1 (for logits use "
                            "binary_cross_entropy_with_logits)")  # fmt: skip
+    targets_in_unit_interval("binary_cross_entropy", target)
     loss = apply(BCE, (input, target))
     return reduced(loss if weight is None else loss * weight, reduction)
 
@@ -305,6 +308,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     _same_shape(
         "binary_cross_entropy_with_logits", input, need_tensor("binary_cross_entropy_with_logits", "target", target)
     )
+    targets_in_unit_interval("binary_cross_entropy_with_logits", target)
     target = target.to(input.dtype) if target._data.dtype not in dtypes.INEXACT else target
     loss = apply(BCE_LOGITS, (input, target, pos_weight))
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -358,7 +362,8 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
                       UserWarning, stacklevel=2)  # fmt: skip
     reduction = reduction_of("kl_div", "sum" if batch else reduction, size_average, reduce)
     need_tensor("kl_div", "input", input)
-    need_tensor("kl_div", "target", target)
+    no_broadcast("kl_div", input, need_tensor("kl_div", "target", target))
+    log_probabilities("kl_div", input)
     if log_target:
         loss = target.exp() * (target - input)
     else:

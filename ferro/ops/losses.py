@@ -23,6 +23,7 @@ from ferro.cpu.losses import ABSOLUTE, SQUARE, small_differences
 from ferro.cpu.losses import HUBER as HUBER_KIND
 from ferro.ops.activations import floating, logsigmoid, once, softplus
 from ferro.ops.entropy import reduced, reduction_of
+from ferro.ops.mistakes import different_sizes, no_broadcast
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -41,15 +42,8 @@ def _pair(name: str, input: Tensor, target: Tensor) -> list:
     x, y = need_tensor(name, "input", input), need_tensor(name, "target", target)
     have, want = y._data.shape, x._data.shape
     if have != want:
-        hint = "give both the same shape"
-        if len(have) + 1 == len(want) and want[-1] == 1:
-            hint = "target.unsqueeze(-1)"
-        elif len(have) == len(want) + 1 and have[-1] == 1:
-            hint = "target.squeeze(-1)"
-        warnings.warn(f"{name}: Using a target size ({list(have)}) that is different to the input size "
-                      f"({list(want)}). This will likely lead to incorrect results due to broadcasting. Please ensure they have the "
-                      f"same size. ({hint})",
-                      UserWarning, stacklevel=3)  # fmt: skip
+        no_broadcast(name, x, y)
+        warnings.warn(different_sizes(name, want, have), UserWarning, stacklevel=3)
         try:
             shape = np.broadcast_shapes(want, have)
         except ValueError:
@@ -226,6 +220,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
     where y > 1.
     """
     reduction = reduction_of("poisson_nll_loss", reduction, size_average, reduce)
+    no_broadcast("poisson_nll_loss", input, target)
     if log_input:
         loss = input.exp() - target * input
     else:
@@ -253,6 +248,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
             f"gaussian_nll_loss: {reduction} is not valid as reduction; allowed are 'none', 'mean' and 'sum'"
         )
     need_tensor("gaussian_nll_loss", "input", input)
+    no_broadcast("gaussian_nll_loss", input, target)
     if isinstance(var, (int, float)):
         var = worlds.functional.full_like(input, var)
     v, x = var._data, input._data
@@ -288,10 +284,15 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = 
                      reduction: str = "mean") -> Tensor:  # fmt: skip
     """log(1 + exp(-y x)) for labels y = 1 or -1, without overflow."""
     reduction = reduction_of("soft_margin_loss", reduction, size_average, reduce)
+    no_broadcast("soft_margin_loss", input, target)
+    want, have = input._data.shape, target._data.shape
     try:
-        np.broadcast_shapes(input._data.shape, target._data.shape)
+        shape = np.broadcast_shapes(want, have)
     except ValueError:
-        raise unlike("soft_margin_loss(input, target)", [input._data.shape, target._data.shape]) from None
+        raise unlike("soft_margin_loss(input, target)", [want, have]) from None
+    if shape != want:
+        raise RuntimeError(f"soft_margin_loss: output with shape {list(want)} doesn't match the broadcast shape {list(shape)} of input "
+                           "and target")  # fmt: skip
     return reduced(softplus(-target * input, 1.0, math.inf), reduction)
 
 
@@ -312,6 +313,8 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
     if not input1._data.ndim == input2._data.ndim == target._data.ndim:
         raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but got sizes: "
                            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} ")  # fmt: skip
+    no_broadcast("margin_ranking_loss", input1, input2)
+    no_broadcast("margin_ranking_loss", input1, target)
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
@@ -327,6 +330,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """x where the label y is 1, max(0, margin - x) where it is -1 (both where it is neither)."""
     reduction = reduction_of("hinge_embedding_loss", reduction, size_average, reduce)
+    no_broadcast("hinge_embedding_loss", input, target)
     where = worlds.functional.where
     margin_part = where(target != 1, (margin - input).clamp_min(0), 0)
     return reduced(margin_part + where(target != -1, input, 0), reduction)

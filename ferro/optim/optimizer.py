@@ -11,10 +11,12 @@ from itertools import chain
 from typing import Any
 
 from ferro.autograd.grad_mode import enable_grad
+from ferro.core.strict import is_strict
 from ferro.ops.creation import scalar_tensor
 from ferro.tensor import Tensor
 
 from ..utils.hooks import RemovableHandle
+from .mistakes import after_step, before_step
 
 Params = Iterable[Any]
 # Numbers of the state that keep their dtype whatever that of the parameter is.
@@ -265,7 +267,12 @@ def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 )
             args, kwargs = replaced
         self._opt_called = True
+        strict = is_strict() and not (args or kwargs)
+        if strict:
+            before_step(self)
         result = step(self, *args, **kwargs)
+        if strict:
+            after_step(self)
         for hook in [*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()]:
             hook(self, args, kwargs)
         return result
