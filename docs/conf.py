@@ -47,7 +47,7 @@ _MARKUP = re.compile(r"([\\*|_`])")
 def plain(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are plain text: what stands in backquotes is code, no other sign means anything, examples stay as they are.
 
-    A function that is documented elsewhere too (a method inherited from a class outside of ferro) keeps its first line.
+    Of a function from outside of ferro the first line is enough.
     """
     if not (getattr(inspect.unwrap(obj), "__module__", None) or "ferro").startswith("ferro"):
         del lines[1:]

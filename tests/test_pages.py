@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
 
 import ferro
-from docs import pages
+from docs import build_site, conf, pages
 from ferro.backends.switches import set_for_a_while
 
 
@@ -42,3 +43,22 @@ def test_only_the_output_of_an_example_is_compared_and_figures_where_they_are_sa
     assert not same._replace(figures_vary=False).agrees()
     assert same._replace(shown="a ... c", printed="a\nb c", figures_vary=False).agrees()
     assert same._replace(shown=None, figures_vary=False).agrees()
+
+
+def test_the_reference_has_the_public_names_of_a_namespace() -> None:
+    page = build_site.namespace("ferro.nn", "Layers", set())
+    assert ".. autoclass:: ferro.nn.Linear\n   :members:\n" in page
+    assert "ferro.nn.Tensor" not in page
+    assert ":no-index:" not in page
+    assert ":no-index:" in build_site.namespace("ferro.nn", "Layers", {ferro.nn.Linear})
+    assert "backward, " in build_site.tensor()
+
+
+def test_docstrings_are_shown_as_they_are_written() -> None:
+    assert conf.escaped("a *b* |c| d_ `e` :func:`f`") == r"a \*b\* \|c\| d\_ ``e``\  ``f``\ "
+    lines = ["x_ is", "", "Example::", "", "    >>> x_ * 2", "", "y*"]
+    conf.plain(None, "function", "f", ferro.sum, None, lines)
+    assert lines == [r"x\_ is", "", "Example::", "", "    >>> x_ * 2", "", r"y\*"]
+    lines = ["Of another library.", "", "*Not* ours."]
+    conf.plain(None, "function", "f", textwrap.wrap, None, lines)
+    assert lines == ["Of another library."]
