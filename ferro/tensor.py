@@ -665,13 +665,9 @@ class Tensor(
         return int(self._data.item())
 
     def __format__(self, spec: str) -> str:
-        return (
-            format(self.item(), spec)
-            if self._data.ndim == 0 and spec
-            else object.__format__(self, spec)
-            if spec
-            else repr(self)
-        )
+        if self._data.ndim == 0 and (spec or (type(self) is Tensor and isinstance(self._data, np.ndarray))):
+            return format(self.item(), spec)  # `f"{loss}"` is the number
+        return object.__format__(self, spec) if spec else repr(self)
 
     def __contains__(self, element: Any) -> bool:
         if not isinstance(element, (TensorBase, bool, int, float, complex, np.number, np.bool_)):

@@ -62,3 +62,14 @@ def test_printoptions_change_what_is_printed_and_can_be_restored() -> None:
     assert repr(a) == "tensor([0.3333])"
     with pytest.raises(ValueError, match="profile must be one of"):
         ferro.set_printoptions(profile="wide")
+
+
+@pytest.mark.parametrize("value", [14.0, 0.1, 3, True, 1j, [1.0, 2.0], [[1]]], ids=repr)
+def test_a_formatted_tensor_is_the_number_where_it_holds_one(torch: Any, value: Any) -> None:
+    ours, theirs = ferro.tensor(value), torch.tensor(value)
+    assert f"{ours}" == f"{theirs}"
+    assert "{} %".format(ours) == "{} %".format(theirs)  # noqa: UP032 - both ways to format are meant
+    assert str(ours) == str(theirs)
+    leaf = ferro.tensor(2.0, requires_grad=True)
+    assert f"{leaf * 2}" == f"{torch.tensor(2.0, requires_grad=True) * 2}" == "4.0"
+    assert f"{ferro.nn.Parameter(leaf.detach())}" == f"{torch.nn.Parameter(torch.tensor(2.0))}"
