@@ -8,6 +8,7 @@ import pickle
 import struct
 import sys
 import types
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -460,3 +461,22 @@ def test_files_of_safetensors_are_loaded_too(tmp_path: Path) -> None:
     assert ferro.load(path, map_location=ferro.device("cpu"))["x"].dtype is ferro.float64
     with pytest.raises(RuntimeError, match="Loading safetensors file with dict map_location is not supported"):
         ferro.load(path, map_location={})
+
+
+def test_kinds_of_tensors_that_ferro_has_not_are_named(torch: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, of what it will remove
+        kinds = {
+            "quantised": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+            "float8_e4m3fn is not supported": torch.ones(2).to(torch.float8_e4m3fn),
+            "meta": torch.ones(2, device="meta"),
+            "layout 'torch.sparse_bsr'": torch.ones(2, 2).to_sparse_bsr((1, 1)),
+        }
+        files = {words: file_of(torch, {"x": x}) for words, x in kinds.items()}
+        half = file_of(torch, torch.tensor([1 + 2j, 3]).chalf())
+    for words, file in files.items():
+        with pytest.raises(NotImplementedError, match=words):
+            ferro.load(file)
+    assert ferro.load(half).cfloat().tolist() == [1 + 2j, 3]
+    assert torch.load(file_of(ferro, ferro.tensor([1 + 2j, 3]).chalf())).cfloat().tolist() == [1 + 2j, 3]
+    assert ferro.load(file_of(torch, torch.float8_e5m2)) is ferro.float8_e5m2

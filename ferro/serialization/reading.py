@@ -23,7 +23,7 @@ from ferro.serialization.archive import Archive, fill
 from ferro.serialization.locations import restorer
 from ferro.serialization.names import ferro_object
 from ferro.serialization.options import LoadEndianness, get_default_load_endianness, is_shared
-from ferro.serialization.rebuilding import TORCH, later
+from ferro.serialization.rebuilding import MISSING, TORCH, later
 
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # of files from before the archives
 # From this size on, files are mapped by themselves: they load at once, and tensors that nobody looks at are never read.
@@ -144,6 +144,8 @@ def _unpickler(weights_only: bool, pickle_module: Any, options: dict[str, Any]) 
                 return later
             if full in TORCH:
                 return TORCH[full]
+            if full in MISSING:
+                raise NotImplementedError(f"load: the file has {MISSING[full]} tensors, which ferro has not")
             if module.partition(".")[0] == "torch" and not weights_only:
                 return ferro_object(module, name)
             return super().find_class(module, name)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.complex_half import ComplexHalf
 from ferro.core import dtypes
 from ferro.core.base import LEAF, wrap
 from ferro.core.device import device
@@ -41,6 +42,8 @@ def _tensor_of(
     """torch._utils._rebuild_tensor_v3: the dtype is the tensor's, and the storage bytes."""
     if not isinstance(storage, TypedStorage) or not isinstance(dtype, dtypes.dtype):
         raise pickle.UnpicklingError("load: a tensor needs a storage and a dtype")
+    if dtype is dtypes.complex32:
+        return ComplexHalf(_view(storage, dtypes.uint32, offset, size, stride, False, None))
     return _view(storage, dtype, offset, size, stride, requires_grad, metadata)
 
 
@@ -93,8 +96,8 @@ def _layout(name: str) -> Named:
     for layout in LAYOUTS:
         if name == f"torch.{layout.name}":
             return layout
-    raise pickle.UnpicklingError(
-        f"load: the layout {name} is not supported: ferro has strided, COO, CSR and CSC tensors"
+    raise NotImplementedError(
+        f"load: the layout {name!r:.50} is not supported: ferro has strided, COO, CSR and CSC tensors"
     )
 
 
@@ -128,6 +131,14 @@ def _from_type(function: Any, kind: Any, arguments: tuple[Any, ...], state: Any)
 
 REBUILD = (_tensor, _tensor_of, _parameter, _sparse, later)
 
+# Functions of PyTorch's that make tensors which ferro has not.
+MISSING = {
+    "torch._utils._rebuild_qtensor": "quantised",
+    "torch._utils._rebuild_nested_tensor": "nested",
+    "torch._utils._rebuild_meta_tensor_no_storage": "meta",
+    "torch._utils._rebuild_wrapper_subclass": "wrapped",
+}
+
 # What names of torch's stand for in every file.
 TORCH: dict[str, Any] = {
     "torch._utils._rebuild_tensor": _tensor,
@@ -146,7 +157,7 @@ TORCH: dict[str, Any] = {
     "torch.device": device,
     "torch.storage.UntypedStorage": UntypedStorage,
     **{f"torch.{name}": dtype for name, dtype in STORAGES.items()},
-    **{f"torch.{dtype.name}": dtype for dtype in dtypes.ALL},
+    **{f"torch.{dtype.name}": dtype for dtype in (*dtypes.ALL, *dtypes.ABSENT)},
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from ferro.complex_half import ComplexHalf
 from ferro.core import dtypes
 from ferro.core.device import device
 from ferro.core.layout import Named, sparse_coo, sparse_csr, strided
@@ -123,19 +124,20 @@ class _Writing:
         return NotImplemented
 
     def _reduced(self, tensor: Any) -> tuple[Any, ...]:
-        kind, state = type(tensor), dict(vars(tensor))
+        kind, state = type(tensor), dict(getattr(tensor, "__dict__", {}))
         hooks: OrderedDict[int, Any] = OrderedDict()  # PyTorch does not save them, but has a place for them
         if kind is Parameter:
             name = "_rebuild_parameter_with_state" if state else "_rebuild_parameter"
             rest = (state,) if state else ()
             return _torch(name, "torch._utils"), (tensor.data, tensor.requires_grad, hooks, *rest)
-        memory, offset, size, stride = self._place(tensor._data)
+        data = state.pop("bits")._data if kind is ComplexHalf else tensor._data
+        memory, offset, size, stride = self._place(data)
         arguments = (memory, offset, size, stride, tensor.requires_grad, hooks)
         if tensor.dtype in STORAGE_OF:
             function = _torch("_rebuild_tensor_v2", "torch._utils")
         else:
             function, arguments = _torch("_rebuild_tensor_v3", "torch._utils"), (*arguments, tensor.dtype)
-        if kind is Tensor and not state:
+        if kind in (Tensor, ComplexHalf) and not state:
             return function, arguments
         written = _torch("Tensor") if kind is Tensor else kind
         return _torch("_rebuild_from_type_v2", "torch._tensor"), (function, written, arguments, state)
@@ -187,6 +189,7 @@ def _writer(base: Any) -> Any:
     writer.dispatch |= {
         _Name: writer._save_name,
         dtypes.dtype: writer._save_dtype,
+        dtypes.Absent: writer._save_dtype,
     }
     if base is _PythonPickler:
         writer.dispatch[FunctionType] = writer.save_global

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,6 +104,41 @@ def test_numbers_in_workers_are_pytorchs(torch: Any) -> None:
         return Drawing()
 
     assert drawn(ferro, made(ferro)) == drawn(torch, made(torch))
+
+
+def test_threads_draw_pytorchs_numbers_from_ferros_generator(torch: Any) -> None:
+    def draws(t: Any, **options: Any) -> list[Any]:
+        class Drawing(t.utils.data.Dataset):
+            def __len__(self) -> int:
+                return 6
+
+            def __getitem__(self, index: int) -> Any:
+                return t.rand(2), t.randn(1)
+
+        t.manual_seed(4)
+        return [
+            [part.tolist() for part in batch]
+            for batch in t.utils.data.DataLoader(Drawing(), 2, num_workers=2, **options)
+        ]
+
+    assert draws(ferro) == draws(torch, multiprocessing_context="fork")
+
+
+ABANDONED = """
+import os, signal
+from ferro.utils.data import DataLoader
+
+if __name__ == "__main__":
+    iterator = iter(DataLoader(range(100), num_workers=2, multiprocessing_context="fork"))
+    next(iterator)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_when_the_process_of_the_loop_is_killed() -> None:
+    # They have its output open: it ends when the last of them does.
+    done = subprocess.run([sys.executable, "-c", ABANDONED], capture_output=True, timeout=100, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def test_order_streams_and_batches_are_those_of_threads() -> None:
