@@ -136,14 +136,22 @@ class Twister:
             if at_once and machine_code.fill_normal(self._memory, out, mean, std):
                 return out
             whole = n - n % BLOCK
-            for start in range(0, whole, _CHUNK):
-                stop = min(start + _CHUNK, whole)
-                out[start:stop] = normals(self._uniform(stop - start, d).reshape(-1, BLOCK), mean, std).reshape(-1)
+            self._fill_blocks(out[:whole], mean, std)
             if n > whole:  # the last 16 are made anew; those that were drawn for the rest are left out
                 if at_once:
                     self._bits.random_raw((n - whole) * d.itemsize // 4, output=False)
-                out[-BLOCK:] = normals(self._uniform(BLOCK, d).reshape(1, -1), mean, std).reshape(-1)
+                last = np.empty(BLOCK, d)
+                self._fill_blocks(last, mean, std)
+                out[-BLOCK:] = last
         return out
+
+    def _fill_blocks(self, out: Any, mean: float, std: float) -> None:
+        """Fills a row of whole blocks of 16."""
+        if machine_code.fill_normal(self._memory, out, mean, std):
+            return
+        for start in range(0, len(out), _CHUNK):
+            part = out[start : start + _CHUNK]
+            part[:] = normals(self._uniform(len(part), out.dtype).reshape(-1, BLOCK), mean, std).reshape(-1)
 
     def _scalar_normals(self, n: int, mean: float, std: float) -> Any:
         """n normal numbers in float64, made in pairs of which the second member may wait for the next draw."""
@@ -251,14 +259,15 @@ class _Scalars:
 
     def __init__(self, stream: Twister) -> None:
         self.stream, self.ahead = stream, iter(())
-        self.size, self.taken, self.before = 32, 0, None
+        self.size, self.taken = 8, 0
+        self.before: Any = None
 
     def uniform(self) -> float:
         """The next number of [0, 1)."""
         for u in self.ahead:
             self.taken += 1
             return u
-        self.before, self.taken, self.size = self.stream._bits.state, 0, min(2 * self.size, 1 << 14)
+        self.before, self.taken, self.size = self.stream._memory.copy(), 0, min(2 * self.size, 1 << 14)
         self.ahead = iter(self.stream._uniform(self.size, np.dtype(f8)).tolist())
         return self.uniform()
 
@@ -273,7 +282,7 @@ class _Scalars:
     def close(self) -> None:
         """Puts the stream behind the last number that was taken."""
         if self.before is not None:
-            self.stream._bits.state = self.before
+            self.stream._memory[:] = self.before
             self.stream._bits.random_raw(2 * self.taken, output=False)
 
 

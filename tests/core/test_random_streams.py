@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import threading
 import warnings
@@ -225,15 +227,25 @@ def test_states_that_are_none_are_refused_and_change_nothing() -> None:
 def test_generators_have_the_methods_of_those_on_the_cpu() -> None:
     g = ferro.Generator().manual_seed(3)
     assert {n for n in dir(torch.Generator()) if n[0] != "_"} <= set(dir(g))
-    copy = g.clone_state()
-    assert ferro.rand(4, generator=copy).tolist() == ferro.rand(4, generator=g).tolist()
+    clone = g.clone_state()
+    assert ferro.rand(4, generator=clone).tolist() == ferro.rand(4, generator=g).tolist()
     for refused in (g.get_offset, lambda: g.set_offset(1)):
         with pytest.raises(RuntimeError, match="CPU Generator does not use offset"):
             refused()
-    for refused in (g.graphsafe_get_state, lambda: g.graphsafe_set_state(copy)):
+    for refused in (g.graphsafe_get_state, lambda: g.graphsafe_set_state(clone)):
         with pytest.raises(NotImplementedError, match="is not supported in this Generator"):
             refused()
     assert g.seed() == g.initial_seed()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))])
+def test_copies_of_a_generator_go_on_by_themselves(copied: Callable[[Any], Any]) -> None:
+    g = ferro.Generator().manual_seed(8)
+    ferro.randn(3, generator=g)
+    other = copied(g)
+    numbers = ferro.randn(40, generator=other)
+    assert ferro.equal(numbers, ferro.randn(40, generator=g))
+    assert other.initial_seed() == 8
 
 
 def test_fork_rng_leaves_the_numbers_that_follow_alone() -> None:

@@ -20,7 +20,8 @@ _WORDS = 625  # 624 of the state, and the place of the next one
 
 def memory_of(bits: np.random.MT19937) -> Any:
     """The state of a bit generator as an array that shares its memory."""
-    return np.frombuffer((ctypes.c_uint32 * _WORDS).from_address(bits.ctypes.state_address), np.uint32)
+    place: Any = bits.ctypes.state_address
+    return np.ctypeslib.as_array((ctypes.c_uint32 * _WORDS).from_address(place))
 
 
 def fill_uniform(state: Any, out: Any) -> bool:
