@@ -463,6 +463,7 @@ def test_files_of_safetensors_are_loaded_too(tmp_path: Path) -> None:
         ferro.load(path, map_location={})
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_kinds_of_tensors_that_ferro_has_not_are_named(torch: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, of what it will remove

@@ -143,7 +143,7 @@ class WeightsUnpickler(_PythonUnpickler):
             return super().load()
         except RecursionError as error:
             raise refusal("The objects in the file lie too deep in one another.") from error
-        except RuntimeError:
+        except (RuntimeError, Warning):
             raise
         except pickle.UnpicklingError as error:
             if str(error).startswith("Weights only load failed"):
