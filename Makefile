@@ -22,7 +22,7 @@ slice-isa-baseline: export FERRO_ISA := baseline
 # Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
 MOST_SKIPPED := 20
 
-.PHONY: help demo test test-slices test-pythons slow hostile opdb docs site bench lint format clean
+.PHONY: help demo test test-slices test-pythons slow hostile opdb array-api docs site bench lint format clean
 .PHONY: install-demo install-test install-lint install-docs $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
@@ -36,6 +36,7 @@ help:
 	@echo "make test-pythons  the core tests on Debian's Python 3.13 and 3.14 (needs root, debootstrap, a network)"
 	@echo "make hostile  hostile use at length: every case, every setting (ROUNDS=1)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
+	@echo "make array-api  the official tests of the array-API standard (SUITE=their clone)"
 	@echo "make docs     write docs/internals/operations.md, docs/subgradients.md and docs/vmap.md from the declarations"
 	@echo "make site     build the pages and the reference of all public names into build/site (a warning is an error)"
 	@echo "make bench    time ferro beside torch"
@@ -71,6 +72,16 @@ hostile: install-test
 opdb: install-test
 	@set -e; for dtype in float64 complex128 float32; do echo "opdb: $$dtype"; \
 	$(PY) ../shared/opdb/opdb.py --engine ferro --engine-path . --dtype $$dtype --jobs $(JOBS) --quiet; done
+
+# The official tests are no package: they are cloned, with their submodule, and need ndindex and pytest-json-report beside ours.
+SUITE ?= ../array-api-tests
+EXAMPLES ?= 50
+array-api: install-test
+	@test -f $(SUITE)/array_api_tests/__init__.py && test -d $(SUITE)/array-api/src || { echo "make array-api: no suite in $(SUITE). Get it with\n\
+	git clone --recurse-submodules https://github.com/data-apis/array-api-tests $(SUITE)\n\
+	$(INSTALL) -r $(SUITE)/requirements.txt"; exit 2; }
+	cd $(SUITE) && ARRAY_API_TESTS_MODULE=ferro.array_api PYTHONPATH=$(CURDIR) $(abspath $(PY)) -m pytest array_api_tests \
+	  -q -W ignore -n $(JOBS) --max-examples=$(EXAMPLES) --disable-deadline --derandomize --xfails-file=$(CURDIR)/tests/array_api_differences.txt
 
 docs: install-test
 	$(PY) docs/tables.py

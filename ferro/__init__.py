@@ -284,6 +284,7 @@ __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
 _LATER = (
     "_dynamo",
     "_inductor",
+    "array_api",
     "as_torch",
     "distributions",
     "distributed",
@@ -301,6 +302,7 @@ if _TYPE_CHECKING:
     from ferro import (
         _dynamo,
         _inductor,
+        array_api,
         as_torch,
         distributed,
         distributions,

@@ -54,7 +54,7 @@ namespaces = [
 
 # Special methods that stay Tensor's own: making, copying and showing an object; and the attributes that are tensors.
 KEPT = frozenset((
-    "__array__", "__array_function__", "__array_ufunc__", "__array_wrap__", "__deepcopy__", "__dlpack__",
+    "__array__", "__array_function__", "__array_namespace__", "__array_ufunc__", "__array_wrap__", "__deepcopy__", "__dlpack__",
     "__dlpack_device__", "__getattr__", "__hash__", "__init__", "__init_subclass__", "__iter__", "__new__",
     "__reduce_ex__", "__repr__", "__reversed__", "__setstate__",
 ))  # fmt: skip

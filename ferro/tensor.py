@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, overload
@@ -590,18 +591,30 @@ class Tensor(
 
         return on_function(function, args, kwargs)
 
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The functions of the array-API standard on tensors, ferro.array_api; ValueError for a version that it has not."""
+        namespace = sys.modules["ferro"].array_api
+        if api_version not in (None, *namespace.VERSIONS):
+            raise ValueError(
+                f"ferro.array_api has the versions {', '.join(namespace.VERSIONS)} of the standard, not {api_version!r}"
+            )
+        return namespace
+
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """What a function of NumPy's made of the tensor, as a tensor."""
         from ferro.numpy_functions import as_tensor
 
         return as_tensor(array)
 
-    def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        """A DLPack capsule that shares the memory; BufferError for a tensor with history, or another device than the CPU."""
         if history(self) is not None:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         if stream is not None:
             raise AssertionError("stream should be None on cpu.")
-        return capsules.export(self.numpy(), **kwargs)
+        return capsules.export(self.numpy(), max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> Any:
         return self._data.__dlpack_device__()

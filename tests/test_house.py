@@ -20,7 +20,7 @@ PACKAGE = ROOT / "ferro"
 # From the top down: a module imports from its own layer and from those below it.  `examples` stands above the public
 # names because a program of the library's users begins with `import ferro`.
 LAYERS = (
-    ("examples", "as_torch", "distributions"),
+    ("examples", "array_api", "as_torch", "distributions"),
     ("__init__",),
     (
         "accelerator",
