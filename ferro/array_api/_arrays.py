@@ -294,25 +294,36 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
     return ferro.sort(x, axis, descending, stable).values
 
 
+def _distinct(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The distinct elements, the places of all elements among them, and how often each appears; complex ones by both parts."""
+    if x.dtype.is_complex:
+        rows, inverse, counts = ferro.unique(
+            ferro.view_as_real(x.flatten()), dim=0, return_inverse=True, return_counts=True
+        )
+        return ferro.view_as_complex(rows), inverse.reshape(x.shape), counts
+    values, inverse, counts = ferro.unique(x, return_inverse=True, return_counts=True)
+    return values, inverse.reshape(x.shape), counts
+
+
 def unique_all(x: Tensor, /) -> Any:
     """The distinct elements, the first places, the places of all elements among them, and how often each appears."""
-    values, inverse, counts = ferro.unique(x, return_inverse=True, return_counts=True)
+    values, inverse, counts = _distinct(x)
     first = np.full(values.numel(), x.numel(), np.int64)
     np.minimum.at(first, inverse.flatten().numpy(), np.arange(x.numel()))
-    return _results.unique_all_result(values, ferro.from_numpy(first), inverse.reshape(x.shape), counts)
+    return _results.unique_all_result(values, ferro.from_numpy(first), inverse, counts)
 
 
 def unique_counts(x: Tensor, /) -> Any:
     """The distinct elements and how often each appears."""
-    return _results.unique_counts_result(*ferro.unique(x, return_counts=True))
+    values, _, counts = _distinct(x)
+    return _results.unique_counts_result(values, counts)
 
 
 def unique_inverse(x: Tensor, /) -> Any:
     """The distinct elements and the places of all elements among them."""
-    values, inverse = ferro.unique(x, return_inverse=True)
-    return _results.unique_inverse_result(values, inverse.reshape(x.shape))
+    return _results.unique_inverse_result(*_distinct(x)[:2])
 
 
 def unique_values(x: Tensor, /) -> Tensor:
     """The distinct elements."""
-    return ferro.unique(x)
+    return _distinct(x)[0]
