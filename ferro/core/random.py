@@ -155,7 +155,17 @@ def stream_of(generator: Generator | None) -> Any:
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seeds the default generator: see :meth:`Generator.manual_seed`."""
+    """Seeds the default generator: see :meth:`Generator.manual_seed`.
+
+    Example::
+
+        >>> import ferro
+        >>> _ = ferro.manual_seed(3)
+        >>> x = ferro.rand(2)
+        >>> _ = ferro.manual_seed(3)
+        >>> bool((ferro.rand(2) == x).all())
+        True
+    """
     return default().manual_seed(int(seed))
 
 

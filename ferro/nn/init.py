@@ -140,7 +140,16 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros."""
+    """Fill with zeros.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.Linear(2, 2)
+        >>> _ = ferro.nn.init.zeros_(layer.bias)
+        >>> layer.bias.tolist()
+        [0.0, 0.0]
+    """
     return constant_(tensor, 0.0)
 
 
@@ -213,7 +222,15 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform on (-a, a), a = gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Uniform on (-a, a), a = gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+
+    Example::
+
+        >>> import ferro
+        >>> weight = ferro.nn.init.xavier_uniform_(ferro.empty(3, 5))
+        >>> bool(weight.abs().max() <= (6 / 8) ** 0.5)
+        True
+    """
     std = _xavier_std(tensor, gain)
     bound = math.sqrt(3.0) * std
     return uniform_(tensor, -bound, bound, generator)

@@ -13,7 +13,16 @@ from ferro.tensor import Tensor
 
 
 class Parameter(Tensor):
-    """A tensor that is a module's to learn: a leaf that shares the data of the given one and asks for a gradient."""
+    """A tensor that is a module's to learn: a leaf that shares the data of the given one and asks for a gradient.
+
+    Example::
+
+        >>> import ferro
+        >>> module = ferro.nn.Module()
+        >>> module.scale = ferro.nn.Parameter(ferro.ones(2))
+        >>> [name for name, _ in module.named_parameters()]
+        ['scale']
+    """
 
     __torch_function__ = disabled  # what is computed from parameters are tensors
 

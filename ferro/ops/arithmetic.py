@@ -375,7 +375,14 @@ ADDCDIV = Op("addcdiv", lambda xp, x, y, z, /, value: x + y / z * xp.typed(value
 
 
 def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
-    """x + w (y - x), the point at w on the way from x to y; exact at both ends.  All tensors have one dtype."""
+    """x + w (y - x), the point at w on the way from x to y; exact at both ends.  All tensors have one dtype.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.lerp(ferro.tensor([0.0, 10.0]), ferro.tensor([1.0, 20.0]), 0.25)
+        tensor([ 0.2500, 12.5000])
+    """
     for argument, t in (("input", input), ("end", end)):
         need_tensor("lerp", argument, t)
     for argument, t in (("end", end), ("weight", weight)):

@@ -39,6 +39,13 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     position i attend to j <= i.  A row that may attend to nothing gives zeros, with zero gradients.  `enable_gqa` lets
     several query heads (dimension -3) share a head of keys and values.  `ferro.nn.attention.sdpa_kernel` rules algorithms
     out; there is a RuntimeError if none is left.
+
+    Example::
+
+        >>> import ferro
+        >>> q, k, v = (ferro.zeros(2, 4, 5, 8) for _ in range(3))
+        >>> ferro.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).shape
+        ferro.Size([2, 4, 5, 8])
     """
     name = "scaled_dot_product_attention"
     given = (("query", query), ("key", key), ("value", value))

@@ -43,6 +43,12 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
     """The distinct elements (or slices along `dim`) in ascending order; every nan is one of its own.
 
     On request also the number of each element of the input among them, and how often each appears.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([3, 1, 3]).unique(return_counts=True)
+        (tensor([1, 3]), tensor([1, 2]))
     """
     a = _checked("unique", input, dim)
     found = world(a).unique(a) if dim is None else world(a).unique_dim(a, one_dim("unique", a.ndim, dim))
@@ -174,7 +180,14 @@ declare(
 
 @by_slices
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number 0, 1, ... appears in a vector of non-negative integers; with `weights`, their sums."""
+    """How often each number 0, 1, ... appears in a vector of non-negative integers; with `weights`, their sums.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.bincount(ferro.tensor([0, 2, 2, 3]))
+        tensor([1, 0, 2, 1])
+    """
     a = need_tensor("bincount", "input", input)._data
     if a.dtype.kind not in "iu":
         raise NotImplementedError(

@@ -114,7 +114,14 @@ def ordered(op: Op, x: Any, y: Any) -> Any:
 def isclose(
     input: Tensor, other: Tensor, rtol: float | Tensor = 1e-05, atol: float | Tensor = 1e-08, equal_nan: bool = False
 ) -> Tensor:
-    """Where |x - y| ≤ atol + rtol |y|, or x = y; with equal_nan also where both are nan."""
+    """Where |x - y| ≤ atol + rtol |y|, or x = y; with equal_nan also where both are nan.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.isclose(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0 + 1e-7, 2.1]))
+        tensor([ True, False])
+    """
     for argument, t in (("input", input), ("other", other)):
         need_tensor("isclose", argument, t)
     if input._data.dtype is not other._data.dtype:
@@ -456,7 +463,14 @@ EXTREMA = [*pairs(scalars=()),
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The larger of x and y, nan if one is nan.  Its cotangent goes to the larger; at a tie one half to each."""
+    """The larger of x and y, nan if one is nan.  Its cotangent goes to the larger; at a tie one half to each.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.maximum(ferro.tensor([1.0, 4.0]), ferro.tensor([3.0, 2.0]))
+        tensor([3., 4.])
+    """
     result = binary(MAXIMUM, *extremum_operands("maximum", input, other))
     return result if out is None else into("maximum", out, result, input, other)
 

@@ -57,7 +57,14 @@ def scalar_tensor(
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether `obj` is a tensor."""
+    """Whether `obj` is a tensor.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.is_tensor(ferro.zeros(1)), ferro.is_tensor([0.0])
+        (True, False)
+    """
     return isinstance(obj, TensorBase)
 
 

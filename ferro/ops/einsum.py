@@ -59,6 +59,15 @@ def einsum(*args: Any) -> Tensor:
     subscript repeated in one operand takes its diagonal. Without ``->`` the result has the ellipsis and the subscripts
     that occur once, in alphabetical order. Also ``einsum(operand, [0, 1], ..., [0, 2])`` with numbers below 52 (and
     Ellipsis) for subscripts. More than two operands are contracted in the order that costs least at each step.
+
+    Example::
+
+        >>> import ferro
+        >>> a, b = ferro.ones(5, 2, 3), ferro.ones(5, 3, 4)
+        >>> ferro.einsum("bij,bjk->bik", a, b).shape
+        ferro.Size([5, 2, 4])
+        >>> ferro.einsum("ii", ferro.eye(3))
+        tensor(3.)
     """
     tensors, subscripts = _arguments(args)
     for i, t in enumerate(tensors):

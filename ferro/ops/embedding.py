@@ -252,6 +252,13 @@ declare("nn.functional.embedding_bag", [
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Vectors with 1 at the index and 0 elsewhere, in a new last dimension of size `num_classes` (-1: the largest index
     + 1).
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.functional.one_hot(ferro.tensor([2, 0]), num_classes=3)
+        tensor([[0, 0, 1],
+                [1, 0, 0]])
     """
     x = need_tensor("one_hot", "input", tensor)._data
     if x.dtype != np.int64:

@@ -160,6 +160,13 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, s
     to all classes), or the probabilities q / w of all classes, in the shape of the input.  The mean divides by the sum
     of the weights of the classes; with probabilities by the number of elements.  Elements with target ignore_index
     count nowhere.  The derivative is (sum q) softmax(x) - q; by probabilities it is -w log softmax(x).
+
+    Example::
+
+        >>> import ferro
+        >>> logits = ferro.tensor([[0.0, 0.0], [0.0, 0.0]])
+        >>> ferro.nn.functional.cross_entropy(logits, ferro.tensor([0, 1]))
+        tensor(0.6931)
     """
     reduction = reduction_of("cross_entropy", reduction, size_average, reduce)
     if not 0 <= label_smoothing <= 1:

@@ -198,6 +198,16 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
 
     Of all elements: those that tie share the gradient evenly.  Along `dim`: the element at `indices`, the first of
     several equal ones, gets it.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([[1.0, 5.0], [7.0, 2.0]])
+        >>> x.max()
+        tensor(7.)
+        >>> values, indices = x.max(dim=1)
+        >>> values, indices
+        (tensor([5., 7.]), tensor([1, 0]))
     """
     return _extremum("max", MAX, MAX_OF_ALL, input, dim, keepdim, out, names)
 
@@ -219,6 +229,13 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
 
     Of all elements: those that tie share the gradient evenly.  Along `dim`: the element at `indices`, the first of
     several equal ones, gets it.
+
+    Example::
+
+        >>> import ferro
+        >>> values, indices = ferro.tensor([[1.0, 5.0], [7.0, 2.0]]).min(dim=0)
+        >>> values, indices
+        (tensor([1., 2.]), tensor([0, 1]))
     """
     return _extremum("min", MIN, MIN_OF_ALL, input, dim, keepdim, out, names)
 

@@ -58,7 +58,16 @@ def fits(have: tuple, shape: tuple) -> bool:
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """Writes `src`, broadcast and cast, into the tensor; gradients flow to `src`."""
+    """Writes `src`, broadcast and cast, into the tensor; gradients flow to `src`.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.zeros(2, 2)
+        >>> x.copy_(ferro.tensor([1, 2]))
+        tensor([[1., 2.],
+                [1., 2.]])
+    """
     if not isinstance(src, TensorBase):
         src = number("copy_", src, self)
     have, want = src._data.shape, self._data.shape

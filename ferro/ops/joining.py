@@ -475,7 +475,14 @@ declare("flipud", [Sample(Arg(2, 3)), Sample(Arg(3))], complex=True)
 
 
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """The elements shifted along `dims` (in C order over all, if None); what leaves at one end comes in at the other."""
+    """The elements shifted along `dims` (in C order over all, if None); what leaves at one end comes in at the other.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1, 2, 3, 4]).roll(1)
+        tensor([4, 1, 2, 3])
+    """
     by = sizes("roll", (shifts,))
     along = () if dims is None else sizes("roll", (dims,))
     if not by:

@@ -112,7 +112,14 @@ def _samples(*parameters: dict) -> list[Sample]:
 
 def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
              reduction: str = "mean", weight: Tensor | None = None) -> Tensor:  # fmt: skip
-    """(x - y)^2, reduced.  Different shapes broadcast with a warning."""
+    """(x - y)^2, reduced.  Different shapes broadcast with a warning.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.functional.mse_loss(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 4.0]), reduction="none")
+        tensor([0., 4.])
+    """
     reduction = reduction_of("mse_loss", reduction, size_average, reduce)
     x, y = _pair("mse_loss", input, target)
     floating("mse_loss", x)

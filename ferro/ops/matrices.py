@@ -102,7 +102,15 @@ def _indices(name: str, row: int, col: int, dtype: Any, mask: Any) -> Tensor:
 
 
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
-    """A matrix with the elements of a vector on a diagonal, or a copy of a diagonal of a matrix."""
+    """A matrix with the elements of a vector on a diagonal, or a copy of a diagonal of a matrix.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.diag(ferro.tensor([1, 2]))
+        tensor([[1, 0],
+                [0, 2]])
+    """
     n = input._data.ndim
     if n not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {n}D")

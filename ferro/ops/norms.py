@@ -150,6 +150,12 @@ def norm(
     """The p-norm of the elements over the dimensions `dim` (all by default), as :func:`linalg.vector_norm`.
 
     "fro" is the 2-norm, over at most two dimensions; "nuc" the sum of the singular values (:func:`linalg.matrix_norm`).
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[3.0, 4.0], [0.0, 2.0]]).norm(dim=1)
+        tensor([5., 2.])
     """
     need_tensor("norm", "input", input)
     if isinstance(p, str):
@@ -381,7 +387,14 @@ singular(
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
-    """x / max(|x|_p, eps) over the dimensions `dim`."""
+    """x / max(|x|_p, eps) over the dimensions `dim`.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.functional.normalize(ferro.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
     result = input / worlds.functional.clamp_min(vector_norm(input, p, dim, True), eps)
     return result if out is None else into("normalize", out, result)
 

@@ -26,6 +26,14 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
 
     constant: filled with `value`; reflect: the elements mirrored at the edge, which is not repeated; replicate: the edge
     repeated; circular: the elements of the other end.  Negative numbers cut elements off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.functional.pad(ferro.tensor([[1, 2], [3, 4]]), (1, 0, 0, 1))
+        tensor([[0, 1, 2],
+                [0, 3, 4],
+                [0, 0, 0]])
     """
     amounts = sizes("pad", (pad,))
     if len(amounts) % 2:

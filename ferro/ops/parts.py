@@ -423,7 +423,16 @@ UNBIND = Op("unbind", lambda xp, x, /, dim: xp.unbind(x, dim), kind=LINEAR, view
 
 
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of `size` elements along a dimension, `step` apart, as a view; the window is the last dimension."""
+    """Windows of `size` elements along a dimension, `step` apart, as a view; the window is the last dimension.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.arange(5).unfold(0, size=3, step=1)
+        tensor([[0, 1, 2],
+                [1, 2, 3],
+                [2, 3, 4]])
+    """
     shape = self._data.shape
     d = one_dim("unfold", len(shape), dimension, "dimension")
     n = shape[d] if shape else 1

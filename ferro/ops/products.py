@@ -193,7 +193,15 @@ declare("vdot", [Sample(Arg(4), Arg(4)), Sample(Arg(0), Arg(0))], complex=True)
 
 
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The matrix xᵢ yⱼ of two vectors, whose dtypes are promoted."""
+    """The matrix xᵢ yⱼ of two vectors, whose dtypes are promoted.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.outer(ferro.tensor([1, 2]), ferro.tensor([3, 4, 5]))
+        tensor([[ 3,  4,  5],
+                [ 6,  8, 10]])
+    """
     need_tensor("outer", "input", input)
     need_tensor("outer", "vec2", vec2)
     need_ndim("outer", input=(input, 1), vec2=(vec2, 1))

@@ -232,6 +232,12 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
     """The product of all elements, or along the dimension `dim`; integers are multiplied as int64.
 
     d prod / d x_i is the product of the other elements: exact, to any order, where elements are zero.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[1, 2], [3, 4]]).prod(dim=1)
+        tensor([ 2, 12])
     """
     if names:
         dim, keepdim = renamed("prod", names, dim, keepdim)
@@ -275,6 +281,13 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
 
     `unbiased` is the older spelling of correction=1 (True) or 0.  d var / d x = 2 (x - mean) / (n - correction).
     With n <= correction variance and gradient are infinite, or nan where all elements are equal.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([1.0, 2.0, 3.0, 4.0])
+        >>> x.var(), x.var(correction=0)
+        (tensor(1.6667), tensor(1.2500))
     """
     params = _moments("var", input, dim, unbiased, keepdim, correction, names)
     result = unary(VAR, input, params)
@@ -426,6 +439,12 @@ def logsumexp(
     """log(sum(exp(x))) over the dimensions `dim`, without overflow.  Its derivative is softmax(x).
 
     Over nothing, or over elements that are all -inf, the result is -inf; the gradient is then 0.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1000.0, 1000.0]).logsumexp(0).round(decimals=2)
+        tensor(1000.6900)
     """
     if names:
         dim, keepdim = renamed("logsumexp", names, dim, keepdim)
@@ -475,14 +494,28 @@ singular(
 
 
 def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """Whether all elements over the dimensions `dim` are non-zero: bool (uint8 for uint8)."""
+    """Whether all elements over the dimensions `dim` are non-zero: bool (uint8 for uint8).
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[True, True], [True, False]]).all(dim=1)
+        tensor([ True, False])
+    """
     if names:
         dim, keepdim = renamed("all", names, dim, keepdim)
     return _logical("all", input, dim, keepdim, out)
 
 
 def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """Whether any element over the dimensions `dim` is non-zero: bool (uint8 for uint8)."""
+    """Whether any element over the dimensions `dim` is non-zero: bool (uint8 for uint8).
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[False, True], [False, False]]).any(dim=1)
+        tensor([ True, False])
+    """
     if names:
         dim, keepdim = renamed("any", names, dim, keepdim)
     return _logical("any", input, dim, keepdim, out)

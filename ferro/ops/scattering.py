@@ -119,7 +119,16 @@ def gather_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """gather() with the other dimensions broadcast; without `dim`, elements counted in C order."""
+    """gather() with the other dimensions broadcast; without `dim`, elements counted in C order.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([[3, 1, 2], [6, 5, 4]])
+        >>> ferro.take_along_dim(x, x.argsort(dim=1), dim=1)
+        tensor([[1, 2, 3],
+                [4, 5, 6]])
+    """
     data = need_tensor("take_along_dim", "indices", indices)._data
     if data.dtype != INT64:
         raise RuntimeError(f"take_along_dim(): dtype of indices should be Long but got {indices.dtype}")

@@ -52,7 +52,17 @@ def zero_through(xp: Any, g: Any, steps: tuple) -> Any:
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
-    """A copy of the tensor, in the order of a memory format if one is given; gradients flow through it unchanged."""
+    """A copy of the tensor, in the order of a memory format if one is given; gradients flow through it unchanged.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.zeros(2)
+        >>> y = x.clone()
+        >>> y[0] = 1
+        >>> x
+        tensor([0., 0.])
+    """
     if memory_format in (None, preserve_format):
         return apply(CLONE, (input,))
     found = input.contiguous(memory_format=memory_format)

@@ -17,14 +17,28 @@ from .module import Module
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.Sigmoid()(ferro.tensor([0.0, 100.0]))
+        tensor([0.5000, 1.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return sigmoid(input)
 
 
 class Tanh(Module):
-    """tanh x."""
+    """tanh x.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.Tanh()(ferro.tensor([-100.0, 0.0, 100.0]))
+        tensor([-1.,  0.,  1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return tanh(input)
@@ -183,7 +197,14 @@ class CELU(Module):
 
 
 class LeakyReLU(Module):
-    """x for x > 0, negative_slope x otherwise."""
+    """x for x > 0, negative_slope x otherwise.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.LeakyReLU(0.1)(ferro.tensor([-10.0, 2.0]))
+        tensor([-1.,  2.])
+    """
 
     negative_slope: float
     inplace: bool

@@ -221,7 +221,15 @@ class ModuleList(_NumberedModules):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules that are registered as children; it has no `forward`."""
+    """A dictionary of modules that are registered as children; it has no `forward`.
+
+    Example::
+
+        >>> import ferro
+        >>> heads = ferro.nn.ModuleDict({"class": ferro.nn.Linear(4, 3), "box": ferro.nn.Linear(4, 4)})
+        >>> heads["box"](ferro.zeros(1, 4)).shape
+        ferro.Size([1, 4])
+    """
 
     def __init__(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]] | None = None) -> None:
         super().__init__()

@@ -297,7 +297,14 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """The binary cross entropy of probabilities."""
+    """The binary cross entropy of probabilities.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.BCELoss()(ferro.tensor([0.5, 0.5]), ferro.tensor([0.0, 1.0]))
+        tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)

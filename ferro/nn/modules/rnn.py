@@ -261,7 +261,15 @@ def _check_arguments(
 
 
 class RNN(RNNBase):
-    """h_t = tanh(W x_t + b + U h_{t-1} + c), or relu for nonlinearity="relu"."""
+    """h_t = tanh(W x_t + b + U h_{t-1} + c), or relu for nonlinearity="relu".
+
+    Example::
+
+        >>> import ferro
+        >>> output, h = ferro.nn.RNN(10, 20)(ferro.zeros(5, 3, 10))
+        >>> output.shape, h.shape
+        (ferro.Size([5, 3, 20]), ferro.Size([1, 3, 20]))
+    """
 
     nonlinearity: str
 
@@ -444,7 +452,17 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One step of an LSTM; the state is the pair (h, c)."""
+    """One step of an LSTM; the state is the pair (h, c).
+
+    Example::
+
+        >>> import ferro
+        >>> cell = ferro.nn.LSTMCell(10, 20)
+        >>> h, c = cell(ferro.zeros(3, 10))
+        >>> h, c = cell(ferro.ones(3, 10), (h, c))
+        >>> h.shape
+        ferro.Size([3, 20])
+    """
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

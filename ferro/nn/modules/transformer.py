@@ -37,6 +37,13 @@ class TransformerEncoderLayer(Module):
     """Self-attention and a network of two linear layers, each with dropout, a residual connection and a layer norm.
 
     With norm_first the norms come before each part, otherwise after the residual connection.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.TransformerEncoderLayer(d_model=16, nhead=4, dim_feedforward=32, batch_first=True)
+        >>> layer(ferro.zeros(2, 5, 16)).shape
+        ferro.Size([2, 5, 16])
     """
 
     def __init__(

@@ -11,7 +11,14 @@ from .module import Module
 
 
 class Upsample(Module):
-    """`functional.interpolate` to a size or by a factor."""
+    """`functional.interpolate` to a size or by a factor.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.Upsample(scale_factor=2)(ferro.tensor([[[1.0, 2.0]]]))
+        tensor([[[1., 1., 2., 2.]]])
+    """
 
     name: str
     size: Any

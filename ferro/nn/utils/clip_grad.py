@@ -62,7 +62,18 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale the gradients in place so that their common norm is at most max_norm; returns the norm they had."""
+    """Scale the gradients in place so that their common norm is at most max_norm; returns the norm they had.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.zeros(2, requires_grad=True)
+        >>> (w @ ferro.tensor([3.0, 4.0])).backward()
+        >>> ferro.nn.utils.clip_grad_norm_([w], max_norm=1.0)
+        tensor(5.)
+        >>> w.grad
+        tensor([0.6000, 0.8000])
+    """
     generator = isinstance(parameters, GeneratorType)
     parameters = _listed(parameters)
     if generator and not parameters:

@@ -231,7 +231,15 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Stack tensors (L_i, *) as (L, N, *), or (N, L, *) with batch_first, the shorter ones padded on one side."""
+    """Stack tensors (L_i, *) as (L, N, *), or (N, L, *) with batch_first, the shorter ones padded on one side.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.utils.rnn.pad_sequence([ferro.tensor([1, 2, 3]), ferro.tensor([4])], batch_first=True)
+        tensor([[1, 2, 3],
+                [4, 0, 0]])
+    """
     if isinstance(sequences, Tensor):
         sequences = sequences.unbind(0)
     if not isinstance(sequences, Iterable):

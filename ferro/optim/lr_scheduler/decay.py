@@ -82,7 +82,22 @@ def _load_with_functions(scheduler: Any, state_dict: dict[str, Any]) -> None:
 
 
 class StepLR(LRScheduler):
-    """The rate times gamma every step_size epochs."""
+    """The rate times gamma every step_size epochs.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.1)
+        >>> for epoch in range(4):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 3))
+        1.0
+        0.1
+        0.1
+        0.01
+    """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size = step_size
@@ -227,7 +242,20 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate at epoch 0 to eta_min at T_max, and back again. (SGDR, without restarts)"""
+    """Half a cosine from the initial rate at epoch 0 to eta_min at T_max, and back again. (SGDR, without restarts)
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+        >>> for epoch in range(2):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 3))
+        0.5
+        0.0
+    """
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max = T_max

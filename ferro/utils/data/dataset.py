@@ -19,6 +19,18 @@ class Dataset(Generic[T_co]):
     """Samples by key: a subclass defines `__getitem__`, and `__len__` if it has a length.
 
     `__getitems__(indices)`, if it is defined, gives a DataLoader the samples of a whole batch at once.
+
+    Example::
+
+        >>> import ferro
+        >>> class Squares(ferro.utils.data.Dataset):
+        ...     def __len__(self):
+        ...         return 4
+        ...
+        ...     def __getitem__(self, i):
+        ...         return i**2
+        >>> [batch.tolist() for batch in ferro.utils.data.DataLoader(Squares(), batch_size=2)]
+        [[0, 1], [4, 9]]
     """
 
     def __getitem__(self, index: Any) -> T_co:
@@ -41,7 +53,15 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Tensors of the same first size; a sample is a tuple of their rows."""
+    """Tensors of the same first size; a sample is a tuple of their rows.
+
+    Example::
+
+        >>> import ferro
+        >>> data = ferro.utils.data.TensorDataset(ferro.arange(6).reshape(3, 2), ferro.tensor([0, 1, 0]))
+        >>> len(data), data[1]
+        (3, (tensor([2, 3]), tensor(1)))
+    """
 
     tensors: tuple[Tensor, ...]
 
@@ -192,6 +212,13 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
     """Split a dataset at random into parts of the given lengths, or of the given fractions if these add up to 1.
 
     What the rounding down of fractions leaves over goes to the parts in turn.
+
+    Example::
+
+        >>> import ferro
+        >>> train, test = ferro.utils.data.random_split(range(10), [0.8, 0.2])
+        >>> len(train), len(test)
+        (8, 2)
     """
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
