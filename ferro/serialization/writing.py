@@ -111,7 +111,7 @@ class _Writing:
             return _reduced_sparse(obj)
         if isinstance(obj, Tensor) and not is_lazy(obj):
             return self._reduced(obj)
-        if type(obj) is Named and obj in LAYOUTS:
+        if isinstance(obj, Named) and obj in LAYOUTS:
             return _torch("_get_layout", "torch.serialization"), (f"torch.{obj.name}",)
         if type(obj) is Size:
             return _torch("Size"), (tuple(obj),)
