@@ -52,6 +52,7 @@ INNER = tuple(
         "nn.qat",
         "nn.quantizable",
         "nn.quantized",
+        "multiprocessing.spawn",  # (a function of the package hides the module)
         "onnx.",
         "package.",
         "quantization.",

@@ -282,6 +282,7 @@ __all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]
 
 # Imported when they are first asked for: Python's multiprocessing takes as long as half of ferro.
 _LATER = (
+    "_C",
     "_dynamo",
     "_inductor",
     "array_api",
@@ -300,6 +301,7 @@ _LATER = (
 
 if _TYPE_CHECKING:
     from ferro import (
+        _C,
         _dynamo,
         _inductor,
         array_api,

@@ -104,7 +104,7 @@ TABLE: dict[str, str] = {
     """,
     "training uses one process and all of its cores (`set_num_threads`); Python's `multiprocessing` for others": """
         nn.parallel.comm nn.parallel.* distributed.* nn.parallel.distributed monitor multiprocessing.pool
-        multiprocessing.queue multiprocessing.reductions multiprocessing.spawn
+        multiprocessing.queue multiprocessing.reductions
         multiprocessing.get_all_sharing_strategies multiprocessing.get_sharing_strategy
         multiprocessing.set_sharing_strategy
     """,

@@ -21,7 +21,7 @@ ABSENT = {  # an expression: a word of the substitute
     "ferro.lobpcg": "linalg.eigh",
     "ferro.quantize_per_tensor": "bfloat16",
     "ferro.nested": "pad_sequence",
-    "ferro._C": "public functions",
+    "ferro._prims": "public functions",
     "ferro.nn.quantized": "bfloat16",
     "ferro.nn.functional.scaled_mm": "CPU",
     "ferro.cuda.jiterator": "CPU",
@@ -191,3 +191,10 @@ def test_no_substitute_is_a_name_that_ferro_has_not() -> None:
         value: object = ferro
         for part in name.split("."):
             value = getattr(value, part)
+
+
+@pytest.mark.usefixtures("torch")
+def test_the_list_of_names_is_up_to_date() -> None:
+    command = [sys.executable, "-W", "ignore", str(ROOT / "docs" / "names.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

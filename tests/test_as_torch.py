@@ -280,6 +280,44 @@ def test_processes_that_it_starts_take_torch_for_ferro_too(tmp_path: Path) -> No
     assert done.stdout == f"('{followed}', 3.0)\n", done.stderr
 
 
+def test_spawn_runs_a_function_in_processes_and_says_what_fails(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        textwrap.dedent("""
+        import os, sys
+        import torch
+        import torch.multiprocessing as mp
+
+        def work(i, x, results):
+            results.put((i, (x * i).tolist()))
+
+        def fail(i):
+            raise ValueError("in the child")
+
+        def leave(i):
+            os._exit(3)
+
+        if __name__ == "__main__":
+            results = mp.get_context("spawn").SimpleQueue()
+            context = mp.spawn(work, (torch.ones(2), results), nprocs=2, join=False)
+            assert len(context.pids()) == 2
+            while not context.join():
+                pass
+            assert sorted([results.get(), results.get()]) == [(0, [0.0, 0.0]), (1, [1.0, 1.0])]
+            try:
+                mp.spawn(fail)
+            except mp.ProcessRaisedException as error:
+                assert "-- Process 0 terminated with the following error:" in str(error), error
+                assert "ValueError: in the child" in str(error) and error.error_index == 0
+            try:
+                mp.spawn(leave)
+            except mp.ProcessExitedException as error:
+                print(error, error.exit_code)
+        """)
+    )
+    done = start("program.py", cwd=tmp_path)
+    assert done.stdout == "process 0 terminated with exit code 3 3\n", done.stderr
+
+
 # -- libraries ---------------------------------------------------------------------------------------------------------
 
 
@@ -335,6 +373,23 @@ def test_safetensors_runs_on_ferro(tmp_path: Path) -> None:
         save_model(net, file)
         other = torch.nn.Linear(3, 2)
         assert load_model(other, file) == (set(), []) and torch.equal(other.weight, net.weight)
+    """)
+
+
+@needs("torchmetrics")
+def test_torchmetrics_runs_on_ferro() -> None:
+    python("""
+        import ferro
+        ferro.as_torch.install()
+        import torch
+        from torchmetrics import Accuracy, MetricCollection
+        from torchmetrics.image import PeakSignalNoiseRatio
+
+        found = MetricCollection({"top": Accuracy("multiclass", num_classes=3), "two": Accuracy("multiclass", num_classes=3, top_k=2)})
+        found.update(torch.tensor([[0.9, 0.1, 0], [0.1, 0.2, 0.7]]), torch.tensor([0, 1]))
+        found.update(torch.tensor([[0.1, 0.9, 0]]), torch.tensor([1]))
+        assert found.compute()["two"] == 1
+        assert abs(PeakSignalNoiseRatio(data_range=1.0)(torch.zeros(4), torch.full((4,), 0.1)).item() - 20) < 1e-4
     """)
 
 

@@ -54,6 +54,7 @@ LAYERS = (
         "functional",
         "tensor",
         "complex_half",
+        "_C",
         "overrides",
         "_overridable",
         "types",
