@@ -7,6 +7,7 @@ of their functions in the dtype of the parameters, the rest in float64: so do th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from math import ceil, floor, lgamma, log, sqrt
 from typing import Any
 
@@ -47,16 +48,16 @@ def poisson(source: Any, rate: Any) -> list:
     """Products of uniform numbers for rates below 10, else transformed rejection (Hörmann 1993, "The transformed rejection method
     for generating Poisson random variables").
     """
-    return [_poisson(source, r) for r in rate.tolist()]
+    return [_poisson(source.uniform, r) for r in rate.tolist()]
 
 
-def _poisson(source: Any, rate: float) -> int:
+def _poisson(uniform: Callable[[], float], rate: float) -> int:
     if rate == 0:
         return 0
     if not rate >= 10:
         least, product, k = math.exp(-rate), 1.0, 0
         while True:
-            product *= source.uniform()
+            product *= uniform()
             if not product > least:
                 return k
             k += 1
@@ -66,7 +67,7 @@ def _poisson(source: Any, rate: float) -> int:
     log_inverse = log(1.1239 + 1.1328 / (b - 3.4))
     inside = 0.9277 - 3.6224 / (b - 2)
     while True:
-        u, v = source.uniform() - 0.5, source.uniform()
+        u, v = uniform() - 0.5, uniform()
         edge = 0.5 - abs(u)
         k = floor((2 * a / edge + b) * u + rate + 0.43)
         if edge >= 0.07 and v <= inside:

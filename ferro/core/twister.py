@@ -8,7 +8,8 @@ says which functions agree with PyTorch to the last bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import length_hint
 from typing import Any
 
 import ml_dtypes
@@ -258,18 +259,15 @@ class _Scalars:
     """Uniform and normal numbers one by one, in float64; those drawn ahead and not taken are given back at the end."""
 
     def __init__(self, stream: Twister) -> None:
-        self.stream, self.ahead = stream, iter(())
-        self.size, self.taken = 8, 0
+        self.stream, self.size = stream, 8
         self.before: Any = None
+        self.uniform: Callable[[], float] = self._numbers().__next__  # the next number of [0, 1)
 
-    def uniform(self) -> float:
-        """The next number of [0, 1)."""
-        for u in self.ahead:
-            self.taken += 1
-            return u
-        self.before, self.taken, self.size = self.stream._memory.copy(), 0, min(2 * self.size, 1 << 14)
-        self.ahead = iter(self.stream._uniform(self.size, np.dtype(f8)).tolist())
-        return self.uniform()
+    def _numbers(self) -> Iterator[float]:
+        while True:
+            self.before, self.size = self.stream._memory.copy(), min(2 * self.size, 1 << 14)
+            self.ahead = iter(self.stream._uniform(self.size, np.dtype(f8)).tolist())
+            yield from self.ahead
 
     def normal(self) -> float:
         """The next normal number, or the one that a pair left over."""
@@ -283,7 +281,7 @@ class _Scalars:
         """Puts the stream behind the last number that was taken."""
         if self.before is not None:
             self.stream._memory[:] = self.before
-            self.stream._bits.random_raw(2 * self.taken, output=False)
+            self.stream._bits.random_raw(2 * (self.size - length_hint(self.ahead)), output=False)
 
 
 def _pairs_of(u: Any) -> Any:
