@@ -6,6 +6,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from curves import command_line
+from torch.distributions import Categorical
 
 
 class CartPole:
@@ -51,11 +52,12 @@ def episode(env, policy, longest=60):
     state, log_probs, values, entropies, rewards = env.reset(), [], [], [], []
     for _ in range(longest):
         probabilities, value = policy(torch.tensor(state))
-        action = torch.multinomial(probabilities, num_samples=1).item()
-        state, reward, done = env.step(action)
-        log_probs.append(torch.log(probabilities[action]))
+        choice = Categorical(probabilities)
+        action = choice.sample()
+        state, reward, done = env.step(action.item())
+        log_probs.append(choice.log_prob(action))
         values.append(value)
-        entropies.append(-torch.sum(probabilities * torch.log(probabilities)))
+        entropies.append(choice.entropy())
         rewards.append(reward)
         if done:
             break
