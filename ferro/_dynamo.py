@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -31,7 +32,7 @@ class Config(ModuleType):
 
     def __init__(self, name: str, **values: Any) -> None:
         super().__init__(name)
-        self.__dict__.update(values)
+        self.__dict__.update(values, __spec__=ModuleSpec(name, None))
         sys.modules[name] = self
 
     def __getattr__(self, name: str) -> Any:
