@@ -146,9 +146,12 @@ def dirichlet_grad(x: Any, alpha: Any, total: Any) -> Any:
     digamma = _special("psi")
     with np.errstate(all="ignore"):
         k = digamma(a) - digamma(a + b) - np.log(x)  # c - ln x
-        for where, lower in ((valid & (k >= 0), True), (valid & (k < 0), False)):
-            if where.any():
-                out[where] = _beta_tail(x[where], a[where], b[where], k[where], lower)
+        low, odd = k >= 0, x > 0.5
+        for lower in (True, False):
+            for more in (True, False):  # (those whose odds are beyond 1 cost more)
+                where = valid & (low == lower) & (odd == more)
+                if where.any():
+                    out[where] = _beta_tail(x[where], a[where], b[where], k[where], lower)
     return out.reshape(shape).astype(dtype)
 
 
@@ -158,14 +161,22 @@ def _beta_tail(x: Any, a: Any, b: Any, k: Any, lower: bool) -> Any:
     total = a + b
     bend = np.log(q / p)  # where the odds are 1: what one side's formula cancels, the other's does not
 
+    early = bool((bend > 0).any())
+
     def parts(v: Any) -> tuple[Any, Any]:
         """h(v), and ln t - ln x, but for its sign."""
-        before = v < bend
-        rise = np.log1p(p * np.expm1(np.where(before, v, 0)))  # ln(p e^v + q), as p + q = 1
         less = q * np.expm1(-v)
-        fall = np.where(less > -0.5, np.log1p(less), np.log(p + q * np.exp(-v)))  # the same, less v
-        h = np.where(before, total * rise - other * v, power * v + total * fall)
-        return h, np.where(before, rise, v + fall) if lower else -np.where(before, rise - v, fall)
+        fall = np.log1p(less)  # ln(p + q e^-v), as p + q = 1
+        far = less < -0.5
+        if far.any():
+            fall = np.where(far, np.log(p + q * np.exp(-v)), fall)
+        h, moved = power * v + total * fall, v + fall if lower else -fall
+        if early:
+            before = v < bend
+            rise = np.log1p(p * np.expm1(np.where(before, v, 0)))  # the same, and v
+            h = np.where(before, total * rise - other * v, h)
+            moved = np.where(before, rise if lower else v - rise, moved)
+        return h, moved
 
     def integrand(v: Any) -> Any:
         h, moved = parts(v)

@@ -75,7 +75,11 @@ class Distribution:
         new = self._get_checked_instance(own_class(type(self)), _instance)
         batch_shape = Size(batch_shape)
         old = len(self._batch_shape)
-        named = self.arg_constraints
+        # (a subclass may name other parameters than the class that stores them: Chi2 is a Gamma)
+        named = set(self.arg_constraints)
+        for cls in type(self).__mro__:
+            expected = cls.__dict__.get("arg_constraints")
+            named.update(expected if isinstance(expected, dict) else ())
         for name, value in self.__dict__.items():
             if name in new.__dict__:
                 continue  # (set by a subclass)

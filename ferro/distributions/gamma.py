@@ -52,9 +52,10 @@ class Gamma(ExponentialFamily):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        value = ferro._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
-        value.detach().clamp_(min=ferro.finfo(value.dtype).tiny)  # (0 is outside of the support)
-        return value
+        value = ferro._standard_gamma(self.concentration.expand(shape)) / self.rate
+        return value.clamp(
+            min=ferro.finfo(value.dtype).tiny
+        )  # (0, for which log_prob may be infinite, by rounding only)
 
     def log_prob(self, value: Any) -> Tensor:
         value = self._checked(ferro.as_tensor(value, dtype=self.rate.dtype))

@@ -31,7 +31,7 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     for v in values:
         if not isinstance(v, (Tensor, Number)):
             raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing "
-                             f"__torch_function__, but one is of type {type(v).__name__}")  # fmt: skip
+                             f"__torch_function__. One is of type {type(v).__name__}.")  # fmt: skip
     dtype = next((v.dtype for v in values if isinstance(v, Tensor)), ferro.get_default_dtype())
     tensors = [v if isinstance(v, Tensor) else ferro.tensor(v, dtype=dtype) for v in values]
     return tuple(ferro.broadcast_tensors(*tensors))

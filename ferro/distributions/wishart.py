@@ -74,7 +74,7 @@ class Wishart(ByScale, ExponentialFamily):
     @lazy_property
     def _dist_chi2(self) -> Chi2:
         """The squares of the diagonal of Bartlett's matrix."""
-        return Chi2(self.df.unsqueeze(-1) - ferro.arange(self._n, dtype=self.df.dtype))
+        return Chi2(self.df.unsqueeze(-1) - ferro.arange(self._n, dtype=self._unbroadcasted_scale_tril.dtype))
 
     @property
     def mean(self) -> Tensor:
@@ -94,7 +94,7 @@ class Wishart(ByScale, ExponentialFamily):
 
     def _bartlett(self, sample_shape: Any) -> Tensor:
         n = self._n
-        eps = ferro.finfo(self.df.dtype).eps
+        eps = ferro.finfo(self._unbroadcasted_scale_tril.dtype).eps
         noise = self._dist_chi2.rsample(sample_shape).sqrt().clamp(min=eps).diag_embed()
         rows, columns = ferro.tril_indices(n, n, offset=-1)
         shape = Size(sample_shape) + self._batch_shape + (n * (n - 1) // 2,)
