@@ -19,7 +19,7 @@ __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
 class LogitRelaxedBernoulli(ByProbability):
     """The distribution of the logits of RelaxedBernoulli: a logistic number, moved by the log odds, over `temperature`.
 
-    (Maddison, Mnih and Teh, "The concrete distribution", 2017.)
+    (Maddison, Mnih and others, "The concrete distribution", 2017.)
     """
 
     support = constraints.real

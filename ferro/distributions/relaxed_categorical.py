@@ -19,7 +19,7 @@ __all__ = ["ExpRelaxedCategorical", "RelaxedOneHotCategorical"]
 class ExpRelaxedCategorical(OverCategories):
     """The distribution of the logarithm of RelaxedOneHotCategorical.
 
-    (Maddison, Mnih and Teh, "The concrete distribution", 2017; Jang, Gu and Poole, "Categorical reparameterization with
+    (Maddison, Mnih and others, "The concrete distribution", 2017; Jang, Gu and Poole, "Categorical reparameterization with
     Gumbel-softmax", 2017.)
     """
 

@@ -11,6 +11,7 @@ import pytest
 
 import ferro
 import ferro.distributions as D
+from ferro.distributions import utils
 from tests.distributions.table import like_ferro
 
 
@@ -81,7 +82,7 @@ def test_values_are_those_of_torch(name: str, torch: Any, rng: np.random.Generat
 def as_vectors(name: str, x: Any) -> Any:
     """What the Jacobian is taken of: the free elements of a result."""
     if name == "CorrCholesky":
-        return D.utils.tril_matrix_to_vec(x, -1)
+        return utils.tril_matrix_to_vec(x, -1)
     return x[..., :-1] if "StickBreaking" in name or name == "Compose-event" else x
 
 
@@ -128,8 +129,8 @@ def test_wrong_transforms_are_refused() -> None:
         (lambda: T.CatTransform([T.ExpTransform()], lengths=[1, 2]), AssertionError, "lengths (2) must match transforms (1)"),
         (lambda: T.StackTransform([T.ExpTransform()])(ferro.ones(2)), AssertionError, "must equal length 1"),
         (lambda: T.SoftmaxTransform().sign, NotImplementedError, "sign"),
-        (lambda: D.utils.vec_to_tril_matrix(ferro.ones(4)), ValueError, "The size of last dimension is 4 which cannot be expressed as"),
-        (lambda: D.utils.tril_matrix_to_vec(ferro.ones(2, 2), 2), ValueError, "diag (2) provided is outside [-2, 1]."),
+        (lambda: utils.vec_to_tril_matrix(ferro.ones(4)), ValueError, "The size of last dimension is 4 which cannot be expressed as"),
+        (lambda: utils.tril_matrix_to_vec(ferro.ones(2, 2), 2), ValueError, "diag (2) provided is outside [-2, 1]."),
         (lambda: D.TransformedDistribution(D.Normal(0.0, 1.0), "exp"), ValueError, "transforms must be a Transform or list, but was exp"),
     ):  # fmt: skip
         with pytest.raises(error) as caught:
@@ -142,7 +143,7 @@ def test_triangles_and_vectors_are_inverse(diag: int, torch: Any, rng: np.random
     x = rng.normal(size=(2, 4, 4))
     ours, theirs = (lib.distributions.utils.tril_matrix_to_vec(lib.from_numpy(x), diag) for lib in (ferro, torch))
     np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-    back = D.utils.vec_to_tril_matrix(ours, diag)
+    back = utils.vec_to_tril_matrix(ours, diag)
     np.testing.assert_array_equal(back.numpy(), np.tril(x, diag)[:, : back.shape[-2], : back.shape[-1]])
 
 
