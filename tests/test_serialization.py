@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import mmap
 import pickle
@@ -451,6 +452,38 @@ def test_records_of_large_archives_cross(torch: Any, tmp_path: Path, monkeypatch
             found = library.load(path, **options)
             assert found["x"].tolist() == list(range(500))
             assert found["y"].tolist() == [1.0] * 3
+
+
+class Sink:
+    """A file object that takes bytes, and can do nothing else."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def write(self, content: Any) -> None:
+        self.taken += bytes(content)
+
+
+def test_file_objects_of_many_kinds(torch: Any, tmp_path: Path) -> None:
+    for options in ({}, OLD):
+        sink = Sink()
+        ferro.save({"x": ferro.arange(3.0)}, sink, **options)
+        with gzip.open(tmp_path / "a.gz", "wb") as file:
+            ferro.save({"x": ferro.arange(3.0)}, file, **options)
+        for library in (ferro, torch):
+            assert library.load(io.BytesIO(sink.taken))["x"].tolist() == [0.0, 1.0, 2.0]
+            with gzip.open(tmp_path / "a.gz", "rb") as file:
+                assert library.load(file)["x"].tolist() == [0.0, 1.0, 2.0]
+    behind = io.BytesIO()
+    behind.write(b"a header")
+    ferro.save(ferro.ones(2), behind)
+    behind.seek(8)
+    assert ferro.load(behind).tolist() == [1.0, 1.0]
+    two = io.BytesIO()
+    ferro.save([1], two, **OLD)
+    ferro.save([2], two, **OLD)
+    two.seek(0)
+    assert [ferro.load(two), ferro.load(two)] == [[1], [2]]
 
 
 def test_files_of_safetensors_are_loaded_too(tmp_path: Path) -> None:

@@ -235,12 +235,27 @@ def save(
     writer = _writer(base)(pickled, pickle_protocol)
     writer.prepare(not _use_new_zipfile_serialization)
     writer.dump(obj)  # before the file is opened: an object that cannot be pickled must not cost an older file
-    with replacing(f) if is_path else nullcontext(f) as file:
+    with replacing(f) if is_path else nullcontext(_Forward(f)) as file:
         if _use_new_zipfile_serialization:
             folder = (Path(f).stem or "archive") if is_path else "archive"
             _write_archive(file, folder, pickled.getvalue(), writer.records, not _disable_byteorder_record)
         else:
             _write_legacy(file, pickled.getvalue(), writer.records, pickle_protocol)
+
+
+class _Forward:
+    """A file object that is written from front to back, as PyTorch writes it: it need not be able to do anything else."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def write(self, content: Any) -> int:
+        self.file.write(content)
+        return len(content)
+
+    def flush(self) -> None:
+        if hasattr(self.file, "flush"):
+            self.file.flush()
 
 
 def _write_archive(file: Any, folder: str, pickled: bytes, records: Any, order: bool) -> None:
