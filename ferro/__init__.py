@@ -291,12 +291,15 @@ _LATER = (
     "distributed",
     "fx",
     "hub",
+    "mps",
+    "mtia",
     "multiprocessing",
     "onnx",
     "testing",
     "torch_version",
     "types",
     "version",
+    "xpu",
 )
 
 if _TYPE_CHECKING:
@@ -309,10 +312,13 @@ if _TYPE_CHECKING:
         distributed,
         distributions,
         fx,
+        mps,
+        mtia,
         multiprocessing,
         testing,
         torch_version,
         version,
+        xpu,
     )
 else:
 

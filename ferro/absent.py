@@ -81,7 +81,7 @@ TABLE: dict[str, str] = {
     """,
     # -- other devices and processes
     "for another device or several: ferro computes on the CPU of one machine; ask `cuda.is_available()` before": """
-        cuda xpu mps mtia backends.cusparselt backends.miopen backends.cudnn.rnn backends.python_native cudnn_* miopen_*
+        backends.cusparselt backends.miopen backends.cudnn.rnn backends.python_native cudnn_* miopen_*
         cuda.* xpu.* mps.* mtia.* backends.cuda.* profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
         nn.functional.scaled_mm nn.functional.scaled_grouped_mm nn.functional.ScalingType nn.functional.SwizzleType
         autograd.graph.set_override_stale_capture_stream autograd.graph.set_warn_on_accumulate_grad_stream_mismatch
@@ -105,8 +105,6 @@ TABLE: dict[str, str] = {
     "training uses one process and all of its cores (`set_num_threads`); Python's `multiprocessing` for others": """
         nn.parallel.comm nn.parallel.* distributed.* nn.parallel.distributed monitor multiprocessing.pool
         multiprocessing.queue multiprocessing.reductions
-        multiprocessing.get_all_sharing_strategies multiprocessing.get_sharing_strategy
-        multiprocessing.set_sharing_strategy
     """,
     # -- dtypes and layouts
     "no arithmetic is defined on it in PyTorch either: `uint8`, `int8`, `float8_e4m3fn` or `float8_e5m2`": """
@@ -173,7 +171,7 @@ TABLE: dict[str, str] = {
     "`show_config()`, or `python -m ferro.env`": "utils.collect_env",
     "its warnings are of 2017: leave it out": "utils.backcompat",
     "Python's `pickletools`": "utils.show_pickle",
-    "`matplotlib`, or the package `tensorboard` itself": "utils.tensorboard",
+    "`from torch.utils.tensorboard import SummaryWriter` imports it; it needs `pip install 'ferro[tensorboard]'`": "utils.tensorboard",
     "`Module.register_forward_pre_hook`, or `debug.graph`": "utils.module_tracker",
     "`Tensor.register_hook(print)`, `debug.nan_guard`": "utils.debug_log utils.debug_log.debug_grad_log",
     "`save` and `load` have no such setting: leave it out, or convert what `load` returns": """

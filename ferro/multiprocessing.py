@@ -25,6 +25,7 @@ from typing import Any
 __all__ = list(_python.__all__)  # pyright: ignore[reportUnsupportedDunderAll] - they are made when Python runs
 __all__ += ["ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException"]
 __all__ += ["SpawnContext", "spawn", "start_processes"]
+__all__ += ["get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"]
 
 
 class ProcessException(Exception):
@@ -161,3 +162,27 @@ def spawn(
             stacklevel=2,
         )
     return start_processes(fn, args, nprocs, join, daemon, "spawn")
+
+
+_STRATEGIES = ("file_descriptor", "file_system")
+_strategy = ["file_descriptor"]
+
+
+def get_all_sharing_strategies() -> set[str]:
+    """The names that `set_sharing_strategy` takes."""
+    return set(_STRATEGIES)
+
+
+def set_sharing_strategy(new_strategy: str) -> None:
+    """How PyTorch's tensors would share memory with other processes: kept, without effect, since ferro's are copied.
+
+    AssertionError for an unknown name.
+    """
+    if new_strategy not in _STRATEGIES:
+        raise AssertionError(f"invalid sharing strategy {new_strategy!r}: one of {', '.join(_STRATEGIES)} is needed")
+    _strategy[0] = new_strategy
+
+
+def get_sharing_strategy() -> str:
+    """What `set_sharing_strategy` said."""
+    return _strategy[0]
