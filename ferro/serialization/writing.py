@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import pickle
 import sys
 from collections import OrderedDict
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple, NoReturn
@@ -262,7 +261,7 @@ def _write_archive(file: Any, folder: str, pickled: bytes, records: Any, order: 
     import zipfile  # here: `import ferro` stays light
 
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-        add = functools.partial(_add, archive, folder)
+        add = partial(_add, archive, folder)
         add("data.pkl", pickled)
         if order:
             add("byteorder", sys.byteorder.encode())
