@@ -36,6 +36,7 @@ class ConstraintRegistry:
 
         Example::
 
+            >>> import ferro
             >>> from ferro.distributions import constraints, transform_to
             >>> transform_to(constraints.positive)(ferro.zeros(2)).tolist()
             [1.0, 1.0]

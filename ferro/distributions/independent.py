@@ -20,6 +20,7 @@ class Independent(Distribution, Generic[D]):
 
     Example::
 
+        >>> import ferro
         >>> from ferro.distributions import Independent, Normal
         >>> d = Independent(Normal(ferro.zeros(2, 3), 1.0), 1)
         >>> d.batch_shape, d.event_shape
