@@ -193,6 +193,7 @@ def test_no_substitute_is_a_name_that_ferro_has_not() -> None:
             value = getattr(value, part)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("torch")
 def test_the_list_of_names_is_up_to_date() -> None:
     command = [sys.executable, "-W", "ignore", str(ROOT / "docs" / "names.py"), "--check"]

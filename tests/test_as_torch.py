@@ -7,9 +7,11 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import ferro
 from ferro.torch_version import TorchVersion
 from ferro.version import __version__ as followed
 
@@ -69,6 +71,22 @@ def test_the_modules_of_torch_are_those_of_ferro() -> None:
         assert torch.Storage is torch.FloatStorage
         ferro.set_default_dtype(ferro.float64)
         assert torch.get_default_dtype() is torch.float64 and torch.ones(1).dtype is ferro.float64
+
+        # Subclasses and modes ask through torch as they do through ferro.
+        class Marked(torch.Tensor):
+            pass
+
+        assert type(torch.exp(Marked([1.0]))) is Marked
+
+        class Log(torch.overrides.TorchFunctionMode):
+            seen = []
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                self.seen.append(func.__name__)
+                return func(*args, **(kwargs or {}))
+
+        with Log():
+            torch.exp(torch.ones(2))
+        assert Log.seen == ["ones", "exp"]
     """)
 
 
@@ -115,41 +133,13 @@ def test_uninstall_leaves_nothing() -> None:
     """)
 
 
-def test_it_refuses_where_pytorch_is_imported_already() -> None:
-    said = python("""
-        import sys, types, ferro
-        torch = sys.modules["torch"] = types.ModuleType("torch")
-        try:
-            ferro.as_torch.install()
-        except ImportError as error:
-            print(error)
-        assert sys.modules["torch"] is torch and not ferro.as_torch.is_installed()
-    """)
-    assert "PyTorch is imported already" in said
-    assert "python -m ferro.as_torch" in said
-
-
-def test_subclasses_ask_through_torch_as_they_do_through_ferro() -> None:
-    python("""
-        import ferro
+def test_it_refuses_where_pytorch_is_imported_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = ModuleType("torch")
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with pytest.raises(ImportError, match=r"PyTorch is imported already.*python -m ferro.as_torch"):
         ferro.as_torch.install()
-        import torch
-
-        class Marked(torch.Tensor):
-            pass
-
-        assert type(torch.exp(Marked([1.0]))) is Marked
-
-        class Log(torch.overrides.TorchFunctionMode):
-            seen = []
-            def __torch_function__(self, func, types, args=(), kwargs=None):
-                self.seen.append(func.__name__)
-                return func(*args, **(kwargs or {}))
-
-        with Log():
-            torch.exp(torch.ones(2))
-        assert Log.seen == ["ones", "exp"]
-    """)
+    assert sys.modules["torch"] is torch
+    assert not ferro.as_torch.is_installed()
 
 
 # -- the version -------------------------------------------------------------------------------------------------------
@@ -283,6 +273,7 @@ def test_processes_that_it_starts_take_torch_for_ferro_too(tmp_path: Path) -> No
     assert done.stdout == f"('{followed}', 3.0)\n", done.stderr
 
 
+@pytest.mark.slow
 def test_spawn_runs_a_function_in_processes_and_says_what_fails(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         textwrap.dedent("""
@@ -396,6 +387,7 @@ def test_torchmetrics_runs_on_ferro() -> None:
     """)
 
 
+@pytest.mark.slow
 @needs("tqdm")
 def test_a_training_loop_with_a_bar_runs(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.cuda import amp
+from ferro.symbols import OutOfMemoryError
 
 __all__ = [
+    "OutOfMemoryError",
     "amp",
     "current_device",
     "current_stream",

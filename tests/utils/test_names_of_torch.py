@@ -171,6 +171,7 @@ def test_what_a_build_says_of_itself() -> None:
     with pytest.raises(TypeError, match="expects a bool"):
         ferro.set_flush_denormal(1)  # type: ignore[arg-type]
     assert issubclass(ferro.OutOfMemoryError, RuntimeError)
+    assert ferro.cuda.OutOfMemoryError is ferro.OutOfMemoryError
     assert issubclass(ferro.AcceleratorError, RuntimeError)
     assert ferro.has_lapack is True
     assert ferro.has_mkl is False
