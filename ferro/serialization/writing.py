@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ferro.complex_half import ComplexHalf
 from ferro.core import dtypes
 from ferro.core.device import device
 from ferro.core.layout import Named, sparse_coo, sparse_csr, strided
@@ -129,14 +128,16 @@ class _Writing:
             name = "_rebuild_parameter_with_state" if state else "_rebuild_parameter"
             rest = (state,) if state else ()
             return _torch(name, "torch._utils"), (tensor.data, tensor.requires_grad, hooks, *rest)
-        data = state.pop("bits")._data if kind is ComplexHalf else tensor._data
+        # Its class is not imported here: a subclass of Tensor makes all functions ask their arguments.
+        half = kind.__module__ == "ferro.complex_half"
+        data = state.pop("bits")._data if half else tensor._data
         memory, offset, size, stride = self._place(data)
         arguments = (memory, offset, size, stride, tensor.requires_grad, hooks)
         if tensor.dtype in STORAGE_OF:
             function = _torch("_rebuild_tensor_v2", "torch._utils")
         else:
             function, arguments = _torch("_rebuild_tensor_v3", "torch._utils"), (*arguments, tensor.dtype)
-        if kind in (Tensor, ComplexHalf) and not state:
+        if (kind is Tensor or half) and not state:
             return function, arguments
         written = _torch("Tensor") if kind is Tensor else kind
         return _torch("_rebuild_from_type_v2", "torch._tensor"), (function, written, arguments, state)
