@@ -59,12 +59,14 @@ def test_the_modules_of_torch_are_those_of_ferro() -> None:
         from torch import Tensor, nn
         from torch.cuda.amp import GradScaler
         from torch.nn.modules.batchnorm import _BatchNorm
+        from torch.nn.modules.utils import _ntuple
         from torch.utils.data import DataLoader
 
         assert torch.nn is nn is ferro.nn and F is ferro.nn.functional and sys.modules["torch.nn"] is ferro.nn
         assert Tensor is ferro.Tensor and DataLoader is ferro.utils.data.DataLoader and torch.exp is ferro.exp
         assert torch.testing is ferro.testing and GradScaler is ferro.cuda.amp.GradScaler
         assert torch._inductor.config is inductor is ferro._inductor.config
+        assert _ntuple(2)(4) == (4, 4) and _ntuple(2)([1, 2, 3]) == (1, 2, 3)
         assert ferro.nn.__name__ == ferro.nn.__spec__.name == "ferro.nn" and ferro.__name__ == "ferro"
         own = {"as_torch", "batched", "core", "cpu", "functional", "ops", "__version__"}
         assert [name for name in {*ferro.__all__} - own if getattr(torch, name) is not getattr(ferro, name)] == []

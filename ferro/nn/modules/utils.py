@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
-def _ntuple(n: int, name: str) -> Callable[[Any], tuple[Any, ...]]:
+def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
     """A function that spreads one number over n dimensions and takes a sequence as it is."""
 
     def spread(value: Any) -> tuple[Any, ...]:
