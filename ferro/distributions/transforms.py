@@ -1,6 +1,13 @@
 """The transforms, by their public names."""
 
-from ._transform import ComposeTransform, IndependentTransform, ReshapeTransform, Transform, identity_transform
+from ._transform import (
+    ComposeTransform,
+    IndependentTransform,
+    ReshapeTransform,
+    Transform,
+    _InverseTransform,  # noqa: F401 (PyTorch's tests and Pyro take it from here)
+    identity_transform,
+)
 from ._transforms_joined import CatTransform, StackTransform
 from ._transforms_of_numbers import (
     AbsTransform,
