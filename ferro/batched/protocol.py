@@ -157,10 +157,10 @@ for _f in (
     _reduction(_f)
 
 
-def _along(f: Any) -> None:
+def _along(f: Any, default: int | None = None) -> None:
     """A function along one axis (None: of the flattened slice)."""
 
-    def rule(a: Any, axis: Any = None, **kwargs: Any) -> Any:
+    def rule(a: Any, axis: Any = default, **kwargs: Any) -> Any:
         p = a.physical
         if axis is None or not a.ndim:
             p, axis = p.reshape((len(p), -1)), 0
@@ -171,6 +171,7 @@ def _along(f: Any) -> None:
 
 for _f in (np.argmax, np.argmin, np.cumsum, np.cumprod):
     _along(_f)
+_along(np.argsort, -1)
 
 
 @_of(np.transpose)

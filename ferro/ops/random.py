@@ -15,6 +15,7 @@ from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.layout import arranged
 from ferro.core.random import stream_of
+from ferro.cpu.layouts import moved
 from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
 
 if TYPE_CHECKING:
@@ -218,7 +219,8 @@ def _like(
     d = x.dtype if dtype is None else dtypes.to_numpy(dtype)
     plain_order = type(x) is not np.ndarray or (memory_format is None and x.flags.c_contiguous)
     target = x if plain_order else arranged(name, np.empty(x.shape, d), x, memory_format)
-    return finish(name, in_memory_order(target, lambda shape, order: make(shape, d, order)), requires_grad, device)
+    data = in_memory_order(target, lambda shape, order: make(shape, d, order))
+    return finish(name, data if plain_order else moved(data, target.strides), requires_grad, device)
 
 
 def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
