@@ -158,7 +158,7 @@ def laid_out(call: Call) -> None:
         alike(f"{text}, arrays {name}", call.path, got, want)
 
 
-# What tells of memory itself, or of nothing at all.
+# What tells of memory itself, or of nothing at all, or draws numbers, which fill a tensor in the order of its memory.
 TELLING = (
     "data_ptr",
     "stride",
@@ -175,6 +175,17 @@ TELLING = (
     "normal",
     "dropout",
     "rrelu",
+    "bernoulli",
+    "uniform",
+    "cauchy",
+    "exponential",
+    "geometric",
+    "poisson",
+    "binomial",
+    "multinomial",
+    "gamma",
+    "dirichlet",
+    "gumbel",
 )
 
 
