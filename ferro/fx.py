@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ferro import absent as _absent
+
 __all__ = ["Proxy", "wrap"]
 
 
@@ -34,3 +36,6 @@ def wrap(fn_or_name: str | Callable) -> str | Callable:
             f"Unsupported type for global function! Must be either a callable or string name, not {type(fn_or_name).__name__}"
         )
     return fn_or_name
+
+
+_absent.explain(__name__)

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 from urllib.parse import urlparse
 
+from ferro import absent as _absent
 from ferro.serialization import load as _load
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
@@ -147,3 +148,6 @@ def _entry(module: ModuleType, name: str) -> Callable[..., Any]:
     if not callable(entry):
         raise RuntimeError(f"Cannot find callable {name} in hubconf")
     return entry
+
+
+_absent.explain(__name__)

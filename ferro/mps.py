@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ferro import absent as _absent
+
 __all__ = [
     "current_allocated_memory",
     "device_count",
@@ -60,3 +62,6 @@ def recommended_max_memory() -> Any:
 def seed() -> Any:
     """RuntimeError: there is no such device."""
     _refuse("seed")
+
+
+_absent.explain(__name__)

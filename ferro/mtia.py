@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ferro import absent as _absent
+
 __all__ = [
     "current_device",
     "current_stream",
@@ -82,3 +84,6 @@ def empty_cache() -> Any:
 def get_device_capability(device: Any = None) -> Any:
     """RuntimeError: there is no such device."""
     _refuse("get_device_capability")
+
+
+_absent.explain(__name__)

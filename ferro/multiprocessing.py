@@ -21,6 +21,8 @@ from multiprocessing.connection import wait as _wait
 from time import monotonic as _now
 from typing import Any
 
+from ferro import absent as _absent
+
 # (The star brings Python's own names; a list of strings is what the tools understand.)
 __all__ = list(_python.__all__)  # pyright: ignore[reportUnsupportedDunderAll] - they are made when Python runs
 __all__ += ["ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException"]
@@ -186,3 +188,6 @@ def set_sharing_strategy(new_strategy: str) -> None:
 def get_sharing_strategy() -> str:
     """What `set_sharing_strategy` said."""
     return _strategy[0]
+
+
+_absent.explain(__name__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ferro import absent as _absent
+
 __all__ = ["export", "is_in_onnx_export"]
 
 
@@ -23,3 +25,6 @@ def export(*args: Any, **kwargs: Any) -> NoReturn:
         "torch.onnx.export is not in ferro: models are not exported. Instead: save(model.state_dict(), file) here, load it "
         "into the same class under PyTorch, and export it there (docs/names.md)"
     )
+
+
+_absent.explain(__name__)

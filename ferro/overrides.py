@@ -191,7 +191,9 @@ def overriding(args: Iterable[Any]) -> list:
 
 
 def overrides(kind: type) -> bool:
-    """Whether the objects of a class are asked."""
+    """Whether the objects of a class are asked. PyTorch's own are not: they would ask the function that asks them."""
+    if kind.__module__.partition(".")[0] == "torch":
+        return False
     rule = getattr(kind, "__torch_function__", None)
     return rule is not None and kind is not Tensor and getattr(rule, "__func__", rule) is not disabled.__func__
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import IO, Any, TypeAlias
 
+from ferro import absent as _absent
 from ferro.core.device import device as _device
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage as Storage
@@ -30,3 +31,5 @@ _size = Size | list[int] | tuple[int, ...]
 _TensorOrTensors = Tensor | Sequence[Tensor]
 _TensorOrOptionalTensors = Tensor | Sequence[Tensor | None]
 _TensorOrTensorsOrGradEdge = Tensor | Sequence[Tensor] | Any
+
+_absent.explain(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ferro import absent as _absent
 from ferro.torch_version import TorchVersion
 
 __all__ = ["__version__", "cuda", "debug", "git_version", "hip", "rocm", "xpu"]
@@ -13,3 +14,5 @@ hip: str | None = None
 rocm: str | None = None
 xpu: str | None = None
 git_version = "unknown"
+
+_absent.explain(__name__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ferro import absent as _absent
+
 __all__ = [
     "current_device",
     "current_stream",
@@ -105,3 +107,6 @@ def init() -> Any:
 def initial_seed() -> Any:
     """AssertionError: there is no such device."""
     _refuse("initial_seed")
+
+
+_absent.explain(__name__)

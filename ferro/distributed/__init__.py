@@ -14,6 +14,8 @@ Example::
     >>> dist.destroy_process_group()
 """
 
+from ferro import absent as _absent
+
 from .collectives import (
     Work,
     all_gather,
@@ -76,3 +78,5 @@ __all__ = [
     "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
     "scatter", "scatter_object_list", "send",
 ]  # fmt: skip
+
+_absent.explain(__name__)

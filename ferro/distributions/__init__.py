@@ -1,5 +1,7 @@
 """Probability distributions with differentiable parameters and samples, as in torch.distributions."""
 
+from ferro import absent as _absent
+
 from . import _kl_across, _kl_alike, constraints, transforms
 from .bernoulli import Bernoulli
 from .beta import Beta
@@ -55,3 +57,5 @@ __all__ = ["Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Co
            "StudentT", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "kl_divergence",
            "register_kl", "transform_to"]  # fmt: skip
 __all__ += transforms.__all__
+
+_absent.explain(__name__)

@@ -23,9 +23,9 @@ def register_package(
     Example::
 
         >>> from ferro.serialization import default_restore_location, register_package
-        >>> register_package(50, lambda storage: None, lambda storage, tag: storage if tag == "moon" else None)
+        >>> register_package(50, lambda storage: None, lambda storage, tag: storage if tag == "attic" else None)
         >>> import ferro
-        >>> default_restore_location(ferro.UntypedStorage(4), "moon").nbytes()
+        >>> default_restore_location(ferro.UntypedStorage(4), "attic").nbytes()
         4
     """
     _PACKAGES.append((priority, tagger, deserializer))
