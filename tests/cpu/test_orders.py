@@ -128,12 +128,12 @@ def test_matrices_in_fortrans_order_are_reduced(name: str, shape: tuple, keep: b
         given = (2.0, dims) if name == "vector_norm" else (dims, *more)
         found, wanted = ask(name, x, *given, keep), SUMS[name](x, axis=dims, keepdims=keep)
         assert found.shape == wanted.shape
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-13)
 
 
 def test_cubes_in_another_order_are_reduced_whole(rng: np.random.Generator) -> None:
     x = permuted(rng.standard_normal((3, 4, 5)), (1, 2, 0))
-    np.testing.assert_allclose(ask("sum", x, (0, 1, 2), False), x.sum(), rtol=1e-12)
+    np.testing.assert_allclose(ask("sum", x, (0, 1, 2), False), x.sum(), rtol=1e-12, atol=1e-13)
     for dims in ((0,), (2,), (1, 2)):
         with pytest.raises(Behind):
             ask("sum", x, dims, False)
