@@ -126,12 +126,12 @@ class Twister:
         n, wide = math.prod(shape), _computed_in(d)
         if d.kind == "c":
             return self._normal(2 * n, wide, mean, std / math.sqrt(2), dense).view(d).reshape(shape)
-        return self._normal(n, wide, mean, std, dense, d == wide).astype(d, copy=False).reshape(shape)
+        return _quiet(np.asarray, self._normal(n, wide, mean, std, dense, d == wide), d).reshape(shape)
 
     def _normal(self, n: int, d: Any, mean: float, std: float, dense: bool, at_once: bool = True) -> Any:
         """at_once: all uniform numbers are drawn first, in PyTorch where it computes in the dtype of the result."""
         if n < BLOCK or not dense:
-            return self._scalar_normals(n, mean, std).astype(d, copy=False)
+            return _quiet(np.asarray, self._scalar_normals(n, mean, std), d)
         out = np.empty(n, d)
         with self.lock:
             if at_once and machine_code.fill_normal(self._memory, out, mean, std):

@@ -38,19 +38,23 @@ def normals(u: Any, mean: float, std: float) -> Any:
     sine *= radius
     cosine *= radius
     if mean != 0 or std != 1:
-        sine, cosine = [fma(part, kind(std), kind(mean)) for part in (sine, cosine)]
+        with np.errstate(over="ignore"):
+            scale, shift = kind(std), kind(mean)
+        sine, cosine = [fma(part, scale, shift) for part in (sine, cosine)]
     u[:, :8], u[:, 8:] = cosine, sine
     return u
 
 
 def fma(a: Any, b: Any, c: Any) -> Any:
     """a b + c of numbers of one dtype, a an array, rounded once (but for one number in many)."""
-    if a.dtype == f4:
-        return (a.astype(f8) * f8(b) + c).astype(f4)
-    high, low = _product(a, f8(b))
-    total = high + c
-    back = total - high
-    return total + (((high - (total - back)) + (c - back)) + low)
+    with np.errstate(all="ignore"):
+        if a.dtype == f4:
+            return (a.astype(f8) * f8(b) + c).astype(f4)
+        high, low = _product(a, f8(b))
+        total = high + c
+        back = total - high
+        exact = total + (((high - (total - back)) + (c - back)) + low)
+        return np.where(np.isfinite(exact), exact, total)  # (the parts of infinite and very large numbers are nan)
 
 
 def _product(a: Any, b: Any) -> tuple[Any, Any]:

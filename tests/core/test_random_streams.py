@@ -180,6 +180,20 @@ def test_large_draws_agree(name: str, seed: int) -> None:
     assert same_state(after, meant)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["normal_", "cauchy_", "log_normal_"])
+def test_infinite_and_large_parameters(name: str, dtype: str) -> None:
+    inf = float("inf")
+    for count in (3, 20):
+        for parameters in ((inf, 0.5), (-inf, 0.5), (0.0, inf), (1e300, 1e305)):
+            drawn = []
+            for library in (torch, ferro):
+                library.manual_seed(1)
+                filled = library.empty(count, dtype=getattr(library, dtype))
+                drawn.append(getattr(filled, name)(*parameters).numpy())
+            np.testing.assert_allclose(drawn[1], drawn[0], rtol=1e-6 if dtype == "float32" else 1e-12)
+
+
 def test_many_seeds_give_the_numbers_of_torch() -> None:
     for seed in (0, 1, -1, 2**32, 2**32 + 1, 2**63, 2**64 - 1, -(2**63), 67280421310721):
         ours, theirs = [m.Generator().manual_seed(seed) for m in (ferro, torch)]
