@@ -184,7 +184,9 @@ def test_steps_with_zero_grad_pass(strict: None, of: str, set_to_none: bool) -> 
         (optimizer if of == "optimizer" else layer).zero_grad(set_to_none=set_to_none)
         for _ in range(2):  # gradients of two batches are added up on purpose
             layer(ferro.ones(1, 2)).sum().backward()
+        before = layer.weight.detach().clone()
         optimizer.step()
+        assert ferro.allclose(before - layer.weight, ferro.full((1, 2), 0.2))  # two gradients of 1, times 0.1
 
 
 def test_two_optimizers_may_use_one_gradient_and_closures_are_left_alone(strict: None) -> None:
