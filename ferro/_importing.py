@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 
 _BEFORE = gc.get_threshold()
-gc.set_threshold(max(_BEFORE[0], 100_000) if _BEFORE[0] else 0, *_BEFORE[1:])  # (0: it is off, and stays so)
+gc.set_threshold(max(_BEFORE[0], 500_000) if _BEFORE[0] else 0, *_BEFORE[1:])  # (0: it is off, and stays so)
 
 
 def done() -> None:
