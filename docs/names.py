@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import ferro
 from ferro import absent
+from ferro.distributed.refused import is_refused
 
 HEAD = """# Names of PyTorch
 
@@ -124,6 +125,8 @@ def namespaces() -> dict[str, list[str]]:
 def row(name: str, home: types.ModuleType | None) -> tuple[bool, str]:
     """Whether ferro has a name, and if not what to use instead ("" where nothing says it)."""
     short = name.removeprefix("torch.")
+    if home is ferro.distributed and is_refused(getattr(home, name.rpartition(".")[2], None)):
+        return False, "importable, and raises when it is used: one process has nobody to exchange with"
     if home is not None and (hasattr(home, name.rpartition(".")[2]) or counterpart(name) is not None):
         return True, ""
     return False, absent.substitute(short) or ""

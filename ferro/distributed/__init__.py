@@ -14,8 +14,12 @@ Example::
     >>> dist.destroy_process_group()
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from ferro import absent as _absent
 
+from . import refused as _refused
 from .collectives import (
     Work,
     all_gather,
@@ -38,6 +42,7 @@ from .collectives import (
     scatter,
     send,
 )
+from .errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
 from .group import (
     Backend,
     GroupMember,
@@ -50,6 +55,7 @@ from .group import (
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
+    get_pg_count,
     get_process_group_ranks,
     get_rank,
     get_world_size,
@@ -69,14 +75,32 @@ from .group import (
 from .objects import all_gather_object, broadcast_object_list, gather_object, scatter_object_list
 
 __all__ = [
-    "Backend", "GroupMember", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
-    "all_gather_single", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast", "broadcast_object_list",
-    "default_pg_timeout", "destroy_process_group", "gather", "gather_object", "get_backend", "get_default_backend_for_device",
-    "get_global_rank", "get_group_rank", "get_node_local_rank", "get_process_group_ranks", "get_rank", "get_world_size", "group",
+    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "ProcessGroup",
+    "QueueEmptyError", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
+    "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "default_pg_timeout",
+    "destroy_process_group", "gather", "gather_object", "get_backend", "get_default_backend_for_device", "get_global_rank",
+    "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
     "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
     "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
     "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
     "scatter", "scatter_object_list", "send",
 ]  # fmt: skip
+
+_refused.find_modules()
+
+# Modules that are imported when they are first asked for.
+_LATER = ("constants", "distributed_c10d", "elastic", "nn", "optim")
+
+if not _TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _Any:
+        if name in _LATER or name in _refused.TABLE:
+            return _absent.load(f"{__name__}.{name}")
+        found = _refused.stand_in("", name)
+        if found is None:
+            return _absent.missing(__name__, name)
+        globals()[name] = found
+        return found
+
 
 _absent.explain(__name__)

@@ -288,6 +288,11 @@ def resolved(group: Any) -> ProcessGroup:
     return group
 
 
+def get_pg_count() -> int:
+    """The number of groups."""
+    return len(_world.groups)
+
+
 def is_available() -> bool:
     """Whether there are process groups: of one process."""
     return True

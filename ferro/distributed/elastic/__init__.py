@@ -1,0 +1,1 @@
+"""Jobs that restart what fails: the part that a program itself uses."""

@@ -1,0 +1,1 @@
+"""Processes of an elastic job: how a program tells why it failed."""
