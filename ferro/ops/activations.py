@@ -109,7 +109,22 @@ declare("nn.functional.relu6", [*points(-4, 10), Sample(Arg(values=[0.0, 6.0, 7.
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """x clamped to [min_val, max_val].  The slope is 1 between the edges, 0 at and beyond them."""
+    """x clamped to [min_val, max_val]. The slope is 1 between the edges, 0 at and beyond them.
+
+    - `input` (Tensor): x, any shape, not bool or complex
+    - `min_val`, `max_val` (float, default -1.0 and 1.0): the edges
+    - `inplace` (bool, default False): writes the result into `input`
+
+    The result has the shape of `input`. ValueError for edges in the wrong order, RuntimeError for bool and complex
+    inputs.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.hardtanh(ferro.tensor([-2.0, 0.5, 3.0]))
+        tensor([-1.0000,  0.5000,  1.0000])
+    """
     if inplace:
         return hardtanh_(input, min_val, max_val)
     if min_val > max_val:
@@ -134,7 +149,22 @@ hardtanh_ = in_place(hardtanh)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where x > threshold, else value.  The slope is [x > threshold]."""
+    """x where x > threshold, else value. The slope is [x > threshold].
+
+    - `input` (Tensor): x, any shape, not bool or complex
+    - `threshold` (float): the edge
+    - `value` (float): what stands at and below the edge
+    - `inplace` (bool, default False): writes the result into `input`
+
+    The result has the shape of `input`. RuntimeError for bool and complex inputs.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.threshold(ferro.tensor([0.5, 1.5]), 1.0, -7.0)
+        tensor([-7.0000,  1.5000])
+    """
     if inplace:
         return threshold_(input, threshold, value)
     if need_tensor("threshold", "input", input)._data.dtype.kind in "bc":
@@ -193,9 +223,24 @@ leaky_relu_ = _one_sided("leakyReLu", in_place(leaky_relu), lambda negative_slop
 
 def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, *,
           generator: Any = None) -> Tensor:  # fmt: skip
-    """leaky_relu with slopes drawn uniformly from [lower, upper] in training, with their mean otherwise.
+    """leaky_relu with random slopes: x where x > 0, else a x.
 
-    In training the drawn slope belongs to every x <= 0 (0 too, where the slope is the derivative).
+    - `input` (Tensor): x, any shape, floating
+    - `lower`, `upper` (float, default 0.125 and 1/3): between which a is drawn uniformly, for each element
+    - `training` (bool, default False): False takes the mean of the two as a
+    - `inplace` (bool, default False): writes the result into `input`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    The result has the shape of `input`. In training the drawn slope belongs to every x <= 0 (0 too, where the slope is
+    the derivative). RuntimeError where lower > upper and for dtypes that are not floating. Source: Xu, Wang, Chen and
+    Li, Empirical Evaluation of Rectified Activations in Convolutional Network, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.rrelu(ferro.tensor([-1.0, 2.0]), 0.25, 0.75)
+        tensor([-0.5000,  2.0000])
     """
     if inplace:
         return rrelu_(input, lower, upper, training, generator=generator)
@@ -391,8 +436,21 @@ mish_ = in_place(mish)
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tensor | None = None) -> Tensor:
-    """log(1 + e^(beta x)) / beta; x itself where beta x > threshold (slope 1 there).  d softplus =
-    sigmoid(beta x) dx.
+    """log(1 + e^(beta x)) / beta, without overflow: a smooth relu. d softplus = sigmoid(beta x) dx.
+
+    - `input` (Tensor): x, any shape, floating
+    - `beta` (float, default 1): how sharp the bend is
+    - `threshold` (float, default 20): where beta x is larger, the result is x itself (slope 1 there)
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`. RuntimeError for dtypes that are not floating.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.softplus(ferro.tensor([0.0, 30.0]))
+        tensor([ 0.6931, 30.0000])
     """
     floating("softplus", input)
     result = unary(SOFTPLUS, input, (beta, threshold))

@@ -32,19 +32,29 @@ _REAL = INEXACT - COMPLEX
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
                                  dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
                                  enable_gqa: bool = False) -> Tensor:  # fmt: skip
-    """softmax(scale Q Kᵀ + mask) V over the last two dimensions (Vaswani et al. 2017, Attention Is All You Need,
-    equation 1).
+    """softmax(scale Q Kᵀ + mask) V over the last two dimensions.
 
-    scale is 1 / sqrt(E) by default; a boolean mask says where to attend, another one is added; `is_causal` lets
-    position i attend to j <= i.  A row that may attend to nothing gives zeros, with zero gradients.  `enable_gqa` lets
-    several query heads (dimension -3) share a head of keys and values.  `ferro.nn.attention.sdpa_kernel` rules algorithms
-    out; there is a RuntimeError if none is left.
+    - `query` (Tensor): Q, (..., L, E)
+    - `key` (Tensor): K, (..., S, E)
+    - `value` (Tensor): V, (..., S, Ev)
+    - `attn_mask` (Tensor, default None): in a shape that broadcasts to (..., L, S): a boolean one is True where to
+      attend, another one is added
+    - `dropout_p` (float, default 0.0): the probability with which a weight becomes zero; always applied, 0 when a model
+      is evaluated
+    - `is_causal` (bool, default False): lets position i attend to j <= i only; then `attn_mask` must be None
+    - `scale` (float, default None): None: 1 / sqrt(E)
+    - `enable_gqa` (bool, default False): lets several query heads (dimension -3) share a head of keys and values
+
+    The result is (..., L, Ev). A row that may attend to nothing gives zeros, with zero gradients. RuntimeError for
+    shapes and dtypes that do not fit, a mask together with `is_causal`, and where `ferro.nn.attention.sdpa_kernel`
+    leaves no algorithm. Source: Vaswani et al., Attention Is All You Need, 2017, equation 1.
 
     Example::
 
         >>> import ferro
+        >>> from ferro.nn import functional as F
         >>> q, k, v = (ferro.zeros(2, 4, 5, 8) for _ in range(3))
-        >>> ferro.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).shape
+        >>> F.scaled_dot_product_attention(q, k, v, is_causal=True).shape
         ferro.Size([2, 4, 5, 8])
     """
     name = "scaled_dot_product_attention"

@@ -265,23 +265,87 @@ def _places(name: str, size: tuple, kernel: tuple, stride: Any, padding: Any, di
 
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
            dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
-    """The cross-correlation of signals (N, C, L) with a weight (O, C / groups, K), plus a bias (O).
+    """The cross-correlation of signals with a weight, plus a bias: y[n, o, i] = b[o] + Σ_ck w[o, c, k] x[n, c, i stride
+    + k dilation].
 
-    `padding` is a number of zeros on both ends, or "same" or "valid". The gradient by the input is a transposed
-    convolution of the cotangent, that by the weight the correlation of the input with the cotangent.
+    - `input` (Tensor): (N, C, L), or (C, L) for one sample
+    - `weight` (Tensor): (O, C / groups, K)
+    - `bias` (Tensor, default None): (O)
+    - `stride` (int, default 1): the step from window to window
+    - `padding` (int, or str, default 0): zeros on both ends of each dimension; "valid" is 0, "same" keeps the size
+      (stride 1 only)
+    - `dilation` (int, default 1): the step from element to element of a window
+    - `groups` (int, default 1): the channels are cut into so many parts, each seen by its own part of the weights
+
+    The result is (N, O, L') with L' = (L + 2 padding - dilation (K - 1) - 1) / stride + 1, rounded down, in each
+    dimension. The gradient by the input is a transposed convolution of the cotangent, that by the weight the
+    correlation of the input with the cotangent. RuntimeError for shapes, channels or dtypes that do not fit, a window
+    larger than the padded input, and strides, paddings or dilations out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.conv1d(ferro.tensor([[[1.0, 2.0, 4.0]]]), ferro.tensor([[[-1.0, 1.0]]]))
+        tensor([[[1., 2.]]])
     """
     return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
            dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
-    """The cross-correlation of images (N, C, H, W) with a weight (O, C / groups, KH, KW): see `conv1d`."""
+    """The cross-correlation of images with a weight, plus a bias.
+
+    - `input` (Tensor): (N, C, H, W), or (C, H, W) for one sample
+    - `weight` (Tensor): (O, C / groups, KH, KW)
+    - `bias` (Tensor, default None): (O)
+    - `stride` (int or pair, default 1): the step from window to window
+    - `padding` (int or pair, or str, default 0): zeros on both ends of each dimension; "valid" is 0, "same" keeps the
+      size (stride 1 only)
+    - `dilation` (int or pair, default 1): the step from element to element of a window
+    - `groups` (int, default 1): the channels are cut into so many parts, each seen by its own part of the weights
+
+    The result is (N, O, H', W') with L' = (L + 2 padding - dilation (K - 1) - 1) / stride + 1, rounded down, in each
+    dimension. The gradient by the input is a transposed convolution of the cotangent, that by the weight the
+    correlation of the input with the cotangent. RuntimeError for shapes, channels or dtypes that do not fit, a window
+    larger than the padded input, and strides, paddings or dilations out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.conv2d(ferro.ones(1, 1, 3, 3), ferro.ones(1, 1, 2, 2))
+        tensor([[[[4., 4.],
+                  [4., 4.]]]])
+    """
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
            dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
-    """The cross-correlation of volumes (N, C, D, H, W) with a weight (O, C / groups, KD, KH, KW): see `conv1d`."""
+    """The cross-correlation of volumes with a weight, plus a bias.
+
+    - `input` (Tensor): (N, C, D, H, W), or (C, D, H, W) for one sample
+    - `weight` (Tensor): (O, C / groups, KD, KH, KW)
+    - `bias` (Tensor, default None): (O)
+    - `stride` (int or triple, default 1): the step from window to window
+    - `padding` (int or triple, or str, default 0): zeros on both ends of each dimension; "valid" is 0, "same" keeps the
+      size (stride 1 only)
+    - `dilation` (int or triple, default 1): the step from element to element of a window
+    - `groups` (int, default 1): the channels are cut into so many parts, each seen by its own part of the weights
+
+    The result is (N, O, D', H', W') with L' = (L + 2 padding - dilation (K - 1) - 1) / stride + 1, rounded down, in
+    each dimension. The gradient by the input is a transposed convolution of the cotangent, that by the weight the
+    correlation of the input with the cotangent. RuntimeError for shapes, channels or dtypes that do not fit, a window
+    larger than the padded input, and strides, paddings or dilations out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.conv3d(ferro.ones(1, 1, 4, 5, 6), ferro.ones(2, 1, 3, 3, 3), padding=1).shape
+        ferro.Size([1, 2, 4, 5, 6])
+    """
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -330,19 +394,84 @@ def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding:
 
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
                      output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
-    """The transpose (adjoint, without conjugation) of :func:`conv1d` with the same weight, plus a bias."""
+    """The transpose (adjoint, without conjugation) of :func:`conv1d` with the same weight, plus a bias.
+
+    - `input` (Tensor): (N, C, L), or (C, L) for one sample
+    - `weight` (Tensor): (C, O / groups, K)
+    - `bias` (Tensor, default None): (O)
+    - `stride`, `padding` (int, default 1 and 0): those of the convolution: the result is stretched by the one and cut
+      at both ends by the other
+    - `output_padding` (int, default 0): elements more at the end of each dimension, fewer than the stride or the
+      dilation
+    - `groups` (int, default 1): the channels are cut into so many parts, each seen by its own part of the weights
+    - `dilation` (int, default 1): the step from element to element of a window
+
+    The result is (N, O, L') with L' = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1 in each
+    dimension. RuntimeError for shapes, channels or dtypes that do not fit and for numbers out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.conv_transpose1d(ferro.tensor([[[1.0, 2.0]]]), ferro.tensor([[[1.0, 10.0]]]), stride=2)
+        tensor([[[ 1., 10.,  2., 20.]]])
+    """
     return _transposed("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
                      output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
-    """The transpose of :func:`conv2d` with the same weight, plus a bias."""
+    """The transpose (adjoint, without conjugation) of :func:`conv2d` with the same weight, plus a bias.
+
+    - `input` (Tensor): (N, C, H, W), or (C, H, W) for one sample
+    - `weight` (Tensor): (C, O / groups, KH, KW)
+    - `bias` (Tensor, default None): (O)
+    - `stride`, `padding` (int or pair, default 1 and 0): those of the convolution: the result is stretched by the one
+      and cut at both ends by the other
+    - `output_padding` (int or pair, default 0): elements more at the end of each dimension, fewer than the stride or
+      the dilation
+    - `groups` (int, default 1): the channels are cut into so many parts, each seen by its own part of the weights
+    - `dilation` (int or pair, default 1): the step from element to element of a window
+
+    The result is (N, O, H', W') with L' = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1 in each
+    dimension. RuntimeError for shapes, channels or dtypes that do not fit and for numbers out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.conv_transpose2d(ferro.ones(1, 1, 2, 2), ferro.ones(1, 1, 2, 2))
+        tensor([[[[1., 2., 1.],
+                  [2., 4., 2.],
+                  [1., 2., 1.]]]])
+    """
     return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
                      output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
-    """The transpose of :func:`conv3d` with the same weight, plus a bias."""
+    """The transpose (adjoint, without conjugation) of :func:`conv3d` with the same weight, plus a bias.
+
+    - `input` (Tensor): (N, C, D, H, W), or (C, D, H, W) for one sample
+    - `weight` (Tensor): (C, O / groups, KD, KH, KW)
+    - `bias` (Tensor, default None): (O)
+    - `stride`, `padding` (int or triple, default 1 and 0): those of the convolution: the result is stretched by the one
+      and cut at both ends by the other
+    - `output_padding` (int or triple, default 0): elements more at the end of each dimension, fewer than the stride or
+      the dilation
+    - `groups` (int, default 1): the channels are cut into so many parts, each seen by its own part of the weights
+    - `dilation` (int or triple, default 1): the step from element to element of a window
+
+    The result is (N, O, D', H', W') with L' = (L - 1) stride - 2 padding + dilation (K - 1) + output_padding + 1 in
+    each dimension. RuntimeError for shapes, channels or dtypes that do not fit and for numbers out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.conv_transpose3d(ferro.ones(1, 2, 3, 3, 3), ferro.ones(2, 4, 2, 2, 2), stride=2).shape
+        ferro.Size([1, 4, 6, 6, 6])
+    """
     return _transposed("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -363,7 +492,23 @@ declare("nn.functional.conv_transpose3d", [
 
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
                 transposed: bool, output_padding: Any, groups: int) -> Tensor:  # fmt: skip
-    """A convolution or transposed convolution in as many dimensions as the weight has after the first two."""
+    """A convolution or transposed convolution in as many dimensions as the weight has after the first two.
+
+    - `input`, `weight`, `bias` (Tensor (the bias may be None)): as in `nn.functional.conv2d` and `conv_transpose2d`
+    - `stride`, `padding`, `dilation` (int or sequence): as there
+    - `transposed` (bool): whether the convolution is transposed
+    - `output_padding` (int or sequence): of a transposed one, else not looked at
+    - `groups` (int): as there
+
+    RuntimeError where these functions raise it.
+
+    Example::
+
+        >>> import ferro
+        >>> x, w = ferro.ones(1, 1, 3), ferro.ones(1, 1, 2)
+        >>> ferro.convolution(x, w, None, [1], [0], [1], False, [0], 1)
+        tensor([[[2., 2.]]])
+    """
     n = need_tensor("convolution", "weight", weight)._data.ndim - 2
     if transposed:
         return _transposed("convolution", n, input, weight, bias, stride, padding, output_padding, groups, dilation)
@@ -376,7 +521,22 @@ declare("convolution", [Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 2), Arg(2), (1, 1),
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
-    """:func:`conv1d` of signals (L, N, C) with a weight (K, C, O) and a bias (O), as signals (L, N, O)."""
+    """:func:`conv1d` of signals with the time in front.
+
+    - `input` (Tensor): (L, N, C)
+    - `weight` (Tensor): (K, C, O)
+    - `bias` (Tensor): (O)
+    - `pad` (int, default 0): zeros on both ends
+
+    The result is (L + 2 pad - K + 1, N, O). RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.conv_tbc(ferro.ones(4, 1, 2), ferro.ones(3, 2, 1), ferro.zeros(1)).squeeze()
+        tensor([6., 6.])
+    """
     for argument, t in (("input", input), ("weight", weight)):
         if need_tensor("conv_tbc", argument, t)._data.ndim != 3:
             raise RuntimeError(f"conv_tbc: {argument} must have 3 dimensions, got shape {list(t._data.shape)}")
@@ -426,7 +586,26 @@ def _sliding(name: str, size: tuple, kernel_size: Any, dilation: Any, padding: A
 
 
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
-    """The windows of images (N, C, H, W) as columns (N, C KH KW, windows)."""
+    """The windows of images as columns; `fold` is its adjoint.
+
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `kernel_size` (int or pair): the size of a window
+    - `dilation` (int or pair, default 1): the step from element to element of a window
+    - `padding` (int or pair, default 0): zeros on both ends of each dimension
+    - `stride` (int or pair, default 1): the step from window to window
+
+    The result is (N, C KH KW, windows). RuntimeError for other shapes, no window and numbers out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.unfold(ferro.arange(6.0).reshape(1, 1, 2, 3), (2, 2))
+        tensor([[[0., 1.],
+                 [1., 2.],
+                 [3., 4.],
+                 [4., 5.]]])
+    """
     batch = _batched("unfold", input, 2)
     if 0 in batch._data.shape[1:]:
         raise RuntimeError(
@@ -444,7 +623,22 @@ declare("nn.functional.unfold", [Sample(Arg(2, 2, 4, 3), 2), Sample(Arg(2, 4, 4)
 
 def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
          stride: Any = 1) -> Tensor:  # fmt: skip
-    """The sum of the columns of :func:`unfold` at their places in images of size `output_size`: its adjoint."""
+    """The sum of the columns of :func:`unfold` at their places in images: its adjoint.
+
+    - `input` (Tensor): (N, C KH KW, windows) or (C KH KW, windows)
+    - `output_size` (int or pair): H and W of the result
+    - `kernel_size`, `dilation`, `padding`, `stride` (int or pair): as in `unfold`
+
+    The result is (N, C, H, W). RuntimeError for numbers of rows or windows that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.fold(ferro.ones(1, 4, 2), output_size=(2, 3), kernel_size=(2, 2))  # two windows share the middle
+        tensor([[[[1., 2., 1.],
+                  [1., 2., 1.]]]])
+    """
     shape = need_tensor("fold", "input", input)._data.shape
     if len(shape) not in (2, 3) or 0 in shape[-2:]:
         raise RuntimeError(

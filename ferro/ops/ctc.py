@@ -124,21 +124,29 @@ def _states(name: str, targets: Any, batch: int, lengths: Any, blank: int, class
 @in_full_precision
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
              reduction: Any = "mean", zero_infinity: bool = False) -> Tensor:  # fmt: skip
-    """Minus the logarithm of the probability that a sequence of predictions writes the target (Graves, Fernandez, Gomez
-    and Schmidhuber 2006, Connectionist Temporal Classification).
+    """Minus the logarithm of the probability that a sequence of predictions writes the target.
 
-    log_probs: (T, N, C), or (T, C) for one sample, from log_softmax; targets: (N, S), or all labels one behind the other
-    in one dimension; lengths: (N), tensors or lists.  Every way to stretch the labels over the time steps counts, with
-    `blank` wherever, and necessarily between equal labels.  "mean" divides each loss by its target's length first.  A
-    target that does not fit into its steps has infinite loss and nan gradients, or zero for both with `zero_infinity`.
+    - `log_probs` (Tensor): log-probabilities (T, N, C), or (T, C) for one sample, from `log_softmax`
+    - `targets` (Tensor): labels (N, S), or all of them in one dimension, sample after sample
+    - `input_lengths`, `target_lengths` (Tensor or list, (N)): how many time steps and labels of each sample count
+    - `blank` (int, default 0): the class that writes nothing
+    - `reduction` (str, default "mean"): "none" gives the loss of each sample, "sum" their sum; "mean" divides each by
+      its target's length, then takes the mean
+    - `zero_infinity` (bool, default False): gives 0, with zero gradients, to targets that do not fit into their steps;
+      else these have an infinite loss and nan gradients
 
-    The gradient is exp(y) - occupancy (eq. 16): that of a y that comes from log_softmax, to any order.  RuntimeError for
-    lengths that are too long, labels that are no classes, a `blank` that is none.
+    Every way to stretch the labels over the time steps counts, with `blank` wherever, and necessarily between equal
+    labels. The result is 0-d, or (N) with reduction "none". The gradient is exp(y) - occupancy (eq. 16): that of a y
+    that comes from log_softmax, to any order. RuntimeError for lengths that are too long, labels that are no classes, a
+    `blank` that is none. Source: Graves, Fernandez, Gomez and Schmidhuber, Connectionist Temporal Classification, 2006.
 
-    >>> import ferro
-    >>> y = ferro.full((2, 1, 2), 0.5).log()  # blank or label 1, two steps: of four paths three write [1]
-    >>> (-ctc_loss(y, ferro.tensor([[1]]), [2], [1])).exp()
-    tensor(0.7500)
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> y = ferro.full((2, 1, 2), 0.5).log()  # blank or label 1, two steps: of four paths three write [1]
+        >>> (-F.ctc_loss(y, ferro.tensor([[1]]), [2], [1])).exp()
+        tensor(0.7500)
     """
     name = "ctc_loss"
     reduction = reduction_of(name, reduction)

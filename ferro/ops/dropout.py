@@ -79,7 +79,24 @@ def _alpha(kept: Any, p: float, dtype: Any) -> tuple:
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Zeros each element with probability p and divides the others by 1 - p; without `training` the input itself."""
+    """Zeros each element with probability p and divides the others by 1 - p.
+
+    - `input` (Tensor): any shape, floating
+    - `p` (float in [0, 1], default 0.5): the probability
+    - `training` (bool, default True): False gives the input itself
+    - `inplace` (bool, default False): writes the result into `input`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    The result has the shape of `input`; so has its gradient the same zeros. ValueError for a p out of range. Source:
+    Srivastava et al., Dropout: A Simple Way to Prevent Neural Networks from Overfitting, 2014.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.dropout(ferro.ones(3), p=1.0), F.dropout(ferro.ones(3), training=False)
+        (tensor([0., 0., 0.]), tensor([1., 1., 1.]))
+    """
     return _apply("dropout", input, p, training, inplace, generator)
 
 
@@ -118,7 +135,25 @@ def _features(input: Tensor, spatial: int, name: str, batched: bool = False) -> 
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """dropout of whole channels of an input of shape (N, C, L) or (C, L)."""
+    """Zeros whole channels with probability p and divides the others by 1 - p.
+
+    - `input` (Tensor): (N, C, L) or (C, L)
+    - `p` (float in [0, 1], default 0.5): the probability
+    - `training` (bool, default True): False gives the input itself
+    - `inplace` (bool, default False): writes the result into `input`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    The result has the shape of `input`. ValueError for a p out of range, RuntimeError for other numbers of dimensions.
+    Source: Tompson et al., Efficient Object Localization Using Convolutional Networks, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.dropout1d(ferro.ones(1, 2, 3), p=1.0)
+        tensor([[[0., 0., 0.],
+                 [0., 0., 0.]]])
+    """
     return _apply("dropout1d", input, p, training, inplace, generator, _features(input, 1, "dropout1d"))
 
 
@@ -130,8 +165,25 @@ declare(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """dropout of whole channels of an input of shape (N, C, H, W); of the first two dimensions for any other number of
-    them.
+    """Zeros whole channels with probability p and divides the others by 1 - p.
+
+    - `input` (Tensor): (N, C, H, W); of any other number of dimensions the first two count, with a warning
+    - `p` (float in [0, 1], default 0.5): the probability
+    - `training` (bool, default True): False gives the input itself
+    - `inplace` (bool, default False): writes the result into `input`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    The result has the shape of `input`. ValueError for a p out of range. Source: Tompson et al., Efficient Object
+    Localization Using Convolutional Networks, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.dropout2d(ferro.ones(1, 2, 1, 3), p=1.0)
+        tensor([[[[0., 0., 0.]],
+        <BLANKLINE>
+                 [[0., 0., 0.]]]])
     """
     return _apply("dropout2d", input, p, training, inplace, generator, _features(input, 2, "dropout2d", batched=True))
 
@@ -145,7 +197,24 @@ declare(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """dropout of whole channels of an input of shape (N, C, D, H, W) or (C, D, H, W)."""
+    """Zeros whole channels with probability p and divides the others by 1 - p.
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `p` (float in [0, 1], default 0.5): the probability
+    - `training` (bool, default True): False gives the input itself
+    - `inplace` (bool, default False): writes the result into `input`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    The result has the shape of `input`. ValueError for a p out of range. Source: Tompson et al., Efficient Object
+    Localization Using Convolutional Networks, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.dropout3d(ferro.ones(1, 2, 1, 1, 3), p=1.0).sum()
+        tensor(0.)
+    """
     return _apply("dropout3d", input, p, training, inplace, generator, _features(input, 3, "dropout3d"))
 
 
@@ -156,7 +225,23 @@ declare(
 
 
 def feature_dropout(input: Tensor, p: float, train: bool, *, generator: Any = None) -> Tensor:
-    """dropout of whole features: the elements that share their first two indices."""
+    """Zeros whole features, the elements that share their first two indices, with probability p and divides the others
+    by 1 - p.
+
+    - `input` (Tensor): (N, C, ...)
+    - `p` (float in [0, 1]): the probability
+    - `train` (bool): False gives the input itself
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    ValueError for a p out of range, RuntimeError for fewer than two dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.feature_dropout(ferro.ones(1, 2, 3), 1.0, True)
+        tensor([[[0., 0., 0.],
+                 [0., 0., 0.]]])
+    """
     return _apply("feature_dropout", input, p, train, False, generator, _two(input, p, train))
 
 
@@ -175,8 +260,24 @@ def _two(input: Tensor, p: float, train: bool) -> int:
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Dropout that keeps mean and variance of selu activations (Klambauer et al. 2017, Self-Normalizing Neural
-    Networks).
+    """Dropout that keeps mean and variance of selu activations: an element becomes the lower limit of selu, and all are
+    scaled and shifted.
+
+    - `input` (Tensor): any shape, floating
+    - `p` (float in [0, 1], default 0.5): the probability
+    - `training` (bool, default False): False gives the input itself
+    - `inplace` (bool, default False): writes the result into `input`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    The result has the shape of `input`. ValueError for a p out of range. Source: Klambauer et al., Self-Normalizing
+    Neural Networks, 2017.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.alpha_dropout(ferro.ones(3), p=0.5)  # nothing is dropped without training
+        tensor([1., 1., 1.])
     """
     return _apply("alpha_dropout", input, p, training, inplace, generator, alpha=True)
 
@@ -192,7 +293,24 @@ def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """alpha_dropout of whole features: the elements that share their first two indices."""
+    """alpha_dropout of whole features: the elements that share their first two indices.
+
+    - `input` (Tensor): (N, C, ...), floating
+    - `p` (float in [0, 1], default 0.5): the probability
+    - `training` (bool, default False): False gives the input itself
+    - `inplace` (bool, default False): writes the result into `input`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    The result has the shape of `input`. ValueError for a p out of range, RuntimeError for fewer than two dimensions in
+    training.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.feature_alpha_dropout(ferro.ones(1, 3), p=0.5)  # nothing is dropped without training
+        tensor([[1., 1., 1.]])
+    """
     return _apply("feature_alpha_dropout", input, p, training, inplace, generator, _two(input, p, training), alpha=True)
 
 
@@ -208,7 +326,19 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def native_dropout(input: Tensor, p: float, train: bool | None, *, generator: Any = None) -> tuple:
-    """dropout, and the mask of the elements kept."""
+    """Dropout with its mask: (result, mask), the mask True where an element is kept.
+
+    - `input` (Tensor): any shape, floating
+    - `p` (float in [0, 1]): the probability of a zero
+    - `train` (bool): False keeps all elements
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.native_dropout(ferro.ones(2), 0.5, False)
+        (tensor([1., 1.]), tensor([True, True]))
+    """
     _check("native_dropout", input, p)
     x = input._data
     if not train or x.size == 0:

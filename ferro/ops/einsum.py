@@ -372,7 +372,22 @@ declare("kron", [Sample(Arg(2, 3), Arg(2, 2)), Sample(Arg(3), Arg(2, 2)), Sample
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """yₖ = x₁ᵀ Wₖ x₂ + bₖ over any leading dimensions."""
+    """yₖ = x₁ᵀ Wₖ x₂ + bₖ over any leading dimensions.
+
+    - `input1` (Tensor): x₁, (..., I)
+    - `input2` (Tensor): x₂, (..., J), with the same leading dimensions
+    - `weight` (Tensor): W, (K, I, J)
+    - `bias` (Tensor, default None): b, (K)
+
+    The result is (..., K). RuntimeError for sizes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.bilinear(ferro.tensor([[1.0, 2.0]]), ferro.tensor([[3.0]]), ferro.ones(1, 2, 1))
+        tensor([[9.]])
+    """
     same_dtype("bilinear", input1=input1, input2=input2, weight=weight, bias=bias)
     s1, s2, w = input1._data.shape, input2._data.shape, weight._data.shape
     if len(w) != 3:

@@ -38,12 +38,28 @@ def _indices(name: str, input: Tensor) -> Any:
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
               norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
-    """The rows of the table `weight` with the indices in `input`.  The derivative adds each row's cotangent to its row
-    of the table.
+    """The rows of a table: weight[input]. The derivative adds each row's cotangent to its row of the table.
 
-    Rows with the index `padding_idx` give no gradient.  `max_norm` first shortens (in place) the looked-up rows of
-    `weight` that are longer; `scale_grad_by_freq` divides gradients by the number of times an index occurs.  With `sparse`
-    the gradient of `weight` is a sparse tensor with the rows of these indices (for SparseAdam, SGD and Adagrad).
+    - `input` (Tensor): indices of rows, int64 or int32, any shape (...)
+    - `weight` (Tensor): the table, (rows, D)
+    - `padding_idx` (int, default None): the row with this index gets no gradient
+    - `max_norm` (float, default None): looked-up rows that are longer are first shortened to it, in place
+    - `norm_type` (float, default 2.0): the p of that norm
+    - `scale_grad_by_freq` (bool, default False): divides gradients by the number of times an index occurs
+    - `sparse` (bool, default False): makes the gradient of `weight` a sparse tensor with the rows of these indices (for
+      SparseAdam, SGD and Adagrad)
+
+    The result is (..., D). RuntimeError for indices of another dtype and a table that is not 2-D, IndexError for an
+    index out of range, AssertionError for such a `padding_idx`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> table = ferro.tensor([[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]])
+        >>> F.embedding(ferro.tensor([2, 0]), table)
+        tensor([[ 2., 20.],
+                [ 0.,  0.]])
     """
     if input._data.dtype.kind not in "biu" and weight._data.dtype not in INEXACT:  # torch.embedding(weight, indices)
         input, weight = weight, input
@@ -116,8 +132,21 @@ ADD_ROWS = Op(
 
 
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
-    """Shortens, in place and without history, the rows of `weight` named in `indices` whose p-norm is above
-    max_norm.
+    """Shortens, in place and without history, the rows of `weight` named in `indices` whose p-norm is above `max_norm`.
+
+    - `weight` (Tensor): the table, (rows, D)
+    - `indices` (Tensor): indices of rows
+    - `max_norm` (float): the length that is allowed
+    - `norm_type` (float, default 2.0): p
+
+    Returns `weight`.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.embedding_renorm_(ferro.tensor([[3.0, 4.0], [3.0, 4.0]]), ferro.tensor([0]), 1.0)
+        tensor([[0.6000, 0.8000],
+                [3.0000, 4.0000]])
     """
     table = weight._data
     used = np.unique(indices._data)
@@ -136,10 +165,33 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
                   norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
                   per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
                   padding_idx: int | None = None) -> Tensor:  # fmt: skip
-    """Sum, mean or maximum of the rows of `weight` in each bag of indices: the rows of a 2-D input, or the parts of a
-    1-D one that start at `offsets`.  Indices equal to `padding_idx` are left out; an empty bag gives zeros; of equal
-    maxima the first gets the gradient.  With `sparse` (sum and mean) the gradient of `weight` is a sparse tensor, as that of
-    `embedding`.
+    """The sum, mean or maximum of the rows of a table in each bag of indices.
+
+    - `input` (Tensor): indices, (bags, n), or (n) with `offsets`
+    - `weight` (Tensor): the table, (rows, D)
+    - `offsets` (Tensor, default None): (bags): where each bag starts in an `input` of one dimension
+    - `max_norm` (float, default None): looked-up rows that are longer are first shortened to it, in place
+    - `norm_type` (float, default 2.0): the p of that norm
+    - `scale_grad_by_freq` (bool, default False): divides gradients by the number of times an index occurs; not for
+      "max"
+    - `mode` (str, default "mean"): "sum", "mean" or "max"
+    - `sparse` (bool, default False): makes the gradient of `weight` a sparse tensor, as in `embedding`; not for "max"
+    - `per_sample_weights` (Tensor, default None): a factor for each index, in the shape of `input`, for "sum" only
+    - `include_last_offset` (bool, default False): whether `offsets` has the end of the last bag, too
+    - `padding_idx` (int, default None): indices equal to it are left out
+
+    The result is (bags, D). An empty bag gives zeros; of equal maxima the first gets the gradient. ValueError for
+    shapes, modes and options that do not fit together, NotImplementedError for weights with "mean" or "max",
+    RuntimeError for an index or offset out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> table = ferro.tensor([[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]])
+        >>> F.embedding_bag(ferro.tensor([2, 1, 0]), table, ferro.tensor([0, 2]), mode="sum")
+        tensor([[ 3., 30.],
+                [ 0.,  0.]])
     """
     name = "embedding_bag"
     if need_tensor(name, "input", input)._data.dtype in INEXACT and weight._data.dtype not in INEXACT:

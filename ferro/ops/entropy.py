@@ -104,9 +104,26 @@ def _refuse_shape(name: str, have: tuple, want: tuple) -> None:
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
              ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
-    """-w[t] x[t] for log-probabilities x of shape (N, C, ...) and class indices t of shape (N, ...).
+    """-w[t] x[t] for log-probabilities x and class indices t; linear in x.
 
-    The mean divides by the sum of the weights; elements with target ignore_index count nowhere.  Linear in x.
+    - `input` (Tensor): x, mostly from `log_softmax`, (N, C), (N, C, d1, ...) or (C)
+    - `target` (Tensor): t, int64 or uint8, (N), (N, d1, ...) or 0-d
+    - `weight` (Tensor, default None): w, a factor for each class, (C)
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `ignore_index` (int, default -100): elements with this target count nowhere
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The mean divides by the sum of the weights. The result is 0-d, or in the shape of `target` with reduction "none".
+    RuntimeError for shapes or dtypes that do not fit, ValueError for numbers of samples that differ and another
+    reduction, IndexError for a target that is no class.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x = ferro.tensor([[-1.0, -2.0], [-3.0, -4.0]])
+        >>> F.nll_loss(x, ferro.tensor([1, 0]))
+        tensor(2.5000)
     """
     reduction = reduction_of("nll_loss", reduction, size_average, reduce)
     _class_shapes("nll_loss", input, target, weight)
@@ -154,18 +171,29 @@ def nll_pick(x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, red
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
                   ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
                   label_smoothing: float = 0.0) -> Tensor:  # fmt: skip
-    """-sum q log softmax(x) over the classes, for logits x of shape (C,), (N, C) or (N, C, ...).
+    """-Σ q log softmax(x) over the classes, for logits x.
 
-    The target holds class indices of shape (N, ...), q being w at the class (label smoothing moves a part of it evenly
-    to all classes), or the probabilities q / w of all classes, in the shape of the input.  The mean divides by the sum
-    of the weights of the classes; with probabilities by the number of elements.  Elements with target ignore_index
-    count nowhere.  The derivative is (sum q) softmax(x) - q; by probabilities it is -w log softmax(x).
+    - `input` (Tensor): x, (N, C), (N, C, d1, ...), or (C) for one sample
+    - `target` (Tensor): class indices (N), (N, d1, ...) or 0-d, int64 or uint8; or probabilities of all classes, in the
+      shape and dtype of `input`
+    - `weight` (Tensor, default None): w, a factor for each class, (C)
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `ignore_index` (int, default -100): elements with this target index count nowhere
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+    - `label_smoothing` (float in [0, 1], default 0.0): the part of each target that is spread evenly over all classes
+
+    q is w at the class, or w times the probabilities. The mean divides by the sum of the weights of the classes; with
+    probabilities by the number of samples. The result is 0-d, or in the shape of class indices with reduction "none".
+    The derivative is (Σ q) softmax(x) - q; by probabilities it is -w log softmax(x). RuntimeError for shapes or dtypes
+    that do not fit and for label smoothing out of range, ValueError for numbers of samples that differ and another
+    reduction, IndexError for a target that is no class.
 
     Example::
 
         >>> import ferro
+        >>> from ferro.nn import functional as F
         >>> logits = ferro.tensor([[0.0, 0.0], [0.0, 0.0]])
-        >>> ferro.nn.functional.cross_entropy(logits, ferro.tensor([0, 1]))
+        >>> F.cross_entropy(logits, ferro.tensor([0, 1]))
         tensor(0.6931)
     """
     reduction = reduction_of("cross_entropy", reduction, size_average, reduce)
@@ -267,7 +295,23 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
     """-w (y log x + (1 - y) log(1 - x)) for probabilities x in [0, 1]; logarithms below -100 count as -100.
 
-    The derivative by x is w (x - y) / max(x (1 - x), 1e-12), by y it is w (log(1 - x) - log x).
+    - `input` (Tensor): x, mostly from `sigmoid`
+    - `target` (Tensor): y in [0, 1], in the shape and dtype of `input`
+    - `weight` (Tensor, default None): w, in a shape that broadcasts to that of `input`
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or in the shape of `input` with reduction "none". The derivative by x is w (x - y) / max(x (1 -
+    x), 1e-12), by y it is w (log(1 - x) - log x). RuntimeError for inputs outside of [0, 1] and dtypes that differ,
+    ValueError for shapes that differ and another reduction. `binary_cross_entropy_with_logits` is more exact and takes
+    any input.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.binary_cross_entropy(ferro.tensor([0.5, 0.5]), ferro.tensor([1.0, 0.0]))
+        tensor(0.6931)
     """
     reduction = reduction_of("binary_cross_entropy", reduction, size_average, reduce)
     floating("binary_cross_entropy", input, target, weight)
@@ -306,9 +350,24 @@ BCE = Op("binary_cross_entropy", lambda xp, x, y: _bce(xp, x, y), kind=ELEMENTWI
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None,
                                      size_average: bool | None = None, reduce: bool | None = None,
                                      reduction: str = "mean", pos_weight: Tensor | None = None) -> Tensor:  # fmt: skip
-    """-w (p y log s + (1 - y) log(1 - s)) with s = sigmoid(x) and the weight p of positive examples, without overflow.
+    """-w (p y log s + (1 - y) log(1 - s)) with s = sigmoid(x), without overflow.
 
-    The derivative by x is w (s (1 + (p - 1) y) - p y), which is w (s - y) for p = 1.
+    - `input` (Tensor): x, any numbers
+    - `target` (Tensor): y in [0, 1], in the shape of `input`
+    - `weight` (Tensor, default None): w, in a shape that broadcasts to that of `input`
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+    - `pos_weight` (Tensor, default None): p, the weight of positive examples, mostly one for each class
+
+    The result is 0-d, or in the shape of `input` with reduction "none". The derivative by x is w (s (1 + (p - 1) y) - p
+    y), which is w (s - y) for p = 1. ValueError for shapes that differ and another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.binary_cross_entropy_with_logits(ferro.zeros(2), ferro.tensor([1.0, 0.0]))
+        tensor(0.6931)
     """
     reduction = reduction_of("binary_cross_entropy_with_logits", reduction, size_average, reduce)
     floating("binary_cross_entropy_with_logits", input, weight, pos_weight)
@@ -354,9 +413,25 @@ BCE_LOGITS = Op("binary_cross_entropy_with_logits", lambda xp, x, y, p: _bce_log
 @in_full_precision
 def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
            reduction: str = "mean", log_target: bool = False) -> Tensor:  # fmt: skip
-    """y (log y - x) for log-probabilities x and probabilities y (with `log_target`: e^y (y - x)); 0 where y = 0.
+    """y (log y - x) for log-probabilities x and probabilities y; 0 where y = 0.
 
-    "batchmean" is the sum over the number of rows: the mean in the sense of probability theory.
+    - `input` (Tensor): x, mostly from `log_softmax`, any shape
+    - `target` (Tensor): y, in the shape of `input`
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): also "batchmean", the sum over the number of rows: the mean in the sense of
+      probability theory
+    - `log_target` (bool, default False): whether y is given as its logarithm, so that the loss is eʸ (y - x)
+
+    The result is 0-d, or in the shape of `input` with reduction "none". "mean" divides by the number of elements, with
+    a warning. ValueError for another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x = ferro.tensor([[0.5, 0.5]]).log()
+        >>> F.kl_div(x, ferro.tensor([[1.0, 0.0]]), reduction="batchmean")
+        tensor(0.6931)
     """
     batch = reduction == "batchmean" and size_average is None and reduce is None
     if isinstance(size_average, (int, str)) and not isinstance(

@@ -135,20 +135,28 @@ def _sample(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -
 @in_full_precision
 def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
                 align_corners: bool | None = None) -> Tensor:  # fmt: skip
-    """Images (N, C, H, W) at the places (x, y) in grid (N, H', W', 2), or volumes (N, C, D, H, W) at (x, y, z): (N, C, H', W').
+    """Images or volumes, read at the places that a grid names.
 
-    Places run from -1 to 1 between the outer edges of the image, with align_corners=True between the centres of the
-    outer pixels.  Outside is zero ("zeros"), the nearest pixel ("border") or the image reflected at its edges
-    ("reflection").  "bilinear" is trilinear in volumes, "bicubic" (Keys 1981, eq. 15, a = -3/4) is for images.
+    - `input` (Tensor): images (N, C, H, W), or volumes (N, C, D, H, W)
+    - `grid` (Tensor): places (x, y), (N, H', W', 2), or (x, y, z), (N, D', H', W', 3), in the dtype of `input`
+    - `mode` (str, default "bilinear"): "bilinear" (trilinear in volumes), "nearest", or for images "bicubic" (a = -3/4)
+    - `padding_mode` (str, default "zeros"): outside is 0 ("zeros"), the nearest pixel ("border"), or the image
+      reflected at its edges ("reflection")
+    - `align_corners` (bool, default None): True lets places run from -1 to 1 between the centres of the outer pixels,
+      else between the outer edges; None is False, with a warning
 
-    Linear in the image; piecewise polynomial in the grid, with derivatives to any order: at a pixel they are those to
-    the right, on a border and beyond it zero, and zero everywhere in mode "nearest".  RuntimeError for sizes or dtypes
-    that do not fit, ValueError for unknown modes.
+    The result is (N, C, H', W'), or (N, C, D', H', W'). Linear in the image; piecewise polynomial in the grid, with
+    derivatives to any order: at a pixel they are those to the right, on a border and beyond it zero, and zero
+    everywhere in mode "nearest". RuntimeError for sizes or dtypes that do not fit, ValueError for unknown modes.
+    Source: R. G. Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981, eq. 15.
 
-    >>> import ferro
-    >>> image = ferro.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
-    >>> grid_sample(image, ferro.tensor([[[[0.0, 0.0], [-1.0, 1.0]]]]), align_corners=True)
-    tensor([[[[1.5000, 2.0000]]]])
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> image = ferro.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> F.grid_sample(image, ferro.tensor([[[[0.0, 0.0], [-1.0, 1.0]]]]), align_corners=True)
+        tensor([[[[1.5000, 2.0000]]]])
     """
     name = "grid_sample"
     if mode not in _MODES:
@@ -180,20 +188,67 @@ def _by_number(name: str, input: Any, grid: Any, mode: int, padding: int, align:
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """`grid_sample` with numbers for its modes (bilinear, nearest, bicubic) and paddings (zeros, border, reflection)."""
+    """`nn.functional.grid_sample` with numbers for its modes.
+
+    - `input`, `grid` (Tensor): as there
+    - `interpolation_mode` (int): 0 (bilinear), 1 (nearest) or 2 (bicubic)
+    - `padding_mode` (int): 0 (zeros), 1 (border) or 2 (reflection)
+    - `align_corners` (bool): as there
+
+    Raises what `grid_sample` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> image = ferro.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> ferro.grid_sampler(image, ferro.zeros(1, 1, 1, 2), 0, 0, False)
+        tensor([[[[1.5000]]]])
+    """
     return _by_number("grid_sampler", input, grid, interpolation_mode, padding_mode, align_corners, None)
 
 
 def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool, *,
                     out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """`grid_sampler` of images."""
+    """`nn.functional.grid_sample` with numbers for its modes.
+
+    - `input`, `grid` (Tensor): as there
+    - `interpolation_mode` (int): 0 (bilinear), 1 (nearest) or 2 (bicubic)
+    - `padding_mode` (int): 0 (zeros), 1 (border) or 2 (reflection)
+    - `align_corners` (bool): as there
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `grid_sample` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> image = ferro.tensor([[[[0.0, 1.0], [2.0, 3.0]]]])
+        >>> ferro.grid_sampler_2d(image, ferro.zeros(1, 1, 1, 2), 0, 0, False)
+        tensor([[[[1.5000]]]])
+    """
     found = _by_number("grid_sampler_2d", input, grid, interpolation_mode, padding_mode, align_corners, 2)
     return into("grid_sampler_2d", out, found)
 
 
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool, *,
                     out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """`grid_sampler` of volumes."""
+    """`nn.functional.grid_sample` with numbers for its modes.
+
+    - `input`, `grid` (Tensor): as there
+    - `interpolation_mode` (int): 0 (bilinear), 1 (nearest) or 2 (bicubic)
+    - `padding_mode` (int): 0 (zeros), 1 (border) or 2 (reflection)
+    - `align_corners` (bool): as there
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `grid_sample` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> volume = ferro.arange(8.0).reshape(1, 1, 2, 2, 2)
+        >>> ferro.grid_sampler_3d(volume, ferro.zeros(1, 1, 1, 1, 3), 0, 0, False).squeeze()
+        tensor(3.5000)
+    """
     found = _by_number("grid_sampler_3d", input, grid, interpolation_mode, padding_mode, align_corners, 3)
     return into("grid_sampler_3d", out, found)
 

@@ -29,10 +29,23 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias
     lies behind the last group gives zeros.  RuntimeError for shapes that do not fit, for a `bias` (as in PyTorch) and
     for an `out_dtype` other than that of mat_a.
 
-    >>> import ferro
-    >>> rows, experts = ferro.ones(3, 1), ferro.tensor([[[2.0]], [[5.0]]])
-    >>> grouped_mm(rows, experts, offs=ferro.tensor([1, 3], dtype=ferro.int32)).flatten()
-    tensor([2., 5., 5.])
+    - `mat_a`, `mat_b` (Tensor): the factors
+    - `offs` (Tensor, default None): where the groups end, int32
+    - `bias` (Tensor, default None): must be None
+    - `out_dtype` (dtype, default None): that of mat_a, or None
+
+    - `mat_a`, `mat_b` (Tensor): the factors
+    - `offs` (Tensor, default None): where the groups end, int32
+    - `bias` (Tensor, default None): must be None
+    - `out_dtype` (dtype, default None): that of mat_a, or None
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> rows, experts = ferro.ones(3, 1), ferro.tensor([[[2.0]], [[5.0]]])
+        >>> F.grouped_mm(rows, experts, offs=ferro.tensor([1, 3], dtype=ferro.int32)).flatten()
+        tensor([2., 5., 5.])
     """
     name = "grouped_mm"
     ends = _ends(name, mat_a, mat_b, offs, bias, out_dtype)

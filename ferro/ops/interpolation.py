@@ -148,19 +148,28 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
                 antialias: bool = False) -> Tensor:  # fmt: skip
     """Images (N, C, d1, ...) with one to three spatial dimensions, resampled to `size` or by `scale_factor`.
 
-    The modes: "nearest" and "nearest-exact"; "linear", "bilinear", "trilinear" for one, two, three dimensions;
-    "bicubic" (Keys 1981, Cubic Convolution Interpolation for Digital Image Processing, eq. 15, with a = -3/4); "area",
-    the mean over the pixels that a new one covers.  `antialias` (images only) stretches the filter when images shrink
-    (with a = -1/2), "lanczos" needs it.  Pixels are squares whose outer edges meet, or with align_corners=True points
-    whose outermost meet.  The scale is the given one, or the ratio of the sizes with recompute_scale_factor=True.
+    - `input` (Tensor): (N, C, d1, ...), floating
+    - `size` (int or sequence, default None): the spatial sizes of the result
+    - `scale_factor` (float or sequence, default None): or the factors, exactly one of the two
+    - `mode` (str, default "nearest"): "nearest" and "nearest-exact"; "linear", "bilinear", "trilinear" for one, two,
+      three dimensions; "bicubic" (with a = -3/4); "area", the mean over the pixels that a new one covers; "lanczos"
+      with `antialias`
+    - `align_corners` (bool, default None): True takes pixels as points whose outermost meet; else they are squares
+      whose outer edges meet
+    - `recompute_scale_factor` (bool, default None): True takes the ratio of the sizes as the scale, and not the factor
+      that was given
+    - `antialias` (bool, default False): stretches the filter when images shrink (bicubic with a = -1/2)
 
-    Linear in the input: the derivative is the transposed map.  Raises ValueError unless exactly one of `size` and
-    `scale_factor` is given, NotImplementedError for a mode that does not fit the number of dimensions.
+    Linear in the input: the derivative is the transposed map. Raises ValueError unless exactly one of `size` and
+    `scale_factor` is given, NotImplementedError for a mode that does not fit the number of dimensions. Source: R. G.
+    Keys, Cubic Convolution Interpolation for Digital Image Processing, 1981, eq. 15.
 
-    >>> import ferro
-    >>> x = ferro.tensor([[[0.0, 4.0]]])
-    >>> interpolate(x, size=4, mode="linear")
-    tensor([[[0., 1., 3., 4.]]])
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.interpolate(ferro.tensor([[[0.0, 4.0]]]), size=4, mode="linear")
+        tensor([[[0., 1., 3., 4.]]])
     """
     name = "interpolate"
     n = need_tensor(name, "input", input)._data.ndim - 2
@@ -180,7 +189,24 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
 
 def upsample(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
              align_corners: bool | None = None) -> Tensor:  # fmt: skip
-    """The old name of `interpolate`."""
+    """`interpolate` under its older name, with a warning.
+
+    - `input` (Tensor): (N, C, d1, ...)
+    - `size` (int or sequence, default None): the sizes of the result
+    - `scale_factor` (float or sequence, default None): or the factors
+    - `mode` (str, default "nearest"): as in `interpolate`
+    - `align_corners` (bool, default None): as in `interpolate`
+
+    Raises what `interpolate` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> import warnings
+        >>> with warnings.catch_warnings(action="ignore"): F.upsample(ferro.tensor([[[0.0, 4.0]]]), size=4)
+        tensor([[[0., 0., 4., 4.]]])
+    """
     warnings.warn(
         "`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", UserWarning, stacklevel=2
     )

@@ -161,17 +161,29 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
                          weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
                          label_smoothing: float = 0.0,
                          options: LinearCrossEntropyOptions | None = None) -> Tensor:  # fmt: skip
-    """cross_entropy(linear(input, linear_weight, linear_bias), target) for an input (F) or (N, F).
+    """cross_entropy(linear(input, linear_weight, linear_bias), target), without all logits at once on request.
 
-    linear_weight: (C, F), or (C, d1, ..., F) for a loss at d1 x ... places; target: class indices (N, d1, ...), or
-    probabilities of the shape of the logits (then ignore_index must be None).  With `options` the logits are computed
-    in parts of the batch, forward and again backward, and never all at once: for class indices, without label
-    smoothing or further dimensions (a warning otherwise).  RuntimeError for shapes that do not fit.
+    - `input` (Tensor): (N, F) or (F)
+    - `linear_weight` (Tensor): (C, F), or (C, d1, ..., F) for a loss at d1 x ... places
+    - `target` (Tensor): class indices (N, d1, ...), or probabilities of the shape of the logits
+    - `linear_bias` (Tensor, default None): (C), or (C, d1, ...)
+    - `weight` (Tensor, default None): a factor for each class, (C)
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+    - `ignore_index` (int, default None): elements with this target count nowhere; None for probabilities
+    - `label_smoothing` (float, default 0.0): as in `cross_entropy`
+    - `options` (LinearCrossEntropyOptions, default None): makes the logits in parts of the batch, forward and again
+      backward, and never all at once: for class indices, without label smoothing or further dimensions (a warning
+      otherwise)
 
-    >>> import ferro
-    >>> x, w = ferro.tensor([[1.0, 0.0]]), ferro.tensor([[0.0, 5.0], [0.0, 7.0]])
-    >>> linear_cross_entropy(x, w, ferro.tensor([1])).exp()
-    tensor(2.)
+    The result is 0-d, or in the shape of `target` with reduction "none". RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x, w = ferro.tensor([[1.0, 0.0]]), ferro.tensor([[0.0, 5.0], [0.0, 7.0]])
+        >>> F.linear_cross_entropy(x, w, ferro.tensor([1])).exp()
+        tensor(2.)
     """
     name = "linear_cross_entropy"
     sizes = _check(name, input, linear_weight, linear_bias)

@@ -112,12 +112,24 @@ def _samples(*parameters: dict) -> list[Sample]:
 
 def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
              reduction: str = "mean", weight: Tensor | None = None) -> Tensor:  # fmt: skip
-    """(x - y)^2, reduced.  Different shapes broadcast with a warning.
+    """The mean squared error (x - y)², reduced.
+
+    - `input`, `target` (Tensor): x and y, floating, of one shape; other shapes broadcast with a warning
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+    - `weight` (Tensor, in the shape of `input`, default None): a factor for each element; the mean then divides by the
+      sum of the weights
+
+    The result is 0-d, or in the shape of `input` with reduction "none". RuntimeError for shapes that do not broadcast
+    or a dtype that is not floating, ValueError for another reduction or a weight of another shape.
 
     Example::
 
         >>> import ferro
-        >>> ferro.nn.functional.mse_loss(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 4.0]), reduction="none")
+        >>> from ferro.nn import functional as F
+        >>> F.mse_loss(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 4.0]))
+        tensor(2.)
+        >>> F.mse_loss(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 4.0]), reduction="none")
         tensor([0., 4.])
     """
     reduction = reduction_of("mse_loss", reduction, size_average, reduce)
@@ -135,7 +147,24 @@ MSE = _difference("mse_loss", lambda xp, d, _: d * d, lambda xp, g, d, _: d * (g
 
 def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
             reduction: str = "mean", weight: Tensor | None = None) -> Tensor:  # fmt: skip
-    """|x - y|, reduced.  The derivative is sign(x - y), 0 at x = y.  Different shapes broadcast with a warning."""
+    """The mean absolute error |x - y|, reduced. The derivative is sign(x - y), 0 at x = y.
+
+    - `input`, `target` (Tensor): x and y, real or complex, of one shape; other shapes broadcast with a warning
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+    - `weight` (Tensor, in the shape of `input`, default None): a factor for each element; the mean then divides by the
+      sum of the weights
+
+    The result is 0-d, or in the shape of `input` with reduction "none". RuntimeError for shapes that do not broadcast
+    and for the mean of integers, ValueError for another reduction or a weight of another shape.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.l1_loss(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 4.0]))
+        tensor(1.)
+    """
     reduction = reduction_of("l1_loss", reduction, size_average, reduce)
     x, y = _pair("l1_loss", input, target)
     if x._data.dtype not in dtypes.INEXACT:
@@ -160,8 +189,22 @@ singular(
 
 def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
                    reduction: str = "mean", beta: float = 1.0) -> Tensor:  # fmt: skip
-    """d^2 / (2 beta) where |d| = |x - y| < beta, else |d| - beta / 2 (beta = 0: |d|).  The derivative is d / beta or
-    sign(d).
+    """d² / (2 beta) where |d| = |x - y| < beta, else |d| - beta / 2. The derivative is d / beta or sign(d).
+
+    - `input`, `target` (Tensor): x and y, floating, of one shape; other shapes broadcast with a warning
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+    - `beta` (float, default 1.0): where the parabola becomes a line; 0 gives |d| everywhere
+
+    The result is 0-d, or in the shape of `input` with reduction "none". RuntimeError for a negative beta, shapes that
+    do not broadcast or a dtype that is not floating, ValueError for another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.smooth_l1_loss(ferro.tensor([0.5, 3.0]), ferro.zeros(2), reduction="none")
+        tensor([0.1250, 2.5000])
     """
     reduction = reduction_of("smooth_l1_loss", reduction, size_average, reduce)
     if beta < 0:
@@ -193,8 +236,25 @@ singular(
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
-    """d^2 / 2 where |d| = |x - y| <= delta, else delta (|d| - delta / 2).  The derivative is d clamped to [-delta,
+    """d² / 2 where |d| = |x - y| <= delta, else delta (|d| - delta / 2). The derivative is d clamped to [-delta,
     delta].
+
+    - `input`, `target` (Tensor): x and y, floating, of one shape; other shapes broadcast with a warning
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+    - `delta` (float, default 1.0): where the parabola becomes a line
+    - `weight` (Tensor, in the shape of `input`, default None): a factor for each element; the mean then divides by the
+      sum of the weights
+
+    The result is 0-d, or in the shape of `input` with reduction "none". RuntimeError for a delta that is not positive,
+    shapes that do not broadcast or a dtype that is not floating, ValueError for another reduction or a weight of
+    another shape. Source: P. J. Huber, Robust Estimation of a Location Parameter, 1964.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.huber_loss(ferro.tensor([0.5, 3.0]), ferro.zeros(2), reduction="none", delta=2.0)
+        tensor([0.1250, 4.0000])
     """
     reduction = reduction_of("huber_loss", reduction)
     if delta <= 0:
@@ -223,8 +283,25 @@ HUBER = _difference("huber_loss", _huber, kind=HUBER_KIND, path="nn.functional.h
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
                      size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
                      reduction: str = "mean") -> Tensor:  # fmt: skip
-    """e^x - y x (without `log_input` x - y log(x + eps)); `full` adds Stirling's approximation of log y!
-    where y > 1.
+    """Minus the log-likelihood of Poisson counts y, up to log y!: eˣ - y x, or x - y log(x + eps) without `log_input`.
+
+    - `input` (Tensor): x, the logarithm of the expected counts, or these themselves
+    - `target` (Tensor): y, the counts, in the shape of `input`
+    - `log_input` (bool, default True): whether x is the logarithm
+    - `full` (bool, default False): adds Stirling's approximation of log y! where y > 1
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `eps` (float, default 1e-08): keeps the logarithm finite without `log_input`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or in the shape of `input` with reduction "none". ValueError for another reduction, RuntimeError
+    for shapes that do not broadcast.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.poisson_nll_loss(ferro.zeros(2), ferro.tensor([1.0, 2.0]), reduction="none")
+        tensor([1., 1.])
     """
     reduction = reduction_of("poisson_nll_loss", reduction, size_average, reduce)
     no_broadcast("poisson_nll_loss", input, target)
@@ -247,8 +324,24 @@ declare("nn.functional.poisson_nll_loss",
 
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
                       reduction: str = "mean") -> Tensor:  # fmt: skip
-    """(log v + (x - y)^2 / v) / 2 with v = max(var, eps), the derivative passing through max unchanged; `full` adds
-    log(2 pi) / 2.
+    """Minus the log-likelihood of normal numbers y: (log v + (x - y)² / v) / 2 with v = max(var, eps).
+
+    - `input`, `target` (Tensor): x, the expected values, and y, of one shape
+    - `var` (Tensor or float): the variances, in the shape of `input`, in that without its last dimension, or with one
+      dimension of size 1
+    - `full` (bool, default False): adds the constant log(2π) / 2
+    - `eps` (float, default 1e-06): the least variance; the derivative passes through this bound unchanged
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or in the shape of `input` with reduction "none". ValueError for negative variances, variances of
+    another shape and another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.gaussian_nll_loss(ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 4.0]), ferro.ones(2), reduction="none")
+        tensor([0., 2.])
     """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(
@@ -289,7 +382,23 @@ declare("nn.functional.gaussian_nll_loss",
 @in_full_precision
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
                      reduction: str = "mean") -> Tensor:  # fmt: skip
-    """log(1 + exp(-y x)) for labels y = 1 or -1, without overflow."""
+    """log(1 + exp(-y x)) for labels y = 1 or -1, without overflow.
+
+    - `input` (Tensor): x, the scores
+    - `target` (Tensor): y, in the shape of `input` or one that broadcasts to it
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or in the shape of `input` with reduction "none". RuntimeError for a target that does not
+    broadcast to the input, ValueError for another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.soft_margin_loss(ferro.zeros(2), ferro.tensor([1.0, -1.0]))
+        tensor(0.6931)
+    """
     reduction = reduction_of("soft_margin_loss", reduction, size_average, reduce)
     no_broadcast("soft_margin_loss", input, target)
     want, have = input._data.shape, target._data.shape
@@ -313,8 +422,24 @@ declare(
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
                         size_average: bool | None = None, reduce: bool | None = None,
                         reduction: str = "mean") -> Tensor:  # fmt: skip
-    """max(0, margin - y (x1 - x2)): y = 1 wants x1 above x2, y = -1 below.  At the kink the slope is that of the
+    """max(0, margin - y (x1 - x2)): y = 1 wants x1 above x2, y = -1 below. At the kink the slope is that of the
     positive side.
+
+    - `input1`, `input2` (Tensor): x1 and x2, of one shape
+    - `target` (Tensor): y, with as many dimensions
+    - `margin` (float, default 0): how far apart x1 and x2 are to be
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or in the shape of the inputs with reduction "none". RuntimeError for other numbers of
+    dimensions, ValueError for another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.margin_ranking_loss(ferro.tensor([1.0, 1.0]), ferro.tensor([0.0, 3.0]), ferro.ones(2), reduction="none")
+        tensor([0., 2.])
     """
     reduction = reduction_of("margin_ranking_loss", reduction, size_average, reduce)
     if not input1._data.ndim == input2._data.ndim == target._data.ndim:
@@ -335,7 +460,23 @@ declare("nn.functional.margin_ranking_loss",
 @in_full_precision
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
                          reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
-    """x where the label y is 1, max(0, margin - x) where it is -1 (both where it is neither)."""
+    """x where the label y is 1, max(0, margin - x) where it is -1 (their sum where it is neither).
+
+    - `input` (Tensor): x, mostly a distance of two embeddings
+    - `target` (Tensor): y, in the shape of `input` or one that broadcasts with it
+    - `margin` (float, default 1.0): the distance from which unlike pairs cost nothing
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or in the shape of `input` with reduction "none". ValueError for another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.hinge_embedding_loss(ferro.tensor([0.25, 0.25]), ferro.tensor([1.0, -1.0]), reduction="none")
+        tensor([0.2500, 0.7500])
+    """
     reduction = reduction_of("hinge_embedding_loss", reduction, size_average, reduce)
     no_broadcast("hinge_embedding_loss", input, target)
     where = worlds.functional.where
@@ -354,7 +495,22 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
                           reduction: str = "mean") -> Tensor:  # fmt: skip
     """1 - cos(x1, x2) where the label is 1, max(0, cos(x1, x2) - margin) where it is -1, over the last dimension.
 
-    1e-12 is added to the squared lengths.
+    - `input1`, `input2` (Tensor): x1 and x2, (N, D), or (D) for one pair
+    - `target` (Tensor): labels 1 or -1, (N), or 0-d for one pair
+    - `margin` (float, default 0): the cosine below which unlike pairs cost nothing
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    1e-12 is added to the squared lengths. The result is 0-d, or in the shape of `target` with reduction "none".
+    RuntimeError for other numbers of dimensions, ValueError for another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x = ferro.tensor([[1.0, 0.0], [1.0, 0.0]])
+        >>> F.cosine_embedding_loss(x, ferro.tensor([[0.0, 1.0], [1.0, 0.0]]), ferro.tensor([1, -1]), reduction="none")
+        tensor([1., 1.])
     """
     reduction = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     shape = target._data.shape
@@ -383,8 +539,27 @@ declare("nn.functional.cosine_embedding_loss",
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
                         eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
-    """max(0, margin + d(a, p) - d(a, n)) with the p-norm distance; `swap` takes min(d(a, n), d(p, n)) instead of d(a,
-    n).
+    """max(0, margin + d(a, p) - d(a, n)) with the p-norm distance d over the last dimension.
+
+    - `anchor`, `positive`, `negative` (Tensor): a, p and n, (N, D) or (D), with as many dimensions each
+    - `margin` (float, positive, default 1.0): how much closer the positive is to be
+    - `p` (float, default 2): of the norm
+    - `eps` (float, default 1e-06): added to the differences, so that the norm has a slope at 0
+    - `swap` (bool, default False): takes min(d(a, n), d(p, n)) instead of d(a, n)
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or (N) with reduction "none". ValueError for a margin that is not positive or another reduction,
+    RuntimeError for other numbers of dimensions. Source: V. Balntas et al., Learning Shallow Convolutional Feature
+    Descriptors with Triplet Losses, 2016.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> a, p, n = ferro.tensor([[0.0]]), ferro.tensor([[1.0]]), ferro.tensor([[1.5]])
+        >>> F.triplet_margin_loss(a, p, n, eps=0.0)
+        tensor(0.5000)
     """
     reduction = reduction_of("triplet_margin_loss", reduction, size_average, reduce)
     if margin <= 0:
@@ -399,7 +574,26 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *,
                                       distance_function: Callable | None = None, margin: float = 1.0,
                                       swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
-    """triplet_margin_loss with a distance of one's own (the Euclidean one by default)."""
+    """max(0, margin + d(a, p) - d(a, n)) with a distance of one's own.
+
+    - `anchor`, `positive`, `negative` (Tensor): a, p and n, of any shapes that d takes, with as many dimensions each
+    - `distance_function` (callable, default None): d(x, y), a tensor; None takes the Euclidean distance
+      `pairwise_distance`
+    - `margin` (float, positive, default 1.0): how much closer the positive is to be
+    - `swap` (bool, default False): takes min(d(a, n), d(p, n)) instead of d(a, n)
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or in the shape of d's with reduction "none". ValueError for a margin that is not positive or
+    another reduction, RuntimeError for other numbers of dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> a, p, n = ferro.tensor([[0.0]]), ferro.tensor([[1.0]]), ferro.tensor([[1.5]])
+        >>> F.triplet_margin_with_distance_loss(a, p, n, distance_function=lambda x, y: (x - y).abs().sum(-1))
+        tensor(0.5000)
+    """
     reduction = reduction_of("triplet_margin_with_distance_loss", reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_with_distance_loss: margin must be greater than 0, got {margin}")
@@ -444,7 +638,23 @@ declare(
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None,
                                 size_average: bool | None = None, reduce: bool | None = None,
                                 reduction: str = "mean") -> Tensor:  # fmt: skip
-    """The mean over the classes (last dimension) of -w (y log sigmoid(x) + (1 - y) log sigmoid(-x))."""
+    """The mean over the classes (last dimension) of -w (y log sigmoid(x) + (1 - y) log sigmoid(-x)).
+
+    - `input` (Tensor): x, the scores, (N, C) or (C)
+    - `target` (Tensor): y, 1 for the labels of a row and 0 for other classes, in the shape of `input`
+    - `weight` (Tensor, default None): w, a factor for each class, (C)
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or (N) with reduction "none". ValueError for another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.multilabel_soft_margin_loss(ferro.zeros(1, 2), ferro.tensor([[1.0, 0.0]]))
+        tensor(0.6931)
+    """
     reduction = reduction_of("multilabel_soft_margin_loss", reduction, size_average, reduce)
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
@@ -461,8 +671,25 @@ declare("nn.functional.multilabel_soft_margin_loss",
 def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
                       size_average: bool | None = None, reduce: bool | None = None,
                       reduction: str = "mean") -> Tensor:  # fmt: skip
-    """sum over the classes j other than the target t of w[t] max(0, margin - x[t] + x[j])^p / C, for x of shape (N, C)
-    or (C,).
+    """The sum over the classes j other than the target t of w[t] max(0, margin - x[t] + x[j])ᵖ / C.
+
+    - `input` (Tensor): x, the scores, (N, C) or (C)
+    - `target` (Tensor): t, class indices, int64, (N), or 0-d or (1) for one sample
+    - `p` (int, default 1): 1 or 2
+    - `margin` (float, default 1.0): by how much the target is to be ahead
+    - `weight` (Tensor, default None): w, a factor for each class, (C)
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or (N) with reduction "none". ValueError for another `p`, a weight of two dimensions or another
+    reduction; RuntimeError for other shapes, indices that are no classes or not int64.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.multi_margin_loss(ferro.tensor([[1.0, 0.5, 3.0]]), ferro.tensor([0]))
+        tensor(1.1667)
     """
     name = "multi_margin_loss"
     reduction = reduction_of(name, reduction, size_average, reduce)
@@ -509,7 +736,24 @@ declare("nn.functional.multi_margin_loss",
 @in_full_precision
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
                            reduction: str = "mean") -> Tensor:  # fmt: skip
-    """sum over labels t and other classes j of max(0, 1 - x[t] + x[j]) / C; the labels of a row end at its first -1."""
+    """The sum over labels t and other classes j of max(0, 1 - x[t] + x[j]) / C.
+
+    - `input` (Tensor): x, the scores, (N, C) or (C)
+    - `target` (Tensor): class indices, int64, in the shape of `input`; the labels of a row end at its first -1
+    - `size_average`, `reduce` (bool, default None): deprecated, use `reduction`
+    - `reduction` (str, default "mean"): "none" gives the loss of each element, "sum" their sum, "mean" their mean
+
+    The result is 0-d, or (N) with reduction "none". RuntimeError for other shapes, a target that is not int64 and
+    labels that are no classes; ValueError for another reduction.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x = ferro.tensor([[0.0, 0.5, 1.0]])
+        >>> F.multilabel_margin_loss(x, ferro.tensor([[2, -1, 0]]))  # the only label is 2
+        tensor(0.1667)
+    """
     name = "multilabel_margin_loss"
     reduction = reduction_of(name, reduction, size_average, reduce)
     floating(name, input)

@@ -33,11 +33,44 @@ def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embe
                                  v_proj_weight: Tensor | None = None, static_k: Tensor | None = None,
                                  static_v: Tensor | None = None, average_attn_weights: bool = True,
                                  is_causal: bool = False) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """Attention in `num_heads` heads between linear maps of query, key and value (L, N, E) and of the result.
+    """Attention in several heads between linear maps of query, key and value and of the result.
 
-    Boolean masks are True where attention is not allowed; others are added to the scores.  Returns the result and, if
-    they are needed, the attention weights (their mean over the heads, or (N, heads, L, S)).  A query that may attend to
-    nothing gives nan if the weights are needed, else zeros, as in PyTorch.
+    - `query` (Tensor): (L, N, E), or (L, E) for one sample
+    - `key`, `value` (Tensor): (S, N, Ek) and (S, N, Ev), or without N; E unless the weights are separate
+    - `embed_dim_to_check` (int): E
+    - `num_heads` (int): a divisor of E
+    - `in_proj_weight` (Tensor): the maps of query, key and value one below the other, (3 E, E)
+    - `in_proj_bias` (Tensor): (3 E), or None
+    - `bias_k`, `bias_v` (Tensor): one more key and value for all samples, (1, 1, E), or None
+    - `add_zero_attn` (bool): adds one more key and value of zeros
+    - `dropout_p` (float): the probability with which an attention weight becomes zero in training
+    - `out_proj_weight` (Tensor): the map of the result, (E, E)
+    - `out_proj_bias` (Tensor): (E), or None
+    - `training` (bool, default True): whether there is dropout
+    - `key_padding_mask` (Tensor, default None): (N, S): keys that nobody attends to
+    - `need_weights` (bool, default True): whether the attention weights are returned
+    - `attn_mask` (Tensor, default None): (L, S) or (N heads, L, S)
+    - `use_separate_proj_weight` (bool, default False): takes the next three instead of `in_proj_weight`
+    - `q_proj_weight`, `k_proj_weight`, `v_proj_weight` (Tensor, default None): (E, E), (E, Ek) and (E, Ev)
+    - `static_k`, `static_v` (Tensor, default None): (N heads, S, E / heads): keys and values in the place of those
+      computed
+    - `average_attn_weights` (bool, default True): gives the mean of the weights over the heads
+    - `is_causal` (bool, default False): says that `attn_mask` is the causal mask
+
+    Returns (result, weights): the result in the shape of the query, the weights (N, L, S), (N, heads, L, S) or None.
+    Boolean masks are True where attention is not allowed; others are added to the scores. A query that may attend to
+    nothing gives nan if the weights are needed, else zeros, as in PyTorch. AssertionError for shapes that do not fit,
+    RuntimeError for `is_causal` without a mask. Source: Vaswani et al., Attention Is All You Need, 2017, section 3.2.2.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x, w = ferro.ones(3, 1, 4), ferro.eye(4)
+        >>> w3 = w.repeat(3, 1)
+        >>> y, weights = F.multi_head_attention_forward(x, x, x, 4, 2, w3, None, None, None, False, 0.0, w, None)
+        >>> y.shape, weights.shape
+        (ferro.Size([3, 1, 4]), ferro.Size([1, 3, 3]))
     """
     F = worlds.functional
     if is_causal and attn_mask is None:

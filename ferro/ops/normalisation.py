@@ -54,11 +54,24 @@ def _trailing(name: str, input: Tensor, normalized_shape: Any, weight: Any, bias
 
 def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
                eps: float = 1e-5, cudnn_enable: bool = True) -> Tensor:  # fmt: skip
-    """y = (x - mean) / sqrt(var + eps) over the last dimensions, times weight, plus bias (Ba et al. 2016, Layer
-    Normalization).
+    """y = (x - mean) / sqrt(var + eps) over the last dimensions, times weight, plus bias.
 
-    With r = 1 / sqrt(var + eps), z the normalised x and h = w g: dx = r (h - mean h - z mean(h z)), dw = sum g z, db =
-    sum g.
+    - `input` (Tensor): x, (..., *normalized_shape)
+    - `normalized_shape` (sequence of ints): the last dimensions of x
+    - `weight`, `bias` (Tensor, default None): in the shape `normalized_shape`
+    - `eps` (float, default 1e-05): keeps the root away from 0
+    - `cudnn_enable` (bool, default True): no effect
+
+    The result has the shape of x. With r = 1 / sqrt(var + eps), z the normalised x and h = w g: dx = r (h - mean h - z
+    mean(h z)), dw = Σ g z, db = Σ g. RuntimeError for shapes that do not fit. Source: Ba, Kiros and Hinton, Layer
+    Normalization, 2016.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.layer_norm(ferro.tensor([[1.0, 3.0]]), [2], eps=0.0)
+        tensor([[-1.,  1.]])
     """
     n = _trailing("layer_norm", input, normalized_shape, weight, bias)
     floating("layer_norm", input, weight, bias)
@@ -97,11 +110,23 @@ def _sum(t: Tensor, dims: tuple) -> Tensor:
 
 
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """y = x / sqrt(mean(x^2) + eps) over the last dimensions, times weight (Zhang and Sennrich 2019, Root Mean Square
-    Layer Normalization).
+    """y = x / sqrt(mean(x²) + eps) over the last dimensions, times weight.
 
-    eps None is the machine epsilon of the dtype.  With r = 1 / sqrt(mean(x^2) + eps), z = r x and h = w g: dx = r (h -
-    z mean(h z)), dw = sum g z.
+    - `input` (Tensor): x, (..., *normalized_shape), floating
+    - `normalized_shape` (sequence of ints): the last dimensions of x
+    - `weight` (Tensor, default None): in the shape `normalized_shape`
+    - `eps` (float, default None): keeps the root away from 0; None: the machine epsilon of the dtype
+
+    The result has the shape of x. With r = 1 / sqrt(mean(x²) + eps), z = r x and h = w g: dx = r (h - z mean(h z)), dw
+    = Σ g z. RuntimeError for shapes that do not fit and for a dtype that is not floating. Source: Zhang and Sennrich,
+    Root Mean Square Layer Normalization, 2019.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.rms_norm(ferro.tensor([[1.0, 7.0]]), [2], eps=0.0)
+        tensor([[0.2000, 1.4000]])
     """
     n = _trailing("rms_norm", input, normalized_shape, weight)
     dtype = input._data.dtype
@@ -178,12 +203,28 @@ def _update(running: Tensor | None, value: Any, momentum: float) -> None:
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
                bias: Tensor | None = None, training: bool = False, momentum: float = 0.1,
                eps: float = 1e-5) -> Tensor:  # fmt: skip
-    """y = (x - mean) / sqrt(var + eps) for each channel (dimension 1), times weight, plus bias (Ioffe and Szegedy
-    2015).
+    """y = (x - mean) / sqrt(var + eps) for each channel (dimension 1), times weight, plus bias.
 
-    In training mean and variance are those of the batch, and the running ones move towards them by `momentum` (the
-    variance unbiased); otherwise they are the running ones.  The derivative in training is that of layer_norm, with
-    means over the batch; otherwise dx = w g / sqrt(var + eps).
+    - `input` (Tensor): x, (N, C, ...)
+    - `running_mean`, `running_var` (Tensor): (C), or None in training
+    - `weight`, `bias` (Tensor, default None): (C)
+    - `training` (bool, default False): takes mean and variance of the batch, and moves the running ones, in place,
+      towards them; else takes the running ones
+    - `momentum` (float, default 0.1): by which part they move (the variance unbiased)
+    - `eps` (float, default 1e-05): keeps the root away from 0
+
+    The result has the shape of x. The derivative in training is that of layer_norm, with means over the batch;
+    otherwise dx = w g / sqrt(var + eps). RuntimeError for shapes that do not fit and for missing running statistics,
+    ValueError for one value per channel in training and an eps out of range. Source: Ioffe and Szegedy, Batch
+    Normalization, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.batch_norm(ferro.tensor([[1.0], [3.0]]), None, None, training=True, eps=1e-12)
+        tensor([[-1.],
+                [ 1.]])
     """
     if training:
         shape = need_tensor("batch_norm", "input", input)._data.shape
@@ -288,7 +329,29 @@ def batch_norm_vjp(
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
                   weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
                   momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
-    """batch_norm of each sample alone (Ulyanov et al. 2016); the running statistics take the mean over the samples."""
+    """batch_norm of each sample alone: y = (x - mean) / sqrt(var + eps) for each sample and channel, times weight, plus
+    bias.
+
+    - `input` (Tensor): x, (N, C, L, ...)
+    - `running_mean`, `running_var` (Tensor, default None): (C): move towards the means over the samples, or are taken
+      instead
+    - `weight`, `bias` (Tensor, default None): (C)
+    - `use_input_stats` (bool, default True): whether mean and variance are those of x
+    - `momentum` (float, default 0.1): by which part the running statistics move
+    - `eps` (float, default 1e-05): keeps the root away from 0
+
+    The result has the shape of x. RuntimeError for shapes that do not fit and for missing running statistics,
+    ValueError for one value per sample and channel. Source: Ulyanov, Vedaldi and Lempitsky, Instance Normalization,
+    2016.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.instance_norm(ferro.tensor([[[1.0, 3.0], [5.0, 9.0]]]), eps=1e-12)
+        tensor([[[-1.,  1.],
+                 [-1.,  1.]]])
+    """
     _check_channels(
         "instance_norm", input, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias
     )
@@ -357,8 +420,22 @@ declare("nn.functional.instance_norm",
 
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
                eps: float = 1e-5, cudnn_enabled: bool = True) -> Tensor:  # fmt: skip
-    """layer_norm over each of `num_groups` groups of channels, with weight and bias for each channel (Wu
-    and He 2018).
+    """layer_norm over each of `num_groups` groups of channels, with weight and bias for each channel.
+
+    - `input` (Tensor): (N, C, ...)
+    - `num_groups` (int): a divisor of C
+    - `weight`, `bias` (Tensor, default None): (C)
+    - `eps` (float, default 1e-05): keeps the root away from 0
+    - `cudnn_enabled` (bool, default True): no effect
+
+    The result has the shape of `input`. RuntimeError for numbers of channels that do not fit. Source: Wu and He, Group
+    Normalization, 2018.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.group_norm(ferro.tensor([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0)
+        tensor([[-1.,  1., -1.,  1.]])
     """
     _check_channels("group_norm", input, weight=weight, bias=bias)
     shape = input._data.shape
@@ -378,7 +455,23 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 
 def functional_group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
                           eps: float = 1e-5) -> Tensor:  # fmt: skip
-    """:func:`group_norm` as nn.functional has it: refused where one value in all would be normalised by itself."""
+    """layer_norm over each of `num_groups` groups of channels, with weight and bias for each channel.
+
+    - `input` (Tensor): (N, C, ...)
+    - `num_groups` (int): a divisor of C
+    - `weight`, `bias` (Tensor, default None): (C)
+    - `eps` (float, default 1e-05): keeps the root away from 0
+
+    The result has the shape of `input`. RuntimeError for numbers of channels that do not fit, ValueError where one
+    value in all would be normalised by itself. Source: Wu and He, Group Normalization, 2018.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.group_norm(ferro.tensor([[1.0, 3.0, 5.0, 9.0]]), 2, eps=0.0)
+        tensor([[-1.,  1., -1.,  1.]])
+    """
     result = group_norm(input, num_groups, weight, bias, eps)
     shape = input._data.shape
     if shape[0] * shape[1] // num_groups * math.prod(shape[2:]) == 1:
@@ -389,7 +482,24 @@ def functional_group_norm(input: Tensor, num_groups: int, weight: Tensor | None 
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x / (k + alpha mean(x^2 over the `size` neighbouring channels))^beta (Krizhevsky et al. 2012, section 3.3)."""
+    """x / (k + alpha m)^beta, where m is the mean of x² over the `size` neighbouring channels.
+
+    - `input` (Tensor): x, (N, C, L, ...)
+    - `size` (int): how many channels count
+    - `alpha`, `beta`, `k` (float, default 0.0001 and 0.75 and 1.0): of the formula
+
+    The result has the shape of x. ValueError for fewer than three dimensions, RuntimeError for a size that is not
+    positive. Source: Krizhevsky, Sutskever and Hinton, ImageNet Classification with Deep Convolutional Neural Networks,
+    2012, section 3.3.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.local_response_norm(ferro.tensor([[[2.0], [4.0]]]), 1, alpha=1.0, beta=0.5, k=0.0)
+        tensor([[[1.],
+                 [1.]]])
+    """
     floating("local_response_norm", input)
     shape = input._data.shape
     if len(shape) < 3:
@@ -429,7 +539,22 @@ declare(
 def native_layer_norm(
     input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple:
-    """layer_norm, and the mean and 1 / sqrt(var + eps) (not differentiable)."""
+    """layer_norm with its statistics: (result, mean, 1 / sqrt(var + eps)); only the result is differentiable.
+
+    - `input` (Tensor): (..., *normalized_shape)
+    - `normalized_shape` (sequence of ints): the last dimensions of `input`
+    - `weight`, `bias` (Tensor or None): in the shape `normalized_shape`
+    - `eps` (float): keeps the root away from 0
+
+    RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> y, mean, scale = ferro.native_layer_norm(ferro.tensor([[1.0, 3.0]]), [2], None, None, 0.0)
+        >>> y, mean, scale
+        (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
+    """
     out = layer_norm(input, normalized_shape, weight, bias, eps)
     n = len(tuple(normalized_shape))
     _, *found = worlds.world(input._data).layer_norm(input._data, None, None, n, eps)
@@ -441,7 +566,24 @@ def native_layer_norm(
 def native_group_norm(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple:
-    """group_norm, and the mean and 1 / sqrt(var + eps) of each group (these too are differentiable)."""
+    """group_norm with its statistics: (result, mean, 1 / sqrt(var + eps)), the last two (N, groups); all three are
+    differentiable.
+
+    - `input` (Tensor): (N, C, ...)
+    - `weight`, `bias` (Tensor or None): (C)
+    - `N`, `C`, `HxW` (int): the samples, the channels and the elements of each of them
+    - `group` (int): how many groups there are, a divisor of C
+    - `eps` (float): keeps the root away from 0
+
+    RuntimeError for numbers of channels that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> y, mean, scale = ferro.native_group_norm(ferro.tensor([[1.0, 3.0, 5.0, 7.0]]), None, None, 1, 4, 1, 2, 0.0)
+        >>> y, mean, scale
+        (tensor([[-1.,  1., -1.,  1.]]), tensor([[2., 6.]]), tensor([[1., 1.]]))
+    """
     out = group_norm(input, group, weight, bias, eps)
     if input._data.size == 0:
         zeros = np.zeros((N, group), input._data.dtype)
@@ -454,7 +596,24 @@ def native_group_norm(
 
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
                       running_var: Tensor | None, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
-    """batch_norm, and in training the mean and 1 / sqrt(var + eps) (not differentiable; empty otherwise)."""
+    """batch_norm with its statistics: (result, mean, 1 / sqrt(var + eps)); the last two are empty outside of training.
+
+    - `input` (Tensor): (N, C, ...)
+    - `weight`, `bias`, `running_mean`, `running_var` (Tensor or None): (C)
+    - `training` (bool): takes the statistics of the batch, and moves the running ones towards them
+    - `momentum` (float): by which part they move
+    - `eps` (float): keeps the root away from 0
+
+    Only the result is differentiable. RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([[1.0], [3.0]])
+        >>> y, mean, scale = ferro.native_batch_norm(x, None, None, None, None, True, 0.1, 0.0)
+        >>> mean, scale
+        (tensor([2.]), tensor([1.]))
+    """
     found: list = []
     out = _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps, found)
     mean, var = found

@@ -338,7 +338,22 @@ singular(
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps over the last dimension."""
+    """The p-norm of x1 - x2 + eps over the last dimension.
+
+    - `x1`, `x2` (Tensor): (..., D), with broadcasting
+    - `p` (float, default 2.0): of the norm
+    - `eps` (float, default 1e-06): added to the differences, so that the norm has a slope at 0
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+
+    The result is (...), or (..., 1) with `keepdim`. RuntimeError for shapes that do not broadcast.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.pairwise_distance(ferro.tensor([[3.0, 4.0]]), ferro.zeros(1, 2), eps=0.0)
+        tensor([5.])
+    """
     diff = x1 - x2 + eps
     return vector_norm(diff, p, max(diff._data.ndim - 1, 0), keepdim)
 
@@ -349,9 +364,21 @@ declare("nn.functional.pairwise_distance", [Sample(Arg(3, 4), Arg(3, 4)),
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine x1.x2 / (max(|x1|, eps) max(|x2|, eps)) over dimension `dim`, with broadcasting.
+    """The cosine x1·x2 / (max(|x1|, eps) max(|x2|, eps)) over a dimension.
 
-    Where a norm is below `eps` the gradient treats it as the norm, not as the constant eps.
+    - `x1`, `x2` (Tensor): of shapes that broadcast
+    - `dim` (int, default 1): the dimension of the vectors, which the result does not have
+    - `eps` (float, default 1e-08): the least norm; where a norm is below, the gradient treats it as the norm, not as a
+      constant
+
+    RuntimeError for shapes that do not broadcast, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.cosine_similarity(ferro.tensor([[1.0, 0.0]]), ferro.tensor([[3.0, 4.0]]))
+        tensor([0.6000])
     """
     name = "cosine_similarity"
     x, y = promote(*operands(name, x1, x2))
@@ -389,10 +416,19 @@ singular(
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """x / max(|x|_p, eps) over the dimensions `dim`.
 
+    - `input` (Tensor): x, any shape, floating
+    - `p` (float, default 2.0): of the norm
+    - `dim` (int or ints, default 1): the dimensions of the vectors
+    - `eps` (float, default 1e-12): the least norm: a vector of zeros stays zero
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of x. IndexError for a `dim` out of range.
+
     Example::
 
         >>> import ferro
-        >>> ferro.nn.functional.normalize(ferro.tensor([[3.0, 4.0]]))
+        >>> from ferro.nn import functional as F
+        >>> F.normalize(ferro.tensor([[3.0, 4.0]]))
         tensor([[0.6000, 0.8000]])
     """
     result = input / worlds.functional.clamp_min(vector_norm(input, p, dim, True), eps)

@@ -22,10 +22,18 @@ MODES = ("constant", "reflect", "replicate", "circular")
 
 
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
-    """The tensor with (before, after) elements around its last dimensions, the last dimension first in `pad`.
+    """The tensor with elements added around its last dimensions.
 
-    constant: filled with `value`; reflect: the elements mirrored at the edge, which is not repeated; replicate: the edge
-    repeated; circular: the elements of the other end.  Negative numbers cut elements off.
+    - `input` (Tensor): any shape; for the modes other than "constant" (N, C, d1, ...) or (C, d1, ...) with one to three
+      padded dimensions
+    - `pad` (sequence of ints): (before, after) for the last dimension, then for the one before it, ...; negative
+      numbers cut elements off
+    - `mode` (str, default "constant"): "constant" fills with `value`; "reflect" mirrors at the edge, which is not
+      repeated; "replicate" repeats the edge; "circular" takes the elements of the other end
+    - `value` (float, default None): what "constant" fills with; None is 0
+
+    RuntimeError for an odd number of paddings or too many of them, and for a reflection or circle longer than the
+    input.
 
     Example::
 

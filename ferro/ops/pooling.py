@@ -139,9 +139,29 @@ def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
-    """The maximum of every window of a signal (N, C, L) or (C, L); with `return_indices` also its position.
+    """The maximum of every window of signals.
 
-    The gradient goes to the first maximum of a window (or to its last nan). Padding never wins.
+    - `input` (Tensor): (N, C, L) or (C, L)
+    - `kernel_size` (int): the size of a window
+    - `stride` (int, default None): the step from window to window; None: the size of the window
+    - `padding` (int, default 0): places on both ends that never win, at most half a window
+    - `dilation` (int, default 1): the step from element to element of a window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `return_indices` (bool, default False): gives (maxima, positions) too, positions in the flattened a signal, for
+      `max_unpool1d`
+
+    The result is (N, C, L') with L' = (L + 2 padding - dilation (K - 1) - 1) / stride + 1, rounded down, or up with
+    `ceil_mode`. The gradient goes to the first maximum of a window (or to its last nan). RuntimeError for other shapes,
+    a padding of more than half a window and a result without elements.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.max_pool1d(ferro.tensor([[[1.0, 3.0, 2.0, 0.0]]]), 2)
+        tensor([[[3., 2.]]])
+        >>> F.max_pool1d(ferro.tensor([[[1.0, 3.0, 2.0, 0.0]]]), 2, return_indices=True)
+        (tensor([[[3., 2.]]]), tensor([[[1, 2]]]))
     """
     found = _max_pool("max_pool1d", 1, input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
@@ -159,9 +179,28 @@ def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
-    """The maximum of every window of images (N, C, H, W) or (C, H, W): see `max_pool1d`.
+    """The maximum of every window of images.
 
-    Indices are those in the flattened image.
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `kernel_size` (int or pair): the size of a window
+    - `stride` (int or pair, default None): the step from window to window; None: the size of the window
+    - `padding` (int or pair, default 0): places on both ends that never win, at most half a window
+    - `dilation` (int or pair, default 1): the step from element to element of a window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `return_indices` (bool, default False): gives (maxima, positions) too, positions in the flattened an image, for
+      `max_unpool2d`
+
+    The result is (N, C, H', W') with L' = (L + 2 padding - dilation (K - 1) - 1) / stride + 1, rounded down, or up with
+    `ceil_mode`. The gradient goes to the first maximum of a window (or to its last nan). RuntimeError for other shapes,
+    a padding of more than half a window and a result without elements.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.max_pool2d(ferro.arange(16.0).reshape(1, 1, 4, 4), 2)
+        tensor([[[[ 5.,  7.],
+                  [13., 15.]]]])
     """
     found = _max_pool("max_pool2d", 2, input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
@@ -180,27 +219,93 @@ def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
-    """The maximum of every window of volumes (N, C, D, H, W) or (C, D, H, W): see :func:`max_pool1d`."""
+    """The maximum of every window of volumes.
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `kernel_size` (int or triple): the size of a window
+    - `stride` (int or triple, default None): the step from window to window; None: the size of the window
+    - `padding` (int or triple, default 0): places on both ends that never win, at most half a window
+    - `dilation` (int or triple, default 1): the step from element to element of a window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `return_indices` (bool, default False): gives (maxima, positions) too, positions in the flattened a volume, for
+      `max_unpool3d`
+
+    The result is (N, C, D', H', W') with L' = (L + 2 padding - dilation (K - 1) - 1) / stride + 1, rounded down, or up
+    with `ceil_mode`. The gradient goes to the first maximum of a window (or to its last nan). RuntimeError for other
+    shapes, a padding of more than half a window and a result without elements.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.max_pool3d(ferro.zeros(1, 2, 4, 6, 8), 2).shape
+        ferro.Size([1, 2, 2, 3, 4])
+    """
     found = _max_pool("max_pool3d", 3, input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
 
 
 def max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                             ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
-    """:func:`max_pool1d` with the positions of the maxima."""
+    """:func:`max_pool1d` with the positions of the maxima: (maxima, positions), both (N, C, L').
+
+    - `input` (Tensor): (N, C, L) or (C, L)
+    - `kernel_size`, `stride`, `padding`, `dilation` (int): as in `max_pool1d`
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `return_indices` (bool, default False): no effect
+
+    RuntimeError where `max_pool1d` raises it.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.max_pool1d_with_indices(ferro.tensor([[[1.0, 3.0, 2.0, 0.0]]]), 2)
+        (tensor([[[3., 2.]]]), tensor([[[1, 2]]]))
+    """
     return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 def max_pool2d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                             ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
-    """:func:`max_pool2d` with the positions of the maxima."""
+    """:func:`max_pool2d` with the positions of the maxima: (maxima, positions), both (N, C, H', W').
+
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `kernel_size`, `stride`, `padding`, `dilation` (int or pair): as in `max_pool2d`
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `return_indices` (bool, default False): no effect
+
+    RuntimeError where `max_pool2d` raises it.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.max_pool2d_with_indices(ferro.arange(4.0).reshape(1, 1, 2, 2), 2)
+        (tensor([[[[3.]]]]), tensor([[[[3]]]]))
+    """
     return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
 @in_full_precision
 def max_pool3d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                             ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
-    """:func:`max_pool3d` with the positions of the maxima."""
+    """:func:`max_pool3d` with the positions of the maxima: (maxima, positions), both (N, C, D', H', W').
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `kernel_size`, `stride`, `padding`, `dilation` (int or triple): as in `max_pool3d`
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `return_indices` (bool, default False): no effect
+
+    RuntimeError where `max_pool3d` raises it.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.max_pool3d_with_indices(ferro.arange(8.0).reshape(1, 1, 2, 2, 2), 2)
+        (tensor([[[[[7.]]]]]), tensor([[[[[7]]]]]))
+    """
     return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
@@ -277,16 +382,51 @@ def _counts(shape: tuple, kernel: tuple, size: tuple, step: tuple, pad: tuple, c
 
 def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                count_include_pad: bool = True) -> Tensor:  # fmt: skip
-    """The mean of every window of a signal (N, C, L) or (C, L).
+    """The mean of every window of signals.
 
-    Padding counts as zeros, or with count_include_pad=False not at all.
+    - `input` (Tensor): (N, C, L) or (C, L)
+    - `kernel_size` (int): the size of a window
+    - `stride` (int, default None): the step from window to window; None: the size of the window
+    - `padding` (int, default 0): zeros on both ends, at most half a window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `count_include_pad` (bool, default True): whether the mean counts the padding
+
+    The result is (N, C, L') with L' = (L + 2 padding - K) / stride + 1, rounded down, or up with `ceil_mode`.
+    RuntimeError for other shapes, a padding of more than half a window and a result without elements.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.avg_pool1d(ferro.tensor([[[1.0, 3.0, 2.0, 0.0]]]), 2)
+        tensor([[[2., 1.]]])
     """
     return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
 def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
-    """The mean of every window of images (N, C, H, W) or (C, H, W), or its sum divided by `divisor_override`."""
+    """The mean of every window of images.
+
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `kernel_size` (int or pair): the size of a window
+    - `stride` (int or pair, default None): the step from window to window; None: the size of the window
+    - `padding` (int or pair, default 0): zeros on both ends, at most half a window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `count_include_pad` (bool, default True): whether the mean counts the padding
+    - `divisor_override` (int, default None): the sum of a window is divided by it instead of by the number of elements
+
+    The result is (N, C, H', W') with L' = (L + 2 padding - K) / stride + 1, rounded down, or up with `ceil_mode`.
+    RuntimeError for other shapes, a padding of more than half a window and a result without elements.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.avg_pool2d(ferro.arange(16.0).reshape(1, 1, 4, 4), 2)
+        tensor([[[[ 2.5000,  4.5000],
+                  [10.5000, 12.5000]]]])
+    """
     return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
                      divisor_override)  # fmt: skip
 
@@ -294,7 +434,26 @@ def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 @in_full_precision
 def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
-    """The mean of every window of volumes (N, C, D, H, W) or (C, D, H, W), or its sum divided by `divisor_override`."""
+    """The mean of every window of volumes.
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `kernel_size` (int or triple): the size of a window
+    - `stride` (int or triple, default None): the step from window to window; None: the size of the window
+    - `padding` (int or triple, default 0): zeros on both ends, at most half a window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+    - `count_include_pad` (bool, default True): whether the mean counts the padding
+    - `divisor_override` (int, default None): the sum of a window is divided by it instead of by the number of elements
+
+    The result is (N, C, D', H', W') with L' = (L + 2 padding - K) / stride + 1, rounded down, or up with `ceil_mode`.
+    RuntimeError for other shapes, a padding of more than half a window and a result without elements.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.avg_pool3d(ferro.ones(1, 1, 2, 2, 2), 2, divisor_override=4).squeeze()
+        tensor(2.)
+    """
     return _avg_pool("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
                      divisor_override)  # fmt: skip
 
@@ -472,17 +631,65 @@ def _lp_pool(name: str, n: int, x: Any, p: float, kernel_size: Any, stride: Any,
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """(Σ xᵖ)^(1/p) over every window of a signal; the gradient is 0 where the sum is."""
+    """(Σ xᵖ)^(1/p) over every window of signals; the gradient is 0 where the sum is.
+
+    - `input` (Tensor): (N, C, L) or (C, L)
+    - `norm_type` (float): p, not 0; inf takes the largest |x|
+    - `kernel_size` (int): the size of a window
+    - `stride` (int, default None): the step from window to window; None: the size of the window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+
+    The result is (N, C, L'), its sizes as in `avg_pool1d`. ValueError for p = 0, RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.lp_pool1d(ferro.tensor([[[3.0, 4.0, 0.0, 2.0]]]), 2, 2)
+        tensor([[[5., 2.]]])
+    """
     return _lp_pool("lp_pool1d", 1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """(Σ xᵖ)^(1/p) over every window of images; the gradient is 0 where the sum is."""
+    """(Σ xᵖ)^(1/p) over every window of images; the gradient is 0 where the sum is.
+
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `norm_type` (float): p, not 0; inf takes the largest |x|
+    - `kernel_size` (int or pair): the size of a window
+    - `stride` (int or pair, default None): the step from window to window; None: the size of the window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+
+    The result is (N, C, H', W'), its sizes as in `avg_pool2d`. ValueError for p = 0, RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.lp_pool2d(ferro.ones(1, 1, 2, 2), 2, 2)
+        tensor([[[[2.]]]])
+    """
     return _lp_pool("lp_pool2d", 2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-    """(Σ xᵖ)^(1/p) over every window of volumes; the gradient is 0 where the sum is."""
+    """(Σ xᵖ)^(1/p) over every window of volumes; the gradient is 0 where the sum is.
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `norm_type` (float): p, not 0; inf takes the largest |x|
+    - `kernel_size` (int or triple): the size of a window
+    - `stride` (int or triple, default None): the step from window to window; None: the size of the window
+    - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
+
+    The result is (N, C, D', H', W'), its sizes as in `avg_pool3d`. ValueError for p = 0, RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.lp_pool3d(ferro.ones(1, 1, 2, 2, 2), 3, 2)
+        tensor([[[[[2.]]]]])
+    """
     return _lp_pool("lp_pool3d", 3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
@@ -548,21 +755,77 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
 @in_full_precision
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
                  output_size: Any = None) -> Tensor:  # fmt: skip
-    """Signals that are zero but for the elements of `input` at the `indices` that :func:`max_pool1d` returned."""
+    """Signals that are zero but for the elements of `input` at the `indices` that :func:`max_pool1d` returned.
+
+    - `input` (Tensor): maxima, (N, C, L) or (C, L)
+    - `indices` (Tensor): their positions, int64, in the shape of `input`
+    - `kernel_size`, `stride`, `padding` (int): those of the pooling; stride None is the size of the window
+    - `output_size` (sequence of ints, default None): the size of what was pooled, where several sizes give one pooled
+      size; None: (L - 1) stride - 2 padding + K
+
+    RuntimeError for indices of another dtype or shape or out of range, ValueError for an output size that does not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x, i = F.max_pool1d(ferro.tensor([[[1.0, 3.0, 2.0, 0.0]]]), 2, return_indices=True)
+        >>> F.max_unpool1d(x, i, 2)
+        tensor([[[0., 3., 2., 0.]]])
+    """
     return _max_unpool("max_unpool1d", 1, input, indices, kernel_size, stride, padding, output_size)
 
 
 @in_full_precision
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
                  output_size: Any = None) -> Tensor:  # fmt: skip
-    """Images that are zero but for the elements of `input` at the `indices` that :func:`max_pool2d` returned."""
+    """Images that are zero but for the elements of `input` at the `indices` that :func:`max_pool2d` returned.
+
+    - `input` (Tensor): maxima, (N, C, H, W) or (C, H, W)
+    - `indices` (Tensor): their positions, int64, in the shape of `input`
+    - `kernel_size`, `stride`, `padding` (int or pair): those of the pooling; stride None is the size of the window
+    - `output_size` (sequence of ints, default None): the size of what was pooled, where several sizes give one pooled
+      size; None: (L - 1) stride - 2 padding + K
+
+    RuntimeError for indices of another dtype or shape or out of range, ValueError for an output size that does not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x, i = F.max_pool2d(ferro.arange(4.0).reshape(1, 1, 2, 2), 2, return_indices=True)
+        >>> F.max_unpool2d(x, i, 2)
+        tensor([[[[0., 0.],
+                  [0., 3.]]]])
+    """
     return _max_unpool("max_unpool2d", 2, input, indices, kernel_size, stride, padding, output_size)
 
 
 @in_full_precision
 def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
                  output_size: Any = None) -> Tensor:  # fmt: skip
-    """Volumes that are zero but for the elements of `input` at the `indices` that :func:`max_pool3d` returned."""
+    """Volumes that are zero but for the elements of `input` at the `indices` that :func:`max_pool3d` returned.
+
+    - `input` (Tensor): maxima, (N, C, D, H, W) or (C, D, H, W)
+    - `indices` (Tensor): their positions, int64, in the shape of `input`
+    - `kernel_size`, `stride`, `padding` (int or triple): those of the pooling; stride None is the size of the window
+    - `output_size` (sequence of ints, default None): the size of what was pooled, where several sizes give one pooled
+      size; None: (L - 1) stride - 2 padding + K
+
+    RuntimeError for indices of another dtype or shape or out of range, ValueError for an output size that does not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> x, i = F.max_pool3d(ferro.arange(8.0).reshape(1, 1, 2, 2, 2), 2, return_indices=True)
+        >>> F.max_unpool3d(x, i, 2)
+        tensor([[[[[0., 0.],
+                   [0., 0.]],
+        <BLANKLINE>
+                  [[0., 0.],
+                   [0., 7.]]]]])
+    """
     return _max_unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
 
 
@@ -599,9 +862,24 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
 @in_full_precision
 def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
                           return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:  # fmt: skip
-    """The maxima of `output_size` windows of images, placed pseudo-randomly at steps of the mean width.
+    """The maxima of windows of images, placed pseudo-randomly at steps of the mean width.
 
-    Source: B. Graham, Fractional max-pooling, 2014.
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `kernel_size` (int or pair): the size of a window
+    - `output_size` (int or pair, default None): how many windows there are along each dimension
+    - `output_ratio` (float or sequence, default None): the same as a part of the input's size, between 0 and 1; exactly
+      one of the two is given
+    - `return_indices` (bool, default False): gives (maxima, positions), as `max_pool2d` does
+
+    The result is (N, C, H', W'). ValueError without output_size and output_ratio, RuntimeError for sizes that do not
+    fit. Source: B. Graham, Fractional max-pooling, 2014.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.fractional_max_pool2d(ferro.zeros(1, 1, 9, 9), 2, output_size=5).shape
+        ferro.Size([1, 1, 5, 5])
     """
     found = _fractional("fractional_max_pool2d", 2, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
@@ -610,7 +888,25 @@ def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = No
 @in_full_precision
 def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
                           return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:  # fmt: skip
-    """The maxima of `output_size` windows of volumes: see :func:`fractional_max_pool2d`."""
+    """The maxima of windows of volumes, placed pseudo-randomly at steps of the mean width.
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `kernel_size` (int or triple): the size of a window
+    - `output_size` (int or triple, default None): how many windows there are along each dimension
+    - `output_ratio` (float or sequence, default None): the same as a part of the input's size, between 0 and 1; exactly
+      one of the two is given
+    - `return_indices` (bool, default False): gives (maxima, positions), as `max_pool3d` does
+
+    The result is (N, C, D', H', W'). ValueError without output_size and output_ratio, RuntimeError for sizes that do
+    not fit. Source: B. Graham, Fractional max-pooling, 2014.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.fractional_max_pool3d(ferro.zeros(1, 1, 9, 9, 9), 2, output_ratio=0.5).shape
+        ferro.Size([1, 1, 4, 4, 4])
+    """
     found = _fractional("fractional_max_pool3d", 3, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
 
@@ -619,7 +915,23 @@ def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = No
 def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
                                        output_ratio: Any = None, return_indices: bool = False,
                                        _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
-    """:func:`fractional_max_pool2d` with the positions of the maxima."""
+    """:func:`fractional_max_pool2d` with the positions of the maxima: (maxima, positions).
+
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `kernel_size`, `output_size` (int or pair): as in `fractional_max_pool2d`
+    - `output_ratio` (float or sequence, default None): as there
+    - `return_indices` (bool, default False): no effect
+
+    Raises what `fractional_max_pool2d` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> maxima, positions = F.fractional_max_pool2d_with_indices(ferro.zeros(1, 1, 9, 9), 2, output_size=5)
+        >>> positions.shape
+        ferro.Size([1, 1, 5, 5])
+    """
     return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
@@ -627,7 +939,23 @@ def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_s
 def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
                                        output_ratio: Any = None, return_indices: bool = False,
                                        _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
-    """:func:`fractional_max_pool3d` with the positions of the maxima."""
+    """:func:`fractional_max_pool3d` with the positions of the maxima: (maxima, positions).
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `kernel_size`, `output_size` (int or triple): as in `fractional_max_pool3d`
+    - `output_ratio` (float or sequence, default None): as there
+    - `return_indices` (bool, default False): no effect
+
+    Raises what `fractional_max_pool3d` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> maxima, positions = F.fractional_max_pool3d_with_indices(ferro.zeros(1, 1, 9, 9, 9), 2, output_size=5)
+        >>> positions.shape
+        ferro.Size([1, 1, 5, 5, 5])
+    """
     return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 

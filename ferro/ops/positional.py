@@ -22,14 +22,47 @@ __all__ = ["batch_norm", "embedding_bag", "instance_norm", "native_channel_shuff
 def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
                running_var: Tensor | None, training: bool, momentum: float, eps: float,
                cudnn_enabled: bool) -> Tensor:  # fmt: skip
-    """`nn.functional.batch_norm` for any number of values per channel."""
+    """`nn.functional.batch_norm` for any number of values per channel.
+
+    - `input` (Tensor): (N, C, ...)
+    - `weight`, `bias`, `running_mean`, `running_var` (Tensor or None): (C)
+    - `training` (bool): takes the statistics of the batch, and moves the running ones towards them
+    - `momentum` (float): by which part they move
+    - `eps` (float): keeps the root away from 0
+    - `cudnn_enabled` (bool): no effect
+
+    The result has the shape of `input`. RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.batch_norm(ferro.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 0.0, False)
+        tensor([[-1.],
+                [ 1.]])
+    """
     return _normalisation.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
 def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
                   running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
                   cudnn_enabled: bool) -> Tensor:  # fmt: skip
-    """`nn.functional.instance_norm`."""
+    """`nn.functional.instance_norm` with all its arguments in PyTorch's inner order.
+
+    - `input` (Tensor): (N, C, L, ...)
+    - `weight`, `bias`, `running_mean`, `running_var` (Tensor or None): (C)
+    - `use_input_stats` (bool): whether mean and variance are those of the input
+    - `momentum` (float): by which part the running statistics move
+    - `eps` (float): keeps the root away from 0
+    - `cudnn_enabled` (bool): no effect
+
+    The result has the shape of `input`. RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.instance_norm(ferro.tensor([[[1.0, 3.0]]]), None, None, None, None, True, 0.1, 0.0, False)
+        tensor([[[-1.,  1.]]])
+    """
     return _normalisation.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
@@ -37,8 +70,28 @@ def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, run
 def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
                   sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
                   padding_idx: int | None = None) -> tuple:  # fmt: skip
-    """`nn.functional.embedding_bag` with mode 0 (sum), 1 (mean) or 2 (max), and what it was computed with: the bag of
-    each index, the size of each bag, and for max the row of each maximum.
+    """`nn.functional.embedding_bag` with what it was computed with: (result, bag of each index, size of each bag, row
+    of each maximum).
+
+    - `weight` (Tensor): the table, (rows, D)
+    - `indices` (Tensor): (n)
+    - `offsets` (Tensor): (bags): where each bag starts
+    - `scale_grad_by_freq` (bool, default False): divides gradients by the number of times an index occurs
+    - `mode` (int, default 0): 0 (sum), 1 (mean) or 2 (max)
+    - `sparse` (bool, default False): makes the gradient of `weight` a sparse tensor
+    - `per_sample_weights` (Tensor, default None): a factor for each index, for mode 0
+    - `include_last_offset` (bool, default False): whether `offsets` has the end of the last bag, too
+    - `padding_idx` (int, default None): indices equal to it are left out
+
+    Raises what `nn.functional.embedding_bag` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> table = ferro.tensor([[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]])
+        >>> ferro.embedding_bag(table, ferro.tensor([2, 1, 0]), ferro.tensor([0, 2]))[:3]
+        (tensor([[ 3., 30.],
+                [ 0.,  0.]]), tensor([0, 0, 1]), tensor([2, 1]))
     """
     modes = ("sum", "mean", "max")
     if mode not in range(3):

@@ -66,6 +66,30 @@ def softmax(
 
     dp = p (dx - sum p dx).  A slice that is -inf throughout gives nan, as in PyTorch.
 
+    The result has the shape of `input`.
+
+    - `input` (Tensor): x, any shape
+    - `dim` (int, default None): the dimension over which the sum is 1; None warns and takes 0, or 1 for two and four or
+      more dimensions
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`.
+
+    - `input` (Tensor): x, any shape
+    - `dim` (int, default None): the dimension over which the sum is 1; None warns and takes 0, or 1 for two and four or
+      more dimensions
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`.
+
+    - `input` (Tensor): x, any shape
+    - `dim` (int, default None): the dimension over which the sum is 1; None warns and takes 0, or 1 for two and four or
+      more dimensions
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+
     Example::
 
         >>> import ferro
@@ -135,8 +159,22 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
                    generator: Any = None) -> Tensor:  # fmt: skip
     """A sample of the relaxed categorical distribution: softmax((logits + Gumbel noise) / tau).
 
-    With `hard`, the result is one-hot and its gradient that of the soft sample (Jang et al. 2017, Categorical
-    Reparameterization with Gumbel-Softmax, section 2.2).
+    - `logits` (Tensor): (..., C), not normalised
+    - `tau` (float, default 1): the temperature; small ones give nearly one-hot samples
+    - `hard` (bool, default False): gives a one-hot sample whose gradient is that of the soft one (section 2.2)
+    - `eps` (float, default 1e-10): no effect
+    - `dim` (int, default -1): the dimension of the classes
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    The result has the shape of `logits`. The numbers on which it depends come from `generator` or the default one.
+    Source: Jang, Gu and Poole, Categorical Reparameterization with Gumbel-Softmax, 2017.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.gumbel_softmax(ferro.zeros(2, 3), hard=True).sum(1)
+        tensor([1., 1.])
     """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", UserWarning, stacklevel=2)
