@@ -147,12 +147,12 @@ def operations() -> str:
 def vmap() -> str:
     """docs/vmap.md."""
     from ferro import cpu
+    from ferro.batched.backend import functions
     from ferro.batched.rules import RULES
-    from ferro.batched.world import world
     from ferro.core.looped import BY_SLICES
     from ferro.core.op import OPS
 
-    assert world is not None
+    assert functions is not None
     callers: dict[str, set[str]] = {}
     for op in OPS.values():
         functions = [op.forward, op.joint, op.jvp, *op.formulas.values()]

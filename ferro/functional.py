@@ -1,6 +1,6 @@
 """The xp of Tensors: every function that a derivative formula may call, computing on Tensors and recording."""
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.ops.activations import *
 from ferro.ops.activations import gelu_vjp, mish_vjp, relu_vjp, silu_vjp, softplus_vjp
 from ferro.ops.arithmetic import *
@@ -126,7 +126,7 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 def _register() -> None:
     import sys
 
-    worlds.functional = sys.modules[__name__]
+    backend.functional = sys.modules[__name__]
 
 
 _register()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from ferro.core import capsules, dtypes, worlds
+from ferro.core import backend, capsules, dtypes
 from ferro.core.apply import bind
 from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, is_inference, lose, meta_of, root, version_of, wrap
 from ferro.core.device import CPU, device
@@ -152,7 +152,7 @@ class Tensor(
         """The tensor as an object of a subclass of Tensor: it shares memory and history, and is a view."""
         if not (isinstance(cls, type) and issubclass(cls, Tensor)):
             raise TypeError(f"as_subclass(): cls must be a type that inherits from Tensor, got {cls!r}")
-        alias = worlds.functional.reshape(self, self._data.shape)
+        alias = backend.functional.reshape(self, self._data.shape)
         t = wrap(alias._data, alias._node, cls)
         t._counter, t._meta = alias._counter, alias._meta
         return t
@@ -398,7 +398,7 @@ class Tensor(
             >>> w.grad
             tensor([2., 4.])
         """
-        worlds.backward(self, gradient, retain_graph, create_graph, inputs=inputs, num_threads=num_threads)
+        backend.backward(self, gradient, retain_graph, create_graph, inputs=inputs, num_threads=num_threads)
 
     def module_load(self, other: Tensor, assign: bool = False) -> Tensor:
         """What `Module.load_state_dict` puts in the place of this tensor when it swaps (`ferro.__future__`).
@@ -767,4 +767,4 @@ def _complex_half(x: Any, requires_grad: bool = False) -> Any:
     return rounded(x).requires_grad_(requires_grad)
 
 
-worlds.complex_half = _complex_half
+backend.complex_half = _complex_half

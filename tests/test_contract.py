@@ -1,4 +1,4 @@
-"""The contract of xp: every `xp.` name that a formula uses exists in the world of arrays and in that of Tensors."""
+"""The contract of xp: every `xp.` name that a formula uses exists in ferro.cpu and among the functions of Tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def uses(path: Path) -> list[tuple[str, int, bool]]:
 
 
 @pytest.mark.parametrize("path", OPS, ids=[p.stem for p in OPS])
-def test_formulas_use_only_names_that_both_worlds_have(path: Path) -> None:
+def test_formulas_use_only_names_that_arrays_and_tensors_have(path: Path) -> None:
     for name, line, formula in uses(path):
         assert hasattr(cpu, name), f"{path.name}:{line}: ferro.cpu has no {name}"
         if formula:

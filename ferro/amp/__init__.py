@@ -9,5 +9,5 @@ from ferro.amp.grad_scaler import GradScaler
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
-# PyTorch has the old names in torch.cpu.amp; ferro.cpu is the world of arrays, which knows nothing of them.
+# PyTorch has the old names in torch.cpu.amp; ferro.cpu is the backend of arrays, which knows nothing of them.
 _arrays.amp = sys.modules["ferro.cpu.amp"] = cpu  # type: ignore[attr-defined]

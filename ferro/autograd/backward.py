@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.autograd.graph import GradientEdge
-from ferro.core import adding, engine, worlds
+from ferro.core import adding, backend, engine
 from ferro.core.base import LEAF, Lost, TensorBase, history, position, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick, moves_before
@@ -101,7 +101,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
     """
     inputs = _listed(inputs)
     roots, wanted = _sequence(outputs), _inputs(inputs, "grad")
-    if worlds.sparse_tensor is not None and any(isinstance(t, worlds.sparse_tensor) for t in wanted):
+    if backend.sparse_tensor is not None and any(isinstance(t, backend.sparse_tensor) for t in wanted):
         return _by_sparse(
             roots, wanted, grad_outputs, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
         )
@@ -146,7 +146,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         elif isinstance(g, TensorBase):
             result.append(g)
         else:
-            g = worlds.sparse_of(g) if type(g) is Rows else wrap(adding.own(g))
+            g = backend.sparse_of(g) if type(g) is Rows else wrap(adding.own(g))
             g._meta = mark
             result.append(g)
     return tuple(result)
@@ -154,9 +154,9 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
 
 def _parts(wanted: list) -> list:
     """The tensors, in place of each sparse one the two that gradients are recorded for."""
-    if worlds.sparse_tensor is None:
+    if backend.sparse_tensor is None:
         return wanted
-    return [p for t in wanted for p in ((t.kept, t.everywhere()) if isinstance(t, worlds.sparse_tensor) else (t,))]
+    return [p for t in wanted for p in ((t.kept, t.everywhere()) if isinstance(t, backend.sparse_tensor) else (t,))]
 
 
 def _by_sparse(roots: list, wanted: list, seeds: Any, retain_graph: bool | None, create_graph: bool, allow_unused: bool | None,
@@ -166,7 +166,7 @@ def _by_sparse(roots: list, wanted: list, seeds: Any, retain_graph: bool | None,
         raise NotImplementedError(
             "grad: is_grads_batched is not supported for sparse inputs; differentiate by their values"
         )
-    sparse = [isinstance(t, worlds.sparse_tensor) for t in wanted]
+    sparse = [isinstance(t, backend.sparse_tensor) for t in wanted]
     for i, t in enumerate(wanted):
         if not t.requires_grad:
             raise RuntimeError(
@@ -181,7 +181,7 @@ def _by_sparse(roots: list, wanted: list, seeds: Any, retain_graph: bool | None,
             raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t.shape)}) appears to not have been "
                                f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}")  # fmt: skip
         if g is None and materialize:
-            g = worlds.functional.zeros_like(t.kept if s else t).detach()
+            g = backend.functional.zeros_like(t.kept if s else t).detach()
         result.append(g if g is None or not s else t.gradient(g, constant))
     return tuple(result)
 
@@ -314,7 +314,9 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
                                f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}.")  # fmt: skip
         elif seed._data.dtype is not data.dtype:
             seed = (
-                wrap(seed._data.astype(data.dtype)) if not record else worlds.apply(worlds.CAST, (seed,), (data.dtype,))
+                wrap(seed._data.astype(data.dtype))
+                if not record
+                else backend.apply(backend.CAST, (seed,), (data.dtype,))
             )
         found.append(seed)
     return found
@@ -353,4 +355,4 @@ def lost(t: Any) -> str:
     return text
 
 
-worlds.backward = backward
+backend.backward = backward

@@ -6,8 +6,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from ferro import absent
+from ferro.core import backend
 from ferro.core import mode as _mode
-from ferro.core import worlds
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT, from_numpy
 from ferro.core.forward import OWN, end_level, laid_out_like, set_tangent, tangents_of, without
@@ -124,7 +124,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     if key in tangents_of(tangent):
         raise RuntimeError(f"make_dual: Setting a forward grad that itself has a forward gradient at the same level {_innermost()} is not supported. "
                            "Take its primal first, with unpack_dual().")  # fmt: skip
-    dual = worlds.functional.reshape(tensor, tensor._data.shape)
+    dual = backend.functional.reshape(tensor, tensor._data.shape)
     if dual._meta is not None and dual._meta.view is not None:
         dual._meta.view.dual = OWN
     set_tangent(dual, key, laid_out_like(tangent, tensor._data))

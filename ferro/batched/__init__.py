@@ -1,1 +1,1 @@
-"""The world of batched arrays: the functions of `ferro.cpu` of every slice at once, for functions that run under vmap."""
+"""The backend of batched arrays: the functions of `ferro.cpu` of every slice at once, for functions that run under vmap."""

@@ -37,7 +37,7 @@ def _in_front(key: tuple) -> tuple:
 
 
 def get_item(x: Any, key: Any) -> Any:
-    """x[key] of an array of any world, where x or the key is batched."""
+    """x[key] of an array of any backend, where x or the key is batched."""
     parts = key if type(key) is tuple else (key,)
     level: Any = top((x, parts))
     if has(x, level) and _is_basic(parts):

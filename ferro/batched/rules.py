@@ -55,22 +55,22 @@ def rule(names: str) -> Callable:
     return enter
 
 
-class World:
+class Functions:
     """The module of functions of batched arrays: the same names as in ferro.cpu, made when first asked for."""
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(cpu, name):
-            raise AttributeError(f"the world of batched arrays has no function {name!r}")
+            raise AttributeError(f"the backend of batched arrays has no function {name!r}")
         function = partial(call, name)
         setattr(self, name, function)
         return function
 
 
-world = World()
+functions = Functions()
 
 
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
-    """The function `name` of arrays of any world."""
+    """The function `name` of arrays of any backend."""
     level = top(args)
     if level is None:
         return getattr(cpu, name)(*args, **kwargs)

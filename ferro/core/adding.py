@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
-from ferro.core import worlds
+from ferro.core import backend
+from ferro.core.backend import HOST
 from ferro.core.base import LEAF, bump, meta_of, wrap
 from ferro.core.node import Pick
 from ferro.core.owners import is_sole
@@ -23,7 +24,7 @@ from ferro.cpu import fusion, locks
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import copied
 
-ndarray, asarray = np.ndarray, np.asarray
+asarray = np.asarray
 LARGE = 4096  # elements above which adding in place is worth a look at the reference count
 LEAF_LOCKS = locks.Several(64)
 
@@ -32,12 +33,12 @@ def add(before: Any, gx: Any) -> Any:
     """before + gx, in place where the engine alone holds `before`; either may be None."""
     if before is None:
         return gx
-    if type(before) is ndarray:
+    if type(before) is HOST:
         if gx is None:
             return before
-        if before.size > LARGE and type(gx) is ndarray and is_sole(before):
+        if before.size > LARGE and type(gx) is HOST and is_sole(before):
             return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
-        if before.size < fusion.LARGE or type(gx) is not ndarray:
+        if before.size < fusion.LARGE or type(gx) is not HOST:
             total = _plus(before, gx)
         else:
             total = fusion.run(_sum, cpu, before, gx)
@@ -94,7 +95,7 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
     a = gx._data if record else gx
     if a.shape != shape:
         dims = repeated(a.shape, shape)
-        xp = worlds.functional if record else worlds.world(a)
+        xp = backend.functional if record else backend.xp_of(a)
         if dims:
             gx = xp.sum(gx, dims, False)
         if (gx._data if record else gx).shape != shape:
@@ -102,10 +103,10 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
     a = gx._data if record else gx
     if a.dtype is not dtype:
         if a.dtype.kind == "c" and dtype.kind != "c":
-            gx = worlds.functional.real(gx) if record else a.real
+            gx = backend.functional.real(gx) if record else a.real
             a = gx._data if record else gx
         if a.dtype is not dtype:
-            gx = worlds.apply(worlds.CAST, (gx,), (dtype,)) if record else a.astype(dtype)
+            gx = backend.apply(backend.CAST, (gx,), (dtype,)) if record else a.astype(dtype)
     return gx
 
 
@@ -150,7 +151,7 @@ def _accumulate_sparse(leaf: Any, meta: Any, gx: Any) -> None:
     with LEAF_LOCKS[number]:
         try:
             held.add(number)
-            fresh = worlds.sparse_of(gx) if type(gx) is Rows else gx
+            fresh = backend.sparse_of(gx) if type(gx) is Rows else gx
             meta.grad = fresh if meta.grad is None else meta.grad + fresh
         finally:
             held.discard(number)
@@ -227,7 +228,7 @@ def _empty(like: Any, dtype: Any) -> Any:
 
 def _recorded_copy(gx: Any, leaf: Any) -> Any:
     """The same of a gradient with history."""
-    if leaf._node is not LEAF or type(gx._data) is not ndarray:
-        return worlds.functional.clone(gx)
+    if leaf._node is not LEAF or type(gx._data) is not HOST:
+        return backend.functional.clone(gx)
     out = wrap(_empty(leaf._data, gx._data.dtype))
     return out.copy_(gx)

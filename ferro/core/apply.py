@@ -10,8 +10,9 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.levels import ALIVE
-from ferro.core import dtypes, tape, worlds
+from ferro.core import backend, dtypes, tape
 from ferro.core.arguments import unlike
+from ferro.core.backend import HOST, xp_of
 from ferro.core.base import (  # fmt: skip
     LEAF,
     Lost,
@@ -31,11 +32,10 @@ from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, caller, outermost
 from ferro.core.views import mark_view, viewed
-from ferro.core.worlds import world
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.kernels.front import short_way
 
-ndarray, asarray = np.ndarray, np.asarray
+asarray = np.asarray
 INEXACT, HALF = dtypes.INEXACT, dtypes.HALF
 
 
@@ -60,7 +60,7 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
         if n is not None:
             n, lost = None, mode.lost
     try:
-        if type(a) is ndarray:
+        if type(a) is HOST:
             direct = op.direct
             if direct is None and op.view:
                 return viewed(op, x, params) if op.diff else under_mode(op, (x,), params)
@@ -70,10 +70,10 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
                 out = direct(a, *params) if params else direct(a)
             else:
                 out = op.forward(cpu, a, *params)
-            if type(out) is not ndarray:
+            if type(out) is not HOST:
                 out = asarray(out)
         else:
-            out = op.forward(world(a), a, *params)
+            out = op.forward(xp_of(a), a, *params)
     except RuntimeWarning:
         out = _unwarned(op, (a,), params)
         if isinstance(out, np.generic):
@@ -168,7 +168,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
             return under_mode(op, (x, y), ())
         if nx is not None or ny is not None:
             nx, ny, lost = None, None, mode.lost
-    if type(a) is not ndarray or type(b) is not ndarray:
+    if type(a) is not HOST or type(b) is not HOST:
         return under_mode(op, (x, y), ())
     try:
         direct = op.direct
@@ -180,7 +180,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
         raise _shape_error(op, (a, b), e) from None
     except RuntimeWarning:
         out = _unwarned(op, (a, b), ())
-    if type(out) is not ndarray:
+    if type(out) is not HOST:
         out = asarray(out)
     t = wrap(out)
     if not op.diff:
@@ -268,7 +268,7 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
             edges.append(x if n is LEAF else n)
         bit += bit
     mode = None
-    if ALIVE and any(type(a) is not ndarray for a in arrays):
+    if ALIVE and any(type(a) is not HOST for a in arrays):
         return under_mode(op, xs, (dim,))
     if ACTIVE and (mode := MODE.get()) is not None and mode.special:
         return _special(op, xs, (dim,), mode)
@@ -312,7 +312,7 @@ def _unwarned(op: Op, arrays: Any, params: tuple) -> Any:
     """
     some = next(a for a in (arrays[0] if op.variadic else arrays) if a is not None)
     with np.errstate(all="ignore"):
-        return op.forward(cpu if type(some) is ndarray else world(some), *arrays, *params)
+        return op.forward(cpu if type(some) is HOST else xp_of(some), *arrays, *params)
 
 
 def under_mode(op: Op, xs: tuple, params: tuple) -> Any:
@@ -335,8 +335,8 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
         else:
             a = x._data
             arrays.append(a)
-            if type(a) is not ndarray:
-                xp = world(a)
+            if type(a) is not HOST:
+                xp = xp_of(a)
             if recording and (x._node if (v := x._counter) is None or not v.n else history(x)) is not None:
                 mask |= bit
         bit <<= 1
@@ -357,7 +357,7 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
         return _wrap_outputs(op, result, mask, xs, arrays, params, recording)
     outs = result if op.aux else (result,)
     data = outs[0]
-    if type(data) is not ndarray and isinstance(data, np.generic):
+    if type(data) is not HOST and isinstance(data, np.generic):
         data = asarray(data)
         outs = (data, *outs[1:])
     t = wrap(data)
@@ -391,7 +391,7 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
     node: Any = None
     place: Any = None
     for i, d in enumerate(data):
-        if type(d) is not ndarray and isinstance(d, np.generic):
+        if type(d) is not HOST and isinstance(d, np.generic):
             d = data[i] = asarray(d)
         if mask and d.dtype in INEXACT and i not in op.nondiff_indices:
             outputs[i] = node = (d.shape, d.dtype)
@@ -514,7 +514,7 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     if mode.cast is not None:
         xs = cast_inputs(op, xs, mode.cast)
     if mode.level and any(x is not None and x._meta is not None for x in xs):
-        return worlds.forward_mode(op, xs, params, mode)
+        return backend.forward_mode(op, xs, params, mode)
     if mode.observers:
         return mode.observers[-1].forward(op, xs, params, mode)
     recording = mode.grad and not mode.inference
@@ -554,7 +554,7 @@ def pack_saved(node: Node, hooks: Any) -> None:
     for value, kind in zip(node.saved, node.plan.kinds, strict=True):
         if type(value) is tuple and kind in ("tensors", "arrays"):
             packed.append(tuple([_packed(v, pack, unpack) for v in value]))
-        elif kind == "tensor" or (kind != "plain" and isinstance(value, ndarray)):
+        elif kind == "tensor" or (kind != "plain" and isinstance(value, HOST)):
             packed.append(_packed(value, pack, unpack))
         else:
             packed.append(value)
@@ -575,7 +575,7 @@ def _packed(value: Any, pack: Any, unpack: Any) -> Any:
         raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
                            "pack hook can not be modified by in-place operations.")  # fmt: skip
     return Packed(
-        kept, unpack, address(t) if t is value else None, worlds.tangents_of(t) if t._meta is not None else None
+        kept, unpack, address(t) if t is value else None, backend.tangents_of(t) if t._meta is not None else None
     )
 
 
@@ -583,7 +583,7 @@ def address(t: Any) -> Any:
     """A history for another tensor in the place of `t`: its node, or for a leaf a node that leads to it."""
     if t._node is not LEAF:
         return t._node
-    node = _record(worlds.CLONE, Node, 1, (t,), (t._data,), (t._data,), ())
+    node = _record(backend.CLONE, Node, 1, (t,), (t._data,), (t._data,), ())
     node.shape, node.dtype = t._data.shape, t._data.dtype
     return node
 
@@ -624,8 +624,8 @@ def is_held(number: float, dtype: Any) -> bool:
 
 def in_single(function: Any, x: Any) -> Any:
     """A function of a tensor of half precision, computed in float32."""
-    found = function(worlds.apply(worlds.CAST, (x,), (_FLOAT32,)))
-    return worlds.apply(worlds.CAST, (found,), (x._data.dtype,)) if found._data.dtype == _FLOAT32 else found
+    found = function(backend.apply(backend.CAST, (x,), (_FLOAT32,)))
+    return backend.apply(backend.CAST, (found,), (x._data.dtype,)) if found._data.dtype == _FLOAT32 else found
 
 
 def is_constant(t: Any) -> bool:
@@ -648,7 +648,7 @@ def operands(name: str, *given: Any) -> list:
             found.append(g)
         elif isinstance(g, np.generic):
             found.append(of_array(name, g))
-        elif isinstance(g, ndarray):
+        elif isinstance(g, HOST):
             raise TypeError(f"{name}(): argument {'input' if not found else 'other'!r} (position {len(found) + 1}) must be Tensor, not "
                             "numpy.ndarray; from_numpy(array) makes one of it")  # fmt: skip
         else:
@@ -703,7 +703,7 @@ def promote(*xs: Any) -> list:
         elif plain and x._node is None and x._meta is None:  # nothing to record, nothing to mark
             found.append(wrap(cpu.cast(x._data, dtype)))
         else:
-            found.append(apply(worlds.CAST, (x,), (dtype,)))
+            found.append(apply(backend.CAST, (x,), (dtype,)))
     return found
 
 
@@ -715,10 +715,10 @@ def _shape_error(op: Op, arrays: tuple, e: ValueError) -> Exception:
     return type(e)(f"{op.name}: {e} (shapes {shapes})") if str(e).find(op.name) < 0 else e
 
 
-worlds.apply = apply
+backend.apply = apply
 
 
 def bind(cls: Any) -> None:
     """Registers the Tensor class (defined above the core)."""
-    worlds.tensor_class = cls
+    backend.tensor_class = cls
     tape.fill(Tensor=cls, constant=constant, guard=guard, _mark_lost=_mark_lost)

@@ -7,8 +7,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core import mode as _mode
+from ferro.core.backend import HOST
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta, table
 from ferro.core.provenance import Place, at, caller
@@ -171,9 +172,9 @@ def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:
 
     Behind machine code, other threads never see a tensor that lacks a slot; without it they may, for a moment.
     """
-    if type(data) is not np.ndarray and isinstance(data, np.generic):
+    if type(data) is not HOST and isinstance(data, np.generic):
         data = np.asarray(data)
-    t = new(worlds.tensor_class if cls is None else cls)
+    t = new(backend.tensor_class if cls is None else cls)
     t._data = data
     t._node = node
     t._counter = None
@@ -246,7 +247,7 @@ def watch(t: TensorBase, v: Version) -> Version:
     if node.plan.keeps_out and any(k in kept for k in node.plan.kinds):
         meta = node_meta(node)
         if meta.packed and (type(node.saved) is not tuple or any(
-                k in kept and not isinstance(s, np.ndarray) for s, k in zip(node.saved, node.plan.kinds, strict=True))):  # fmt: skip
+                k in kept and not isinstance(s, HOST) for s, k in zip(node.saved, node.plan.kinds, strict=True))):  # fmt: skip
             return v  # the result is freed, or in the hands of a saved-tensor hook
         if meta.guards is None:
             meta.guards = []
@@ -368,7 +369,7 @@ def derived(view: View) -> Any:
     with _mode.switched(grad=True, inference=False, level=0, pack=(), observers=()):
         fresh: Any = root(view)
         for op, params, index in view.steps:
-            fresh = worlds.apply(op, (fresh,), params)
+            fresh = backend.apply(op, (fresh,), params)
             if index is not None:
                 fresh = fresh[index]
     return fresh._node

@@ -16,8 +16,8 @@ import numpy as np
 
 from ferro.batched.array import Batched, batch, expanded, levels_of, pulled
 from ferro.batched.levels import Level, running
-from ferro.batched.rules import world
-from ferro.core import worlds
+from ferro.batched.rules import functions
+from ferro.core import backend
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
 from ferro.core.node import next_sequence
@@ -37,7 +37,7 @@ def _left(x: Any, level: Level, dim: int) -> Any:
 
 
 def _summed(x: Any, level: Level) -> Any:
-    return worlds.world(p := pulled(x, level)).sum(p, (0,), False)
+    return backend.xp_of(p := pulled(x, level)).sum(p, (0,), False)
 
 
 ENTER = Op("vmap_enter", lambda xp, x, /, level, dim: _entered(x, level, dim), kind=LINEAR, view=True,
@@ -92,6 +92,6 @@ def with_levels(base: Any, wanted: list, have: list) -> Any:
     return base
 
 
-worlds.WORLDS[Batched] = world
-worlds.leave_levels = leave_levels
-worlds.with_levels = with_levels
+backend.register(Batched, functions)
+backend.leave_levels = leave_levels
+backend.with_levels = with_levels

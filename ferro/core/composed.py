@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ferro.core import engine, worlds
+from ferro.core import backend, engine
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, meta_of, position, wrap
 from ferro.core.forward import tangents_of
@@ -33,7 +33,7 @@ def vjp_of(function: Callable[..., tuple], inputs: Sequence, g: Sequence, needs:
 
 def _begun(x: Any) -> Any:
     """A copy of x at which a gradient by x stops: behind it, x may depend on another input."""
-    fresh = worlds.apply(worlds.CLONE, (x,))
+    fresh = backend.apply(backend.CLONE, (x,))
     if fresh._node is None:  # x itself needs no gradient: forward mode asks for one
         fresh._node = LEAF
     return fresh

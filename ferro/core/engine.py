@@ -16,9 +16,10 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.levels import ALIVE, RUNNING
+from ferro.core import backend
 from ferro.core import mode as _mode
-from ferro.core import worlds
 from ferro.core.adding import add, conform, to_buffer
+from ferro.core.backend import HOST
 from ferro.core.base import TensorBase, Unpacked, check_guards, position
 from ferro.core.blame import explain, freed_message
 from ferro.core.hooks import finish, prepare, run_tensor_hooks
@@ -30,7 +31,6 @@ from ferro.core.sparse_rows import Rows
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.threads import get_num_threads
 
-ndarray = np.ndarray
 # Estimated nanoseconds (many times the true ones, where kernels run) of formulas that are worth another thread: of two
 # nodes at hand; the same, where the caller names a number of threads; of one, with more to come behind others.
 HEAVY, ASKED_FOR, VERY_HEAVY = 600_000, 40_000, 1_000_000
@@ -195,7 +195,7 @@ def execute(run: Run, ready: list) -> None:
             if may_share and ready and worth_sharing(ready, node, g, many):
                 heappush(ready, (-node.seq, node, g))
                 node = g = None
-                if worlds.parallel(run, ready):
+                if backend.parallel(run, ready):
                     return
                 may_share = False
                 continue
@@ -209,7 +209,7 @@ def execute(run: Run, ready: list) -> None:
                 meta = None
             if general or plan.general or meta is not None or g is None:
                 u = None if general or plan.user or meta is not None else cotangent(plan.op, g)
-                if type(u) is ndarray or type(u) is tuple:
+                if type(u) is HOST or type(u) is tuple:
                     gs = together(plan, u, node)
                     u = None  # see Note [Ownership]
                 else:
@@ -217,15 +217,15 @@ def execute(run: Run, ready: list) -> None:
                     gs = absent(run, node) if g is None else gradients(run, node, g)
                 same = False
             else:
-                if type(g) is ndarray:
+                if type(g) is HOST:
                     xp = cpu
                     formulas = plan.small if g.size < LARGE else plan.large or plan.for_large()
                 else:
-                    xp, formulas = worlds.world(g), plan.formulas
+                    xp, formulas = backend.xp_of(g), plan.formulas
                 if len(edges) == 1:
                     gx = formulas[0](xp, g, node)
                     t = edges[0]
-                    same = same and type(gx) is ndarray and gx.dtype is node.dtype
+                    same = same and type(gx) is HOST and gx.dtype is node.dtype
                     # a link of a chain: the gradient goes on without lists and queue
                     if same and type(t) is Node and deps[t] == 1 and not ready and t not in grads:
                         if release and plan.keeps:
@@ -248,16 +248,16 @@ def execute(run: Run, ready: list) -> None:
                     kind = NAMED[kind]
                 if kind is Pick:
                     if ALIVE and gx is not None:
-                        gx = worlds.leave_levels(run, t.node, gx)
+                        gx = backend.leave_levels(run, t.node, gx)
                     gx = to_buffer(grads, t, gx, record)
                     t = t.node
                     kind = MultiNode
                 elif gx is not None and not same:
                     a = gx._data if record else gx
                     at = t if kind is Node else t._data
-                    if a.shape != at.shape or a.dtype is not at.dtype or type(a) is not ndarray:
+                    if a.shape != at.shape or a.dtype is not at.dtype or type(a) is not HOST:
                         if ALIVE:
-                            gx = worlds.leave_levels(run, t, gx)
+                            gx = backend.leave_levels(run, t, gx)
                         if kind is Node and type(gx) is Rows:  # only a leaf keeps them
                             gx = gx.dense()
                         gx = conform(gx, at.shape, at.dtype, record)
@@ -304,7 +304,7 @@ def begin_levels(run: Run, roots: list, seeds: list) -> None:
             "instead or call backward() outside of functorch transforms. (ferro: ferro.func.grad and ferro.func.vjp.)"
         )
     for t in (*roots, *[s for s in seeds if s is not None]):
-        run.levels.update(worlds.levels_of(t._data))
+        run.levels.update(backend.levels_of(t._data))
 
 
 def cotangent(op: Any, g: Any) -> Any:
@@ -378,7 +378,7 @@ def _gradients(run: Run, node: Any, g: Any, source: Any) -> list:
 def formulas_of(run: Run, node: Any, g: Any, source: Any, wants: list | None) -> list | None:
     """What the formulas of a node give, those in `wants` alone if it is given; None if the gradient is absent."""
     plan, given = node.plan, g
-    xp = worlds.functional
+    xp = backend.functional
     if plan.op.multi:
         g = g[plan.op.lone] if plan.op.lone is not None else tuple(g)
         if g is None or (plan.op.lone is None and all(p is None for p in g)):
@@ -387,7 +387,7 @@ def formulas_of(run: Run, node: Any, g: Any, source: Any, wants: list | None) ->
         check_guards(node)
     if not run.record:
         some = next(p for p in g if p is not None) if type(g) is tuple else g
-        xp = worlds.world(some) if not ALIVE else worlds.world_of(some, node.saved)
+        xp = backend.xp_of(some) if not ALIVE else backend.xp_beside(some, node.saved)
     formulas = plan.recorded if run.record else plan.formulas
     if not (run.record or plan.general or isinstance(g, tuple) or ALIVE) and g.size >= LARGE:
         formulas = plan.large or plan.for_large()
@@ -405,13 +405,13 @@ def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:
     Of a few branches, and of lighter ones, the kernels are better shared by the team (cpu/team.py). Where the gradient of the other node is
     a scalar yet (a branch that ends in a sum, one of many as a rule), what lies behind it counts.
     """
-    if type(g) is ndarray and g.size < 2000:  # the common case costs no more than this
+    if type(g) is HOST and g.size < 2000:  # the common case costs no more than this
         return False
     mine, heavy = weight(node, g), ASKED_FOR if many == 2 else HEAVY
     if mine <= heavy:
         return False
     _, other, its = ready[0]
-    if type(its) is ndarray and its.size == 1:
+    if type(its) is HOST and its.size == 1:
         return mine > VERY_HEAVY and _heavy_behind(other)
     return len(ready) + 1 >= many and weight(other, its) > heavy
 

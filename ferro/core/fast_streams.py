@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ferro.core.backend import HOST
 from ferro.cpu import locks
 
 _MASK = (1 << 64) - 1
@@ -71,7 +72,7 @@ class Fast:
 
     def coins(self, shape: tuple, chance: Any) -> Any:
         """True with a probability, of one number or of an array that is broadcast to the shape."""
-        d = np.float64 if isinstance(chance, np.ndarray) else np.float32
+        d = np.float64 if isinstance(chance, HOST) else np.float32
         return self._numpy.random(shape, d) < np.asarray(chance, d)
 
     def exponential(self, shape: tuple, d: Any, rate: float = 1.0) -> Any:

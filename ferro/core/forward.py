@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ferro.core import engine, worlds
+from ferro.core import backend, engine
 from ferro.core import mode as _mode
 from ferro.core.adding import conform
 from ferro.core.apply import _special
+from ferro.core.backend import HOST
 from ferro.core.base import LEAF, TensorBase, View, meta_of, position, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.node import Node, Pick, node_meta
@@ -32,7 +33,7 @@ def tangents_of(x: TensorBase | None) -> dict:
         from ferro.core.inplace import replay
 
         base, steps = tangent_root(view)
-        x._meta.tangents = {level: replay(worlds.functional, t, steps) for level, t in tangents_of(base).items()}
+        x._meta.tangents = {level: replay(backend.functional, t, steps) for level, t in tangents_of(base).items()}
         view.tangent_stamp = x._counter.n
     return x._meta.tangents or {}
 
@@ -66,14 +67,14 @@ def laid_out_like(tangent: Any, primal: Any) -> Any:
     The tangent itself if it is laid out so; otherwise a copy, differentiable.
     """
     have = tangent._data
-    if type(have) is not np.ndarray or type(primal) is not np.ndarray:  # batched
+    if type(have) is not HOST or type(primal) is not HOST:  # batched
         return tangent
     _, strides, offset = geometry(primal)
     reach = storage_bytes(primal)
     if not primal.size or (geometry(have)[1:] == (strides, offset) and storage_bytes(have) == reach):
         return tangent
     memory = np.zeros(reach // have.itemsize, have.dtype)
-    copy = worlds.apply(worlds.CLONE, (tangent,))
+    copy = backend.apply(backend.CLONE, (tangent,))
     copy._data = np.lib.stride_tricks.as_strided(memory[offset:], have.shape, primal.strides)
     copy._data[...] = have
     return copy
@@ -109,7 +110,7 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
         version_of(xs[0])  # which the view shares, whatever stands for its base below
     primals = tuple([without(x, level) for x in xs])
     tangents = [c.get(level) for c in carried]
-    result = worlds.apply(op, primals if len(levels) > 1 else xs, params) if len(levels) > 1 else _special(
+    result = backend.apply(op, primals if len(levels) > 1 else xs, params) if len(levels) > 1 else _special(
         op, xs, params, _outside(mode))  # fmt: skip
     outs = result if op.multi else (result,)
     if op.view and primals[0] is not xs[0]:
@@ -184,17 +185,17 @@ def derivative(op: Op, primals: tuple, tangents: list, params: tuple, outs: tupl
         return (None,) * len(outs)
     if op.jvp is not None:
         given = tangents if op.variadic else [tangents[i] for i in op.diff]
-        found = op.jvp(worlds.functional, given, *_named(op, op.jvp, 2, primals, params, outs, ()))
+        found = op.jvp(backend.functional, given, *_named(op, op.jvp, 2, primals, params, outs, ()))
         return found if op.multi else (found,)
     if op.kind == LINEAR:
         wanted = range(len(primals)) if op.variadic else op.diff
         full = [_or_zero(t, x) if i in wanted else x for i, (t, x) in enumerate(zip(tangents, primals, strict=True))]
-        found = worlds.apply(op, tuple(full), params)
+        found = backend.apply(op, tuple(full), params)
         return found if op.multi else (found,)
     if op.kind == MULTILINEAR and not op.multi:
         total = None
         for i in moving:
-            term = worlds.apply(op, tuple([tangents[i] if j == i else x for j, x in enumerate(primals)]), params)
+            term = backend.apply(op, tuple([tangents[i] if j == i else x for j, x in enumerate(primals)]), params)
             total = term if total is None else total + term
         return (total,)
     complex_ = any(x is not None and x._data.dtype in COMPLEX for x in (*primals, *outs))
@@ -203,9 +204,9 @@ def derivative(op: Op, primals: tuple, tangents: list, params: tuple, outs: tupl
         for i in moving:
             t = tangents[i]
             if t._data.shape != outs[0]._data.shape:
-                t = worlds.functional.expand(t, outs[0]._data.shape)
+                t = backend.functional.expand(t, outs[0]._data.shape)
             formula = op.formulas[op.inputs[i]]
-            term = formula(worlds.functional, t, *_named(op, formula, 2, primals, params, outs, ()))
+            term = formula(backend.functional, t, *_named(op, formula, 2, primals, params, outs, ()))
             if term is not None:
                 total = term if total is None else total + term
         return (total,)
@@ -247,7 +248,7 @@ def _named(op: Op, formula: Any, skip: int, primals: tuple, params: tuple, outs:
 def _aux(op: Op, primals: tuple, params: tuple) -> tuple:
     """The auxiliary results of an operation, computed again."""
     arrays = tuple([None if x is None else x._data for x in primals])
-    xp = worlds.world(next(a for a in arrays if a is not None))
+    xp = backend.xp_of(next(a for a in arrays if a is not None))
     return op.forward(xp, *arrays, *params)[-len(op.aux) :]
 
 
@@ -292,7 +293,7 @@ def _cut(t: Any) -> Any:
 
 def _pull(op: Op, primals: tuple, moving: list, params: tuple, outs: tuple, g: Any) -> list:
     """The gradients of the inputs `moving` by the declared formulas, on Tensors."""
-    xp = worlds.functional
+    xp = backend.functional
     if op.joint is not None:
         order = list(range(len(primals))) if op.variadic else list(op.diff)
         needs = tuple([i in moving for i in order])
@@ -320,12 +321,12 @@ def write_tangents(x: TensorBase) -> None:
     for level in {*mine, *have}:
         t = mine.get(level)
         value = t if t is not None else wrap(np.zeros(x._data.shape, x._data.dtype))
-        have[level] = worlds.apply(worlds.VIEW_PUT, (_or_zero(have.get(level), base), value), (steps,))
+        have[level] = backend.apply(backend.VIEW_PUT, (_or_zero(have.get(level), base), value), (steps,))
     meta_of(base).tangents = have or None
     if base._meta is not None and base._meta.view is not None:
         base._meta.view.tangent_stamp = version_of(base).n
 
 
-worlds.forward_mode = apply_dual
-worlds.write_tangents = write_tangents
-worlds.tangents_of = tangents_of
+backend.forward_mode = apply_dual
+backend.write_tangents = write_tangents
+backend.tangents_of = tangents_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.adding import accumulate
 from ferro.core.base import TensorBase, wrap
 from ferro.core.node import MultiNode
@@ -89,7 +89,7 @@ def hook_result(run: Run, result: Any, count: int, who: str) -> list:
 
 def as_tensor(run: Run, g: Any) -> Any:
     """A gradient as a hook sees it."""
-    return g if run.record or g is None else worlds.sparse_of(g) if type(g) is Rows else wrap(g)
+    return g if run.record or g is None else backend.sparse_of(g) if type(g) is Rows else wrap(g)
 
 
 def call_hook(run: Run, hook: Any, g: Any, where: str) -> Any:

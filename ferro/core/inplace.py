@@ -15,11 +15,12 @@ import numpy as np
 
 from ferro.batched.array import plain
 from ferro.batched.levels import ALIVE
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
 from ferro.core.apply import of_array
+from ferro.core.backend import HOST, levels_of
 from ferro.core.base import LEAF, Meta, TensorBase, bump, derived, history, hooked, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
@@ -29,7 +30,6 @@ from ferro.core.owners import is_shared
 from ferro.core.refusals import refusal
 from ferro.core.signatures import name_in_place
 from ferro.core.transforms import INSIDE, refuse_captured
-from ferro.core.worlds import levels_of
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -70,7 +70,7 @@ def refuse_overlap(name: str, written: Any, others: tuple, itself: bool = False)
     for other in others:
         if isinstance(other, TensorBase) and (other is written or other._counter is counter is not None):
             a, b = written._data, other._data
-            if type(a) is not np.ndarray or type(b) is not np.ndarray:  # batched: every slice is written by a copy
+            if type(a) is not HOST or type(b) is not HOST:  # batched: every slice is written by a copy
                 continue
             same = a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
             if itself if same else a.flags.forc and b.flags.forc and np.may_share_memory(a, b):
@@ -84,7 +84,7 @@ def augmented(method: Callable) -> Callable[[T, Any], T]:
     """The augmented assignment (``Tensor.__iadd__``) of an in-place method: strangers get NotImplemented, and may know better."""
 
     def assigned(self: Any, other: Any) -> Any:
-        if isinstance(other, np.ndarray):
+        if isinstance(other, HOST):
             other = of_array(method.__name__, other)
         return method(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
@@ -92,7 +92,7 @@ def augmented(method: Callable) -> Callable[[T, Any], T]:
     return assigned
 
 
-OPERANDS = (TensorBase, int, float, complex, np.ndarray, np.generic)
+OPERANDS = (TensorBase, int, float, complex, HOST, np.generic)
 
 
 def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> Any:
@@ -105,7 +105,7 @@ def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> A
     if _mode.current().level:
         alias._data = self._data.copy()  # tangents are computed from, and save, other tensors with the same content
         if self._meta is not None:
-            meta_of(alias).tangents = dict(worlds.tangents_of(self)) or None
+            meta_of(alias).tangents = dict(backend.tangents_of(self)) or None
     out = compute(alias)
     data = self._data
     if out._data.shape != data.shape:
@@ -130,18 +130,18 @@ def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> A
         and data.dtype in INEXACT
         and _mode.is_grad_enabled()
     ):
-        out = worlds.apply(
-            worlds.VIEW_PUT, (alias, wrap(data)), ((),)
+        out = backend.apply(
+            backend.VIEW_PUT, (alias, wrap(data)), ((),)
         )  # a comparison, say: nothing of the old content remains
     if out._node is not None and out is not alias and data.dtype in INEXACT:
         if have is not want:
-            out = worlds.apply(worlds.CAST, (out,), (data.dtype,))
+            out = backend.apply(backend.CAST, (out,), (data.dtype,))
         rebase(self, out)
     if _mode.current().level:
         tangents = out._meta.tangents if out._meta is not None else None
         if tangents or (self._meta is not None and self._meta.tangents):
             meta_of(self).tangents = tangents
-            worlds.write_tangents(self)
+            backend.write_tangents(self)
     return self
 
 
@@ -158,7 +158,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
         recorded = isinstance(node, (Node, Pick))
         alias = wrap(self._data, node if recorded else None)
         if self._meta is not None and _mode.current().level:
-            meta_of(alias).tangents = dict(worlds.tangents_of(self)) or None
+            meta_of(alias).tangents = dict(backend.tangents_of(self)) or None
         with _mode.switched(grad=True, inference=False):
             out = function(alias, *args, **kwargs)
         steps = out._meta.view.steps
@@ -166,7 +166,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
         if view is not None:
             steps = (*view.steps, *steps)
             if len(steps) > MANY_STEPS and view.dual is None:  # (tangents count the steps)
-                steps = worlds.one_step(view.base._data, out._data) or steps
+                steps = backend.one_step(view.base._data, out._data) or steps
             view.steps = steps
         elif self._counter is not None and node is not LEAF and not self._counter.inference:
             stand_in = wrap(self._data, self._node)
@@ -200,10 +200,8 @@ def record_write(
         node = check(self, name, expanded=True)
     else:
         node = check(self, name)
-    if _mode.current().special or (
-        ALIVE and any(type(t._data) is not np.ndarray for t in (self, *others) if t is not None)
-    ):
-        return change(self, name, lambda x: worlds.apply(op, (x, *others), params))
+    if _mode.current().special or (ALIVE and any(type(t._data) is not HOST for t in (self, *others) if t is not None)):
+        return change(self, name, lambda x: backend.apply(op, (x, *others), params))
     data = self._data
     tensors = (wrap(data, None if node is LEAF else node), *others)
     arrays = tuple([x._data for x in tensors])
@@ -228,7 +226,7 @@ def overwrite(self: Any, name: str, op: Any, value: Any, constant: bool = False)
     refuse_overlap(name, self, (value,))
     node = check(self, name, expanded=constant and history(self) is None and value._node is None)
     if _mode.current().special:
-        return change(self, name, lambda x: worlds.apply(op, (x, value)))
+        return change(self, name, lambda x: backend.apply(op, (x, value)))
     data = self._data
     if not _mode.is_grad_enabled() or data.dtype not in INEXACT or (node is None and history(value) is None):
         np.copyto(data, value._data, casting="unsafe")
@@ -238,7 +236,7 @@ def overwrite(self: Any, name: str, op: Any, value: Any, constant: bool = False)
     view = self._meta.view if self._meta is not None else None
     before = wrap(data, node if view is None and node is not LEAF else None)
     _refuse_view(self, name)
-    out = worlds.apply(op, (before, value))
+    out = backend.apply(op, (before, value))
     np.copyto(data, out._data)
     bump(self, name)
     rebase(self, out)
@@ -283,7 +281,7 @@ def announce(data: Any) -> None:
 
 def is_expanded(data: Any) -> bool:
     """Whether several elements of an array (of all slices of a batched one) are one place in memory."""
-    if type(data) is not np.ndarray:
+    if type(data) is not HOST:
         data = plain(data)
     return (
         0 in data.strides
@@ -347,7 +345,7 @@ def rebase(self: Any, out: Any) -> None:
         raise refusal(self._counter.culprit, view, before)
     base = root(view)
     stand_in = wrap(base._data, base._node)
-    base._node = worlds.apply(worlds.COPY_SLICES, (stand_in, out), (view.steps,))._node
+    base._node = backend.apply(backend.COPY_SLICES, (stand_in, out), (view.steps,))._node
     if base._meta is not None and base._meta.retains:
         retain(base, stand_in._node)
     if meta.retains:
@@ -356,9 +354,9 @@ def rebase(self: Any, out: Any) -> None:
 
 def replay(xp: Any, x: Any, steps: tuple) -> Any:
     """The view that `steps` describe, of an array or (with xp the functions on Tensors) of a Tensor."""
-    recorded = xp is worlds.functional
+    recorded = xp is backend.functional
     for op, params, index in steps:
-        x = worlds.apply(op, (x,), params) if recorded else op.forward(worlds.world(x), x, *params)
+        x = backend.apply(op, (x,), params) if recorded else op.forward(backend.xp_of(x), x, *params)
         if index is not None:
             x = x[index]
     return x
@@ -369,8 +367,8 @@ def write_view(base: Any, value: Any, steps: tuple) -> Any:
     from ferro import cpu
 
     if ALIVE:
-        base = worlds.with_levels(base, levels_of(value), levels_of(replay(cpu, base, steps)))
-    fresh = np.array(base, order="C", copy=True) if type(base) is np.ndarray else worlds.world(base).contiguous(base)
+        base = backend.with_levels(base, levels_of(value), levels_of(replay(cpu, base, steps)))
+    fresh = np.array(base, order="C", copy=True) if type(base) is HOST else backend.xp_of(base).contiguous(base)
     view = replay(cpu, fresh, steps)
     if np.may_share_memory(view, fresh):
         np.copyto(_writable(view), value)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core.backend import HOST
 from ferro.cpu import layouts
 
 
@@ -75,7 +76,7 @@ def steps(name: str, shape: tuple, memory_format: Any = None) -> tuple[int, ...]
 def arranged(name: str, data: Any, like: Any, memory_format: Any = None) -> Any:
     """The content of `data` in the order in memory of a format; without one, or to preserve it, in that of the array `like`."""
     preserved = memory_format is None or memory_format is preserve_format
-    if memory_format is contiguous_format or type(like) is not np.ndarray or (preserved and like.flags.c_contiguous):
+    if memory_format is contiguous_format or type(like) is not HOST or (preserved and like.flags.c_contiguous):
         return data
     if preserved:
         out = layouts.empty(like.shape, data.dtype, layouts.preserved(like, data.itemsize))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy import ndarray
-
 from ferro.core.adding import accumulate
+from ferro.core.backend import HOST
 from ferro.core.base import meta_of
 from ferro.core.hooks import as_tensor, call_hook, hook_result, run_prehooks
 from ferro.core.node import AccumulateGrad
@@ -28,7 +27,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
         with run.lock, run.user():
             for hook in tuple(meta.hooks.values()):
                 gx = call_hook(run, hook, gx, "of a leaf")
-        owned = not run.record and type(gx) is ndarray and is_alone(gx)  # what a hook returned, and nobody keeps
+        owned = not run.record and type(gx) is HOST and is_alone(gx)  # what a hook returned, and nobody keeps
     if run.capture is not None and not (run.into_grad and leaf in run.capture):
         run.captured[leaf] = gx
         return
@@ -36,7 +35,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     if end is not None and end.prehooks:
         with run.lock, run.user():
             gx = run_prehooks(run, AccumulateGrad(leaf), gx)
-        owned = not run.record and type(gx) is ndarray and is_alone(gx)
+        owned = not run.record and type(gx) is HOST and is_alone(gx)
     if gx is not None and leaf._node is not None:  # (None: requires_grad was switched off since)
         if meta is not None and meta.post:
             with run.lock:

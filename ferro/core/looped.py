@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from ferro.batched.levels import ALIVE, running_outside
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.base import TensorBase, history
 
 F = TypeVar("F", bound=Callable)
@@ -36,7 +36,7 @@ def by_slices(function: F) -> F:
 def _top(value: Any) -> Any:
     """The outermost level among the tensors in nested tuples, lists and dictionaries."""
     if isinstance(value, TensorBase):
-        return next(iter(worlds.levels_of(value._data)), None)
+        return next(iter(backend.levels_of(value._data)), None)
     found = None
     if isinstance(value, (tuple, list, dict)):
         for v in value.values() if isinstance(value, dict) else value:
@@ -55,7 +55,7 @@ def _loop(function: Callable, level: Any, args: tuple, kwargs: dict) -> Any:
         """The value with a batched tensor replaced by that of all slices, marked."""
         if isinstance(value, TensorBase):
             # what is differentiated has another gradient for every slice, also if it is the same for all
-            own = level in worlds.levels_of(value._data) or history(value) is not None or worlds.tangents_of(value)
+            own = level in backend.levels_of(value._data) or history(value) is not None or backend.tangents_of(value)
             return _Slices(leave(value, level, 0)) if own else value
         if isinstance(value, dict):
             return {k: each(v) for k, v in value.items()}
@@ -69,7 +69,7 @@ def _loop(function: Callable, level: Any, args: tuple, kwargs: dict) -> Any:
 
     def one(value: Any, i: int) -> Any:
         if type(value) is _Slices:
-            return worlds.functional.select(value.tensor, 0, i)
+            return backend.functional.select(value.tensor, 0, i)
         if type(value) is dict:
             return {k: one(v, i) for k, v in value.items()}
         return type(value)([one(v, i) for v in value]) if type(value) in (list, tuple) else value
@@ -104,7 +104,7 @@ def _stacked(name: str, results: list, level: Any) -> Any:
     from ferro.core.batching import enter
 
     first = results[0]
-    if any(isinstance(r, TensorBase) and level in worlds.levels_of(r._data) for r in results):
+    if any(isinstance(r, TensorBase) and level in backend.levels_of(r._data) for r in results):
         raise RuntimeError(
             f"{name}: under vmap it runs once for every slice, and this one reached for a tensor of all slices by itself"
         )
@@ -113,7 +113,7 @@ def _stacked(name: str, results: list, level: Any) -> Any:
             raise RuntimeError(
                 DYNAMIC.format(f"{name} returned the shapes {sorted({tuple(r._data.shape) for r in results})}")
             )
-        return enter(worlds.functional.stack(results, 0), level, 0)
+        return enter(backend.functional.stack(results, 0), level, 0)
     if isinstance(first, (tuple, list)):
         parts = [_stacked(name, list(column), level) for column in zip(*results, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)  # type: ignore[call-arg]

@@ -12,11 +12,12 @@ import threading
 from heapq import heappop, heappush, heappushpop
 from typing import Any
 
+from ferro.core import backend
 from ferro.core import mode as _mode
-from ferro.core import worlds
 from ferro.core.adding import add, conform
+from ferro.core.backend import HOST
 from ferro.core.blame import explain, freed_message
-from ferro.core.engine import absent, gradients, ndarray
+from ferro.core.engine import absent, gradients
 from ferro.core.hooks import prepare
 from ferro.core.leaves import leaf_ready
 from ferro.core.node import FreedError, Node, Pick
@@ -175,7 +176,7 @@ class _Shared:
             gs[j] = None
             if gx is not None:
                 at = t if isinstance(t, (Node, Pick)) else t._data
-                if gx.shape != at.shape or gx.dtype is not at.dtype or type(gx) is not ndarray:
+                if gx.shape != at.shape or gx.dtype is not at.dtype or type(gx) is not HOST:
                     gx = conform(gx, at.shape, at.dtype, False)
             if self._deliver(t, rank, gx):
                 del gx
@@ -230,4 +231,4 @@ class _Shared:
             leaf_ready(self.run, t, g)
 
 
-worlds.parallel = execute
+backend.parallel = execute

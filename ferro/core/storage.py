@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ferro.core import dtypes
+from ferro.core.backend import HOST
 from ferro.core.base import TensorBase
 from ferro.core.device import CPU, check, device
 from ferro.core.inplace import announce
@@ -310,7 +311,7 @@ class UntypedStorage(StorageCasts):
 
         What NumPy makes of an array holds the array that owns the memory, so references say how many there are.
         """
-        if not self._memory.flags.owndata or type(self._memory) is not np.ndarray or id(self._memory) in _LENT:
+        if not self._memory.flags.owndata or type(self._memory) is not HOST or id(self._memory) in _LENT:
             return None
         tensors = [t for t in self._tensors.values() if memory_of(t._data) is self._memory]
         owners, views = 0, {}

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ferro.core import worlds
+from ferro.core import backend
+from ferro.core.backend import HOST
 from ferro.core.base import LEAF, View, history, new, not_a_tensor, version_of, wrap
 from ferro.core.mode import ACTIVE, MODE, current
 from ferro.core.node import MultiNode, Node, Pick, next_sequence
 from ferro.core.op import Op
 from ferro.core.provenance import caller
 from ferro.cpu.kernels.front import short_way
-
-ndarray = np.ndarray
 
 
 @short_way
@@ -25,8 +24,8 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     except AttributeError:
         raise not_a_tensor(op.name, x) from None
     mode = None
-    if (ACTIVE and (mode := MODE.get()) is not None and not mode.silent) or type(a) is not ndarray:
-        return worlds.apply(op, (x,), params)
+    if (ACTIVE and (mode := MODE.get()) is not None and not mode.silent) or type(a) is not HOST:
+        return backend.apply(op, (x,), params)
     viewing: Any = op.viewing
     out = viewing(a, params[0]) if len(params) == 1 else viewing(a, *params)  # (a star costs half as much as a view)
     t = wrap(out)
@@ -86,13 +85,13 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
     """Applies an operation whose results are several views of its one input: a short form of `apply`."""
     a = x._data
     mode = None
-    if (ACTIVE and (mode := MODE.get()) is not None and not mode.silent) or type(a) is not ndarray:
-        return worlds.apply(op, (x,), params)
+    if (ACTIVE and (mode := MODE.get()) is not None and not mode.silent) or type(a) is not HOST:
+        return backend.apply(op, (x,), params)
     arrays = op.viewing(a, *params)  # type: ignore[misc]
     v = x._counter or version_of(x)
     stamp = v.n
     if v.inference:
-        return worlds.apply(op, (x,), params)
+        return backend.apply(op, (x,), params)
     n = x._node if not stamp else history(x)
     base, path, creation, born = origin(x)
     creation = creation or ("multi" if mode is None else "no_grad")
@@ -168,7 +167,7 @@ def shares(a: Any, b: Any) -> bool:
     """Whether a NumPy result is a view of its input (an own copy has no base, or a base of its own)."""
     if a is b:
         return True
-    if isinstance(a, ndarray):
+    if isinstance(a, HOST):
         base = a.base
         return base is not None and (base is b or base is b.base or np.may_share_memory(a, b))
     return np.may_share_memory(a, b)

@@ -1,4 +1,4 @@
-"""The world of NumPy arrays: pure array functions with PyTorch's vocabulary, arguments already normalised."""
+"""The backend of NumPy arrays: pure array functions with PyTorch's vocabulary, arguments already normalised."""
 
 import warnings as _warnings
 

@@ -197,7 +197,7 @@ def _address(x: Any) -> int:
 
 def geometry(x: Any) -> tuple[tuple, tuple, int]:
     """Shape, strides and offset in the storage of x, counted in elements."""
-    if type(x) is not np.ndarray and hasattr(x, "geometry"):  # an array of another world
+    if type(x) is not np.ndarray and hasattr(x, "geometry"):  # an array of another backend
         return x.geometry()
     size = x.dtype.itemsize
     strides = [s // size for s in x.strides]

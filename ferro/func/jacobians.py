@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ferro.batched.levels import RUNNING
+from ferro.core.backend import levels_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import INEXACT, from_numpy
 from ferro.core.trees import flatten, map_tensors, unflatten
-from ferro.core.worlds import levels_of
 from ferro.func.forward import push
 from ferro.func.levels import chosen, only_real, zeros_like
 from ferro.func.reverse import Pullback

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core import backend
 from ferro.core import mode as _mode
-from ferro.core import worlds
 from ferro.core.base import LEAF, TensorBase, history, meta_of, position, version_of, view_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT, from_numpy
 from ferro.core.forward import tangents_of
@@ -69,7 +69,7 @@ class Transform:
             base._counter = version_of(x)
         tangents = tangents_of(x)
         with _mode.switched(level=0):
-            t = worlds.functional.reshape(base if history(x) is None else x, x._data.shape)
+            t = backend.functional.reshape(base if history(x) is None else x, x._data.shape)
         # To the in-place rules it is a view of a leaf: a transform's argument must not be overwritten.
         meta = meta_of(t)
         meta.view = view_of(base, (), version_of(base).n, None)

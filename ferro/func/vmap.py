@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ferro.batched.levels import Level, running
-from ferro.core import batching, worlds
+from ferro.core import backend, batching
 from ferro.core.base import TensorBase
 from ferro.core.node import next_sequence
 from ferro.core.random import get_rng_state, set_rng_state
@@ -149,7 +149,7 @@ def _output(func: Callable, o: Any, level: Level, dim: int | None) -> Any:
     """A result as the world outside of the level sees it."""
     name = name_of(func)
     if dim is None:
-        if isinstance(o, TensorBase) and level in worlds.levels_of(o._data):
+        if isinstance(o, TensorBase) and level in backend.levels_of(o._data):
             raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
         return o
     if not isinstance(o, TensorBase):
@@ -166,7 +166,7 @@ def _output(func: Callable, o: Any, level: Level, dim: int | None) -> Any:
 def _by_chunks(func: Callable, leaves: list, dims: list, structure: Any, size: int, out_dims: Any, randomness: str, kwargs: dict,
                chunk_size: int) -> Any:  # fmt: skip
     """The same by parts of the batch, joined along the dimensions of the results."""
-    fn = worlds.functional
+    fn = backend.functional
     state = get_rng_state() if randomness == "same" else None
     parts = []
     for start in range(0, size, chunk_size):

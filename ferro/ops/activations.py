@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.draws import Draws
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import wrap
@@ -97,7 +97,7 @@ singular("relu", "0", Sample(Arg(values=[0.0])), "the left slope, as in PyTorch"
 
 def relu_vjp(g: Tensor, out: Tensor) -> Tensor:
     """g where out > 0, else 0: the backward of relu, on Tensors."""
-    return worlds.functional.where(out <= 0, 0, g)
+    return backend.functional.where(out <= 0, 0, g)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -381,7 +381,7 @@ GELU = Op("gelu", lambda xp, x, /, approximate: xp.gelu(x, approximate), kind=EL
 
 def gelu_vjp(g: Tensor, x: Tensor, approximate: str) -> Tensor:
     """g times the slope of gelu at x: the backward of gelu, on Tensors."""
-    F = worlds.functional
+    F = backend.functional
     x = F.clamp(x, -40, 40)  # beyond, the slope is 0 or 1
     square = x * x
     if approximate == "tanh":
@@ -408,7 +408,7 @@ silu_ = in_place(silu)
 
 def silu_vjp(g: Tensor, x: Tensor) -> Tensor:
     """g times the (conjugate) slope of silu at x: the backward of silu, on Tensors."""
-    F = worlds.functional
+    F = backend.functional
     s = F.sigmoid(x)
     near = x if x._data.dtype in COMPLEX else F.clamp(x, -800, 800)  # beyond, the slope is 0 or 1
     return g * (s + near * s * (1 - s)).conj()
@@ -424,7 +424,7 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def mish_vjp(g: Tensor, x: Tensor) -> Tensor:
     """g times the slope of mish at x: the backward of mish, on Tensors."""
-    F = worlds.functional
+    F = backend.functional
     x = F.clamp(x, -800, 40)  # beyond, the slope is 0 or 1
     t = F.tanh(softplus(x, 1.0, 20.0))
     return g * (t + x * F.sigmoid(x) * (1 - t * t))
@@ -469,7 +469,7 @@ def softplus_vjp(g: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor:
     """g times the slope of softplus at x: the backward of softplus, on Tensors.  Its own slope is 0 from the threshold
     on.
     """
-    F = worlds.functional
+    F = backend.functional
     scaled = x * beta
     return F.where(scaled > threshold, g, g * F.sigmoid(F.where(scaled >= threshold, threshold, scaled)))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import as_array, plain
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
@@ -166,7 +166,7 @@ def attention_vjp(
 
 def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
     """softmax(scale Q Kᵀ + mask)."""
-    where = worlds.functional.where
+    where = backend.functional.where
     scores = (query * scale) @ key.transpose(-2, -1)
     if causal:
         return softmax(where(wrap(np.tri(*scores._data.shape[-2:], dtype=bool)), scores, -math.inf), -1)
@@ -182,7 +182,7 @@ def _safe_softmax(scores: Tensor, blocked: Any) -> Tensor:
     dead = as_array(blocked.all(axis=-1, keepdims=True))
     if not plain(dead).any():
         return softmax(scores, -1)
-    where = worlds.functional.where
+    where = backend.functional.where
     return where(wrap(dead), 0, softmax(where(wrap(dead), 0, scores), -1))
 
 

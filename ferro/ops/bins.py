@@ -11,11 +11,11 @@ import numpy as np
 from ferro.batched.array import plain
 from ferro.core import dtypes, return_types
 from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.looped import by_slices
 from ferro.core.notices import warn_once
 from ferro.core.samples import Arg, Sample, declare
-from ferro.core.worlds import world
 from ferro.ops.extrema import pair_into
 from ferro.ops.reductions import need_real
 
@@ -51,7 +51,7 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
         (tensor([1, 3]), tensor([1, 2]))
     """
     a = _checked("unique", input, dim)
-    found = world(a).unique(a) if dim is None else world(a).unique_dim(a, one_dim("unique", a.ndim, dim))
+    found = xp_of(a).unique(a) if dim is None else xp_of(a).unique_dim(a, one_dim("unique", a.ndim, dim))
     return _requested(found, return_inverse, return_counts)
 
 
@@ -61,7 +61,7 @@ def unique_consecutive(
     """The elements (or slices along `dim`) that differ from the one before; more on request, as in :func:`unique`."""
     a = _checked("unique_consecutive", input, dim)
     d = None if dim is None else one_dim("unique_consecutive", a.ndim, dim)
-    return _requested(world(a).unique_consecutive(a, d), return_inverse, return_counts)
+    return _requested(xp_of(a).unique_consecutive(a, d), return_inverse, return_counts)
 
 
 def _checked(name: str, input: Any, dim: Any) -> Any:
@@ -132,7 +132,7 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
                       "non-contiguous tensor to contiguous, please use contiguous tensor if possible.")  # fmt: skip
     if sorter is not None:
         edges = _arranged(name, edges, need_tensor(name, "sorter", sorter)._data)
-    found = world(edges if type(edges) is not np.ndarray else x).searchsorted(edges, x, right or side == "right")
+    found = xp_of(edges if type(edges) is not np.ndarray else x).searchsorted(edges, x, right or side == "right")
     return into(name, out, wrap(found.astype(np.int32) if out_int32 else found))
 
 
@@ -202,7 +202,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             f"bincount: weights should be 1-d and have the same length as input: {list(weights._data.shape)}, "
             f"{list(a.shape)}"
         )
-    return wrap(world(a).bincount(a, None if weights is None else weights._data, minlength))
+    return wrap(xp_of(a).bincount(a, None if weights is None else weights._data, minlength))
 
 
 _COUNTED = Arg(values=[1, 1, 3], dtype="int64")
@@ -224,7 +224,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Te
     if left > right:
         raise RuntimeError(f"histc: max must be larger than min, but got min {left} and max {right}")
     edges = np.asarray([left, *[right] * _bins("histc", bins)], a.dtype)  # only the outer edges count
-    hist = world(a).histogram(a.reshape(-1, 1), [edges], True, None)
+    hist = xp_of(a).histogram(a.reshape(-1, 1), [edges], True, None)
     return into("histc", out, wrap(hist.astype(input._data.dtype, copy=False)))
 
 
@@ -327,7 +327,7 @@ def _grid(name: str, points: Any, dtype: Any, bins: list, ranges: list, weight: 
                                f"innermost dimension, but got input with shape {list(points.shape)} and weight with shape "
                                f"{list(weight._data.shape)}")  # fmt: skip
     edges = [_edges(name, points[:, d], dtype, b, r, d) for d, (b, r) in enumerate(zip(bins, ranges, strict=True))]
-    hist = world(points).histogram(points, edges, False, w)
+    hist = xp_of(points).histogram(points, edges, False, w)
     if density:
         hist = hist / hist.sum()
         for k, e in enumerate(edges):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import return_types, worlds
+from ferro.core import backend, return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into
 from ferro.core.casting import in_full_precision
@@ -165,7 +165,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
     raise_first(name, np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if data.shape[-1] else np.zeros(data.shape[:-2]),
                 "The diagonal element {i} is zero, the inversion could not be completed because the input matrix is singular.",
                 LinAlgError)  # fmt: skip
-    eye = worlds.functional.eye(data.shape[-1], dtype=FROM_NUMPY[data.dtype])
+    eye = backend.functional.eye(data.shape[-1], dtype=FROM_NUMPY[data.dtype])
     y = solve_tri(adjoint(L) if upper else L, eye, False, True, False)
     result = matmul(adjoint(y), y)
     return result if out is None else into(name, out, result)

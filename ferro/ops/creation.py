@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import new_array
+from ferro.core import backend, dtypes
 from ferro.core import device as _device
-from ferro.core import dtypes, worlds
 from ferro.core.arguments import into, need_tensor, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.determinism import unset, unset_array
@@ -94,7 +94,7 @@ def _filled(
     name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None
 ) -> Any:
     if dtype is dtypes.complex32:
-        return worlds.complex_half(_filled(name, shape, value, dtypes.complex64, False, device, out), requires_grad)
+        return backend.complex_half(_filled(name, shape, value, dtypes.complex64, False, device, out), requires_grad)
     shape = sizes(name, shape)
     d = chosen_dtype(dtype, out, dtypes.default().np)
     try:
@@ -112,7 +112,7 @@ def _filled(
 def _sparse(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool, out: Any) -> Any:
     if out is not None:
         raise RuntimeError(f"{name}: out= is a dense tensor, which does not have the layout {layout}")
-    return worlds.sparse_empty(name, sizes(name, shape), dtype, layout, requires_grad)
+    return backend.sparse_empty(name, sizes(name, shape), dtype, layout, requires_grad)
 
 
 def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
@@ -250,7 +250,7 @@ def full(
     if not isinstance(value, (bool, int, float, complex)):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(value).__name__}")
     if dtype is dtypes.complex32:
-        return worlds.complex_half(full(size, value, out=out, dtype=dtypes.complex64, device=device), requires_grad)
+        return backend.complex_half(full(size, value, out=out, dtype=dtypes.complex64, device=device), requires_grad)
     d = chosen_dtype(dtype, out, dtypes.scalar_dtype(value))
     dtypes.check_number("full", value, d)
     if isinstance(value, complex) and d.kind in "iuf":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import capsules, dtypes, worlds
+from ferro.core import backend, capsules, dtypes
 from ferro.core import device as _device
 from ferro.core.base import TensorBase, history, wrap
 from ferro.core.dtypes import type_name
@@ -196,7 +196,7 @@ def tensor(
     if data is _NOTHING:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
     if dtype is dtypes.complex32:
-        return worlds.complex_half(tensor(data, dtype=dtypes.complex64, device=device), requires_grad)
+        return backend.complex_half(tensor(data, dtype=dtypes.complex64, device=device), requires_grad)
     a = to_array("tensor", data, dtype)
     fresh = type(data) in (list, tuple, float, int, bool)
     return finish("tensor", a if fresh else np.array(a, order="C", copy=True), requires_grad, device)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.array import plain
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import bump, wrap
@@ -115,7 +115,7 @@ def add_rows(g: Tensor, indices: Tensor, count: int, padding: int | None, by_fre
 
 def _add_rows_g(xp: Any, g: Any, indices: Any, padding: int | None, by_frequency: bool) -> Any:
     rows = xp.take_rows(g, indices)
-    recorded = xp is worlds.functional
+    recorded = xp is backend.functional
     scale = cpu.row_scale(
         indices._data if recorded else indices, padding, by_frequency, (g._data if recorded else g).dtype
     )
@@ -290,7 +290,7 @@ def _bag_max(rows: Tensor, bags: Any, count: int) -> Tensor:
             empty[b] = False
     if not len(data):
         return add_rows(rows, wrap(bags), count, None, False)  # zeros that lead to the table
-    return worlds.functional.where(wrap(empty), 0, worlds.functional.gather(rows, 0, wrap(first)))
+    return backend.functional.where(wrap(empty), 0, backend.functional.gather(rows, 0, wrap(first)))
 
 
 _offsets: Any = {"values": [0, 2, 2, 5], "dtype": "int64"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
@@ -264,7 +264,7 @@ def cross_entropy_vjp(g: Tensor, x: Tensor, target: Tensor, w: Tensor | None, ig
                       smoothing: float, kept: Any) -> Tensor:  # fmt: skip
     """The backward of cross_entropy by the logits, on Tensors (`kept` is not used: it has no history)."""
     weight = None if w is None else w._data
-    share = worlds.world_of(target._data, (x, w)).cross_entropy_share(
+    share = backend.xp_beside(target._data, (x, w)).cross_entropy_share(
         target._data, weight, x._data.shape, x._data.dtype, ignore_index, reduction, smoothing
     )
     dx = softmax(x, 1) * wrap(share.sum(1, keepdims=True, dtype=share.dtype)) - wrap(share)
@@ -449,7 +449,7 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        loss = worlds.functional.xlogy(target, target) - target * input
+        loss = backend.functional.xlogy(target, target) - target * input
     if batch:
         return loss.sum() / input._data.shape[0] if input._data.ndim else loss.sum()
     return reduced(loss, reduction)

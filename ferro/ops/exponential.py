@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import dtypes, return_types, worlds
+from ferro.core import backend, dtypes, return_types
 from ferro.core.apply import NUMBERS, apply, binary, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
@@ -219,7 +219,7 @@ def power(x: Any, n: Any) -> Any:
                 f"pow: Integers to negative integer powers are not allowed. The exponent is {n}; cast the base first"
             )
         if dtype is not a.dtype:
-            x = apply(worlds.CAST, (x,), (dtype,))
+            x = apply(backend.CAST, (x,), (dtype,))
     return unary(POW_NUMBER, x, (n,))
 
 
@@ -301,7 +301,7 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
     )
     dtype = (dtypes.complex128 if is_complex else dtypes.float64).np
     wide = [
-        apply(worlds.CAST, (v,), (dtype,)) if isinstance(v, TensorBase) and v._data.dtype is not dtype else v
+        apply(backend.CAST, (v,), (dtype,)) if isinstance(v, TensorBase) and v._data.dtype is not dtype else v
         for v in (input, exponent)
     ]
     result = pow(*[complex(v) if is_complex and isinstance(v, NUMBERS) else v for v in wide])

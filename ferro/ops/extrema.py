@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, overload
 
-from ferro.core import dtypes, return_types, worlds
+from ferro.core import backend, dtypes, return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim
+from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, without_gradient, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
-from ferro.core.worlds import world
 from ferro.cpu.layouts import DENSE
 from ferro.ops.reductions import FLOAT32, need_real, renamed, spread
 
@@ -98,7 +98,7 @@ VALUE_SCATTER = Op(
 
 def tie_weights(input: Tensor, out: Tensor, dim: tuple, keepdim: bool) -> Tensor:
     """What share of the cotangent of the extremum `out` each element gets: constant almost everywhere."""
-    return wrap(world(input._data).tie_weights(input._data, out._data, dim, keepdim))
+    return wrap(xp_of(input._data).tie_weights(input._data, out._data, dim, keepdim))
 
 
 def _shared(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
@@ -246,7 +246,7 @@ def _extremum(name: str, op: Op, of_all: Op, input: Any, dim: Any, keepdim: bool
         dim, keepdim = renamed(name, names, dim, keepdim)
     a = need_tensor(name, "input", input)._data
     if isinstance(dim, TensorBase):
-        return getattr(worlds.functional, f"{name}imum")(input, dim, out=out)
+        return getattr(backend.functional, f"{name}imum")(input, dim, out=out)
     if a.dtype is not FLOAT32:
         need_real(name, input)
     if dim is None:
@@ -321,7 +321,7 @@ def _position(name: str, input: Any, dim: Any, keepdim: bool, out: Any, names: d
                 f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape {list(a.shape)})"
             )
         need_elements(name, a.shape, d)
-    return into(name, out, without_gradient(name, getattr(world(a), name)(a, d, keepdim), input))
+    return into(name, out, without_gradient(name, getattr(xp_of(a), name)(a, d, keepdim), input))
 
 
 _WHERE = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True),

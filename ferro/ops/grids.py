@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
@@ -29,7 +29,7 @@ __all__ = ["affine_grid", "affine_grid_generator", "grid_sample", "grid_sampler"
 
 def grid_slopes(grid: Tensor, sizes: tuple, padding: str, align: bool) -> Tensor:
     """The derivative of the places by the grid: piecewise constant, so without a derivative of its own."""
-    return wrap(worlds.world(grid._data).grid_slopes(grid._data, sizes, padding, align))
+    return wrap(backend.xp_of(grid._data).grid_slopes(grid._data, sizes, padding, align))
 
 
 PLACES = Op("grid_places", lambda xp, grid, /, sizes, padding, align: xp.grid_places(grid, sizes, padding, align),
@@ -123,7 +123,7 @@ def _sample(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -
     count, n, size = math.prod(shape), len(sizes), tuple(sizes)
     moved = "zeros" if mode == "bicubic" else padding  # what brings places inside; bicubic brings its taps inside
     at = apply(PLACES, (grid.reshape(images, count, n).transpose(1, 2).contiguous(),), (size, moved, align))
-    index = wrap(worlds.world(at._data).tap_places(at._data, size, mode, padding, align))
+    index = wrap(backend.xp_of(at._data).tap_places(at._data, size, mode, padding, align))
     per_dim = tap_weights(at, size, mode, padding, 0).unbind(1)  # of the last dimension first
     w = per_dim[n - 1]
     for d in range(n - 2, -1, -1):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.array import as_array, plain
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
@@ -155,7 +155,7 @@ INDEX_SELECT = Op("index_select", lambda xp, x, index, /, dim: xp.index_select(x
 
 def select_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
     """The transpose of index_select()."""
-    return index_add(worlds.functional.new_zeros(g, shape), dim, index, g)
+    return index_add(backend.functional.new_zeros(g, shape), dim, index, g)
 
 
 def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types: tuple = (INT64, INT32)) -> tuple:
@@ -347,7 +347,7 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
         if out is not None:
             raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
         return tuple([wrap(i.astype(np.int64, copy=False)) for i in (x.reshape(1) if not x.ndim else x).nonzero()])
-    return into("nonzero", out, wrap(worlds.world(x).nonzero(x)))
+    return into("nonzero", out, wrap(backend.xp_of(x).nonzero(x)))
 
 
 @by_slices
@@ -355,7 +355,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
     """The first `size` rows of nonzero(), filled up with rows of `fill_value`."""
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
-    found = worlds.world(input._data).nonzero(input._data)[:size]
+    found = backend.xp_of(input._data).nonzero(input._data)[:size]
     result = np.full((size, input._data.ndim), fill_value, np.int64)
     result[: len(found)] = found
     return into("nonzero_static", out, wrap(result))
@@ -363,7 +363,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
 
 def argwhere(input: Tensor) -> Tensor:
     """The positions of the elements that are not 0, a row for each."""
-    return wrap(worlds.world(input._data).nonzero(input._data))
+    return wrap(backend.xp_of(input._data).nonzero(input._data))
 
 
 for _function in (nonzero, argwhere):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, bump, version_of, wrap
@@ -407,7 +407,7 @@ def index_put_at(x: Tensor, index: Tensor, value: Tensor, dims: tuple, accumulat
 
 def index_spread(g: Tensor, shape: tuple, index: Tensor, dims: tuple) -> Tensor:
     """Zeros of `shape` to which g is added where index_get() reads: its transpose."""
-    return index_put_at(worlds.functional.new_zeros(g, shape), index, g, dims, True)
+    return index_put_at(backend.functional.new_zeros(g, shape), index, g, dims, True)
 
 
 def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulate: bool) -> tuple:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import return_types, worlds
+from ferro.core import backend, return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
@@ -146,18 +146,18 @@ MULTIPLIERS = Op("linalg.ldl_multipliers", lambda xp, ld, pivots, /, inverse: xp
 
 def ldl_blocks(pivots: Any) -> tuple:
     """For each row the other row of its block of two, or itself; and whether there is another."""
-    partners, pair = worlds.world(pivots._data).ldl_blocks(pivots._data)
+    partners, pair = backend.xp_of(pivots._data).ldl_blocks(pivots._data)
     return wrap(partners), wrap(pair)
 
 
 def ldl_exchanges(pivots: Any) -> Any:
     """The exchanges of rows as `lu_factor` gives them."""
-    return wrap(worlds.world(pivots._data).ldl_exchanges(pivots._data))
+    return wrap(backend.xp_of(pivots._data).ldl_exchanges(pivots._data))
 
 
 def ldl_below(pivots: Any, like: Any) -> Any:
     """Ones below the blocks of D, zeros elsewhere."""
-    return wrap(worlds.world(pivots._data).ldl_below(pivots._data, like._data))
+    return wrap(backend.xp_of(pivots._data).ldl_below(pivots._data, like._data))
 
 
 @in_full_precision
@@ -194,7 +194,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
     LD, pivots, B = LD.expand(*batch, n, n), pivots.expand(*batch, n), B.expand(*batch, *B._data.shape[-2:])
     lower, exchanges = ldl_multipliers(LD, pivots, False), ldl_exchanges(pivots)
     y: Any = solve_tri(lower, swap_rows(B, exchanges, False), False, True, True)
-    y = _divided(worlds.functional, LD, pivots, y, hermitian)
+    y = _divided(backend.functional, LD, pivots, y, hermitian)
     result = swap_rows(solve_tri(_mirrored(lower, hermitian), y, True, True, True), exchanges, True)
     return result if out is None else into(name, out, result)
 

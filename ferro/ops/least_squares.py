@@ -10,11 +10,11 @@ from ferro.batched.array import as_array
 from ferro.core import return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
+from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.core.worlds import world
 from ferro.ops.matrix_arguments import batches, matrices, one_dtype, square
 from ferro.ops.products import adjoint
 from ferro.ops.spectral import MATRICES, spread_matrix
@@ -130,7 +130,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     if tol is not None:
         atol, rtol = tol, 0.0
     absolute, relative = _tolerances(name, a, atol, rtol)
-    xp = world(a)
+    xp = xp_of(a)
     sizes = abs(xp.eigvalsh(a, False)) if hermitian else xp.svdvals(a)
     return into(name, out, wrap(as_array(xp.count_above(sizes, absolute, relative))))
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from ferro.core import backend, dtypes
 from ferro.core import device as _device
-from ferro.core import dtypes, worlds
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.layout import strided
@@ -138,7 +138,7 @@ def dtype_named(given: Any) -> Any:
         if given not in _TYPES:
             raise ValueError(f"invalid type: {given!r}; expected a dtype, or a name such as 'torch.FloatTensor'")
         return _TYPES[given]
-    if given is worlds.tensor_class:
+    if given is backend.tensor_class:
         return dtypes.default()
     return given.dtype if isinstance(given, TensorType) else given
 
@@ -154,7 +154,7 @@ def set_default_tensor_type(t: Any) -> None:
         >>> ferro.ones(1).dtype
         ferro.float32
     """
-    dtype = dtype_named(t) if isinstance(t, (str, TensorType)) or t is worlds.tensor_class else None
+    dtype = dtype_named(t) if isinstance(t, (str, TensorType)) or t is backend.tensor_class else None
     if dtype is None or not dtype.is_floating_point:
         raise TypeError(f"invalid type object: only floating-point types are supported as the default type, got {t!r}")
     warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "

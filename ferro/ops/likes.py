@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import new_array
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.arguments import sizes, with_size
 from ferro.core.base import LEAF, mark_inference, wrap
 from ferro.core.dtypes import INEXACT, refuse_gradient, to_numpy
@@ -35,7 +35,7 @@ def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: 
                memory_format: Any = None) -> Tensor:  # fmt: skip
     """Zeros of the shape (and, unless given, the dtype) of a tensor; with layout=sparse_coo one without values."""
     if layout not in (None, strided):
-        return worlds.sparse_empty("zeros_like", input.shape, dtype or input.dtype, layout, requires_grad)
+        return backend.sparse_empty("zeros_like", input.shape, dtype or input.dtype, layout, requires_grad)
     d = input._data.dtype if dtype is None else to_numpy(dtype)
     t = _constant("zeros_like", np.zeros, input._data, input._data.shape, d, requires_grad)
     if memory_format is not None or not input._data.flags.c_contiguous:

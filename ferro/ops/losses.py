@@ -11,7 +11,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.array import plain
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply, promote
 from ferro.core.arguments import need_tensor, unlike
 from ferro.core.base import wrap
@@ -310,9 +310,9 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
     else:
         loss = input - target * (input + eps).log()
     if full:
-        large = worlds.functional.where(target > 1, target, 1)
+        large = backend.functional.where(target > 1, target, 1)
         stirling = large * large.log() - large + 0.5 * (large * (2 * math.pi)).log()
-        loss = loss + worlds.functional.where(target > 1, stirling, 0)
+        loss = loss + backend.functional.where(target > 1, stirling, 0)
     return reduced(loss, reduction)
 
 
@@ -350,7 +350,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
     need_tensor("gaussian_nll_loss", "input", input)
     no_broadcast("gaussian_nll_loss", input, target)
     if isinstance(var, (int, float)):
-        var = worlds.functional.full_like(input, var)
+        var = backend.functional.full_like(input, var)
     v, x = var._data, input._data
     if plain(v < 0).any():
         raise ValueError("gaussian_nll_loss: var has negative entry/entries")
@@ -479,7 +479,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
     """
     reduction = reduction_of("hinge_embedding_loss", reduction, size_average, reduce)
     no_broadcast("hinge_embedding_loss", input, target)
-    where = worlds.functional.where
+    where = backend.functional.where
     margin_part = where(target != 1, (margin - input).clamp_min(0), 0)
     return reduced(margin_part + where(target != -1, input, 0), reduction)
 
@@ -525,7 +525,7 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     eps = 1e-12
     product = (input1 * input2).sum(-1)
     cosine = product / (((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)).sqrt()
-    where = worlds.functional.where
+    where = backend.functional.where
     loss = where(target == 1, 1 - cosine, 0) + where(target == -1, (cosine - margin).clamp_min(0), 0)
     return reduced(loss, reduction)
 
@@ -566,7 +566,7 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0, got {margin}")
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
-        return worlds.functional.pairwise_distance(x, y, p, eps)
+        return backend.functional.pairwise_distance(x, y, p, eps)
 
     return _triplet("triplet_margin_loss", anchor, positive, negative, distance, margin, swap, reduction)
 
@@ -597,7 +597,7 @@ def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative
     reduction = reduction_of("triplet_margin_with_distance_loss", reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_with_distance_loss: margin must be greater than 0, got {margin}")
-    distance = distance_function or worlds.functional.pairwise_distance
+    distance = distance_function or backend.functional.pairwise_distance
     return _triplet("triplet_margin_with_distance_loss", anchor, positive, negative, distance, margin, swap, reduction)
 
 
@@ -618,7 +618,7 @@ def _triplet(
                            f"{dims[1]}D, and negative {dims[2]}D inputs")  # fmt: skip
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
-        far = worlds.functional.minimum(far, distance(positive, negative))
+        far = backend.functional.minimum(far, distance(positive, negative))
     return reduced((margin + near - far).clamp_min(0), reduction)
 
 
@@ -719,10 +719,10 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
         raise RuntimeError(f"{name}: target out of range: the input has {classes} classes")
     others = (t[:, None] != np.arange(classes)).astype(x._data.dtype)
     index = wrap(t.reshape(n, 1))
-    gaps = (x - worlds.functional.gather(x, 1, index) + margin).clamp_min(0)
+    gaps = (x - backend.functional.gather(x, 1, index) + margin).clamp_min(0)
     terms = (gaps if p == 1 else gaps * gaps) * wrap(others)
     if weight is not None:
-        terms = terms * worlds.functional.gather(weight.expand(n, classes), 1, index)
+        terms = terms * backend.functional.gather(weight.expand(n, classes), 1, index)
     loss = terms.sum(1) / classes
     return reduced(loss.reshape(target._data.shape) if len(shape) < 2 and reduction == "none" else loss, reduction)
 
@@ -780,7 +780,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | N
     is_label = (np.where(used, labels, classes)[:, :, None] == np.arange(classes)).any(axis=1)
     # pairs (label, other class); what does not count is masked
     pairs = used[:, :, None] & ~is_label[:, None, :]
-    gaps = (1 - worlds.functional.gather(x, 1, wrap(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    gaps = (1 - backend.functional.gather(x, 1, wrap(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
     loss = (gaps * wrap(pairs.astype(x._data.dtype))).sum((1, 2)) / classes
     return reduced(loss.reshape(()) if len(shape) < 2 and reduction == "none" else loss, reduction)
 

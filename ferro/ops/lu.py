@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import return_types, worlds
+from ferro.core import backend, return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
@@ -137,13 +137,13 @@ def _triangles(packed: Any) -> tuple:
     """L and U of a packed factorisation."""
     m, n = packed._data.shape[-2:]
     k = min(m, n)
-    eye = worlds.functional.eye(m, k, dtype=FROM_NUMPY[packed._data.dtype])
+    eye = backend.functional.eye(m, k, dtype=FROM_NUMPY[packed._data.dtype])
     return packed[..., :, :k].tril(-1) + eye, packed[..., :k, :].triu()
 
 
 def _permutation_matrix(packed: Any, pivots: Any) -> Any:
     m = packed._data.shape[-2]
-    return wrap(worlds.world(pivots._data).swap_rows(np.eye(m, dtype=packed._data.dtype), pivots._data, True))
+    return wrap(backend.xp_of(pivots._data).swap_rows(np.eye(m, dtype=packed._data.dtype), pivots._data, True))
 
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *,
@@ -160,7 +160,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
     name = "lu_unpack"
     matrices(name, LU_data, "LU_data")
     dtype = FROM_NUMPY[LU_data._data.dtype]
-    P, L, U = (worlds.functional.empty((0,), dtype=dtype) for _ in range(3))
+    P, L, U = (backend.functional.empty((0,), dtype=dtype) for _ in range(3))
     if unpack_pivots:
         _check_pivots(name, LU_data, LU_pivots, "LU_pivots")
         P = _permutation_matrix(LU_data, LU_pivots)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferro import cpu
 from ferro.batched.array import plain
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, unlike
 from ferro.core.dtypes import META_NAMES, type_name
@@ -112,7 +112,7 @@ MASKED_SELECT = Op("masked_select", lambda xp, x, mask: xp.masked_select(x, mask
 
 def masked_spread(g: Tensor, shape: tuple, mask: Tensor) -> Tensor:
     """The transpose of masked_select()."""
-    return masked_scatter(worlds.functional.new_zeros(g, shape), mask, g)
+    return masked_scatter(backend.functional.new_zeros(g, shape), mask, g)
 
 
 @by_slices

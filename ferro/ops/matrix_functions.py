@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import unary
 from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
@@ -75,14 +75,14 @@ def linalg_vander(x: Tensor, N: int | None = None) -> Tensor:
                 [1, 3, 9]])
     """
     name = "linalg.vander"
-    x = worlds.functional.atleast_1d(need_tensor(name, "x", x))
+    x = backend.functional.atleast_1d(need_tensor(name, "x", x))
     shape = x._data.shape
     count = shape[-1] if N is None else operator.index(N)
     if count <= 1:
         raise RuntimeError(f"{name}: N must be greater than 1, got {count}")
     if x._data.dtype.kind == "b":
         raise RuntimeError(f"{name}: bool tensors are not supported; convert the input, e.g. with .int()")
-    fn = worlds.functional
+    fn = backend.functional
     x = x.unsqueeze(-1)
     powers = fn.cumprod(fn.expand(x, (*shape, count - 1)), len(shape))
     return fn.cat([fn.ones_like(x).to(powers.dtype), powers], len(shape))
@@ -102,9 +102,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if count < 0:
         raise RuntimeError(f"vander: N must be non-negative, got {count}")
     if x._data.dtype.kind == "b":
-        x = x.to(worlds.functional.arange(1).dtype)
+        x = x.to(backend.functional.arange(1).dtype)
     if count < 2:
-        return worlds.functional.ones_like(x).unsqueeze(-1).expand(shape[0], count).clone()
+        return backend.functional.ones_like(x).unsqueeze(-1).expand(shape[0], count).clone()
     powers = linalg_vander(x, count)
     return powers if increasing else powers.flip(-1)
 

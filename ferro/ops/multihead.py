@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.base import wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.samples import Arg, Sample, declare
@@ -72,7 +72,7 @@ def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embe
         >>> y.shape, weights.shape
         (ferro.Size([3, 1, 4]), ferro.Size([1, 3, 3]))
     """
-    F = worlds.functional
+    F = backend.functional
     if is_causal and attn_mask is None:
         raise RuntimeError(f"{NAME}: Need attn_mask if specifying the is_causal hint.")
     batched = check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
@@ -207,7 +207,7 @@ def _longer(mask: Any) -> Any:
     """The mask for one more key, to which every query may attend."""
     if mask is None:
         return None
-    return worlds.functional.cat([mask, wrap(np.zeros((*mask._data.shape[:-1], 1), mask._data.dtype))], -1)
+    return backend.functional.cat([mask, wrap(np.zeros((*mask._data.shape[:-1], 1), mask._data.dtype))], -1)
 
 
 def _sample(**options: Any) -> Sample:

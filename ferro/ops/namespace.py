@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ferro.core import worlds
+from ferro.core import backend
 
 
 class Packet:
@@ -31,7 +31,7 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Packet:
         package = sys.modules[__name__.partition(".")[0]]
-        places = (package, worlds.tensor_class, package.nn.functional)
+        places = (package, backend.tensor_class, package.nn.functional)
         function = (
             None if name.startswith("__") else next((f for p in places if callable(f := getattr(p, name, None))), None)
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.levels import ALIVE
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
 from ferro.core.base import bump, wrap
@@ -179,7 +179,7 @@ def _check_channels(name: str, input: Tensor, **per_channel: Any) -> None:
 def _refuse_shared(name: str, input: Tensor, **running: Any) -> None:
     """RuntimeError if each slice of a vmap would write its own statistics into those of all."""
     for label, t in running.items():
-        if t is not None and any(level not in worlds.levels_of(t._data) for level in worlds.levels_of(input._data)):
+        if t is not None and any(level not in backend.levels_of(t._data) for level in backend.levels_of(input._data)):
             raise RuntimeError(
                 f"{_NORMS[name]} got a batched tensor as input while the running_mean or running_var, which will be updated in place, were not "
                 "batched.\nIf you are using a module and do not need eval mode, please set `track_running_stats` to be False. If you are using "
@@ -250,8 +250,8 @@ def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor 
     if (
         ACTIVE
         and current().level
-        and worlds.tangents_of(input)
-        and any(t is not None and worlds.tangents_of(t) for t in (running_mean, running_var))
+        and backend.tangents_of(input)
+        and any(t is not None and backend.tangents_of(t) for t in (running_mean, running_var))
     ):
         raise RuntimeError("batch_norm is not differentiable wrt running_mean and running_var: they have tangents of forward mode; "
                            "detach them")  # fmt: skip
@@ -370,7 +370,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
     if running_mean is not None or running_var is not None:
         if ALIVE:
             _refuse_shared("instance_norm", input, running_mean=running_mean, running_var=running_var)
-        _, mean, var = worlds.world(input._data).batch_norm(
+        _, mean, var = backend.xp_of(input._data).batch_norm(
             input._data.reshape(1, -1, count), None, None, None, None, True, eps
         )
         _update(running_mean, mean.reshape(shape[:2]).mean(0), momentum)
@@ -524,7 +524,7 @@ def _pad_channels(t: Tensor, before: int, after: int) -> Tensor:
     """Zero channels put before and after."""
     shape = t._data.shape
     parts = [wrap(np.zeros((shape[0], n, *shape[2:]), t._data.dtype)) for n in (before, after)]
-    return worlds.functional.cat([p for p in (parts[0], t, parts[1]) if p._data.shape[1]], 1) if before or after else t
+    return backend.functional.cat([p for p in (parts[0], t, parts[1]) if p._data.shape[1]], 1) if before or after else t
 
 
 declare(
@@ -557,7 +557,7 @@ def native_layer_norm(
     """
     out = layer_norm(input, normalized_shape, weight, bias, eps)
     n = len(tuple(normalized_shape))
-    _, *found = worlds.world(input._data).layer_norm(input._data, None, None, n, eps)
+    _, *found = backend.xp_of(input._data).layer_norm(input._data, None, None, n, eps)
     mean, rstd = [v if v.ndim == 1 else v[:, 0] for v in found]
     lead = (*input._data.shape[: input._data.ndim - n], *[1] * n)
     return out, wrap(mean.reshape(lead)), wrap(rstd.reshape(lead))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.array import plain
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply, operands, promote, unary
 from ferro.core.arguments import into, many_dims, need_tensor, one_dim, unlike
 from ferro.core.base import wrap
@@ -213,7 +213,7 @@ def _extreme(x: Any, ord: Any, dims: tuple, keepdim: bool) -> Any:
 
 
 def _by_singular_values(A: Any, ord: Any, row: int, column: int, keepdim: bool) -> Any:
-    fn = worlds.functional
+    fn = backend.functional
     others = [d for d in range(A._data.ndim) if d not in (row, column)]
     x = fn.permute(A, (*others, row, column))
     if ord == "nuc":
@@ -279,7 +279,7 @@ def cond(A: Tensor, p: Any = None, *, out: Tensor | None = None) -> Tensor:
     """
     name = "linalg.cond"
     shape = matrices(name, A)._data.shape
-    fn = worlds.functional
+    fn = backend.functional
     if p in (None, 2, -2):
         values = fn.svdvals(A)
         if not min(shape[-2:]):
@@ -388,7 +388,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     except ValueError:
         raise unlike(name, [x._data.shape, y._data.shape]) from None
     d = one_dim(name, len(shape), dim)
-    fn = worlds.functional
+    fn = backend.functional
     x, y = [t if t._data.shape == shape else fn.expand(t, shape) for t in (x, y)]
     x, y = x / _at_least(vector_norm(x, 2, d, True), eps), y / _at_least(vector_norm(y, 2, d, True), eps)
     return sum(x * y.conj() if x._data.dtype.kind == "c" else x * y, d)
@@ -431,7 +431,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
         >>> F.normalize(ferro.tensor([[3.0, 4.0]]))
         tensor([[0.6000, 0.8000]])
     """
-    result = input / worlds.functional.clamp_min(vector_norm(input, p, dim, True), eps)
+    result = input / backend.functional.clamp_min(vector_norm(input, p, dim, True), eps)
     return result if out is None else into("normalize", out, result)
 
 
@@ -477,7 +477,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     need_inexact(name, input)
     d = one_dim(name, n, dim)
     size = vector_norm(input, p, [k for k in range(n) if k != d], True)
-    fn, large = worlds.functional, size > maxnorm
+    fn, large = backend.functional, size > maxnorm
     result = fn.where(large, input / (fn.where(large, size, 1.0) + 1e-7) * maxnorm, input)  # (1 / size² may be 0)
     return result if out is None else into(name, out, result)
 
@@ -518,7 +518,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = MOD
         )
     if p == 2 and a[-1] and (mode == MODES[1] or (mode == MODES[0] and (a[-2] > 25 or b[-2] > 25))):
         return apply(EUCLIDEAN, tuple(promote(x1, x2)))
-    fn = worlds.functional
+    fn = backend.functional
     # (the distance of rows without elements is 0 for every p, also inf)
     return vector_norm(fn.unsqueeze(x1, -2) - fn.unsqueeze(x2, -3), p if a[-1] else 2.0, -1)
 
@@ -566,7 +566,7 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     if p < 0:
         raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
     i, j = np.triu_indices(a.shape[0], 1)
-    rows = worlds.functional.index_select
+    rows = backend.functional.index_select
     return vector_norm(rows(input, 0, wrap(i)) - rows(input, 0, wrap(j)), p if a.shape[1] else 2.0, 1)
 
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import dtypes, return_types, worlds
+from ferro.core import backend, dtypes, return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, without_gradient, wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
-from ferro.core.worlds import world
 from ferro.ops.extrema import INDEXED, need_elements, pair_into, picked
 from ferro.ops.reductions import need_real, renamed, spread
 
@@ -84,7 +84,7 @@ def argsort(
     """The indices that sort along `dim`; equal elements keep their order, whether or not `stable`."""
     a = need_tensor("argsort", "input", input)._data
     need_real("argsort", input)
-    order = world(a).argsort(a, one_dim("argsort", a.ndim, dim), descending)
+    order = xp_of(a).argsort(a, one_dim("argsort", a.ndim, dim), descending)
     return into("argsort", out, without_gradient("argsort", order, input))
 
 
@@ -289,7 +289,7 @@ def _quantile(name: str, input: Any, q: Any, dim: Any, keepdim: bool, interpolat
         raise RuntimeError(
             f"{name}: quantile() out tensor must be same dtype as the input tensor: {out.dtype} is not {input.dtype}"
         )
-    a, fn = input._data, worlds.functional
+    a, fn = input._data, backend.functional
     many = q._data.ndim == 1
     d = a.ndim if dim is None else one_dim(name, a.ndim, dim)
     x = fn.reshape(input, (-1,)) if dim is None or a.ndim == 0 else fn.movedim(input, d, -1)
@@ -337,7 +337,7 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> Any:
 def _ranks(name: str, ordered: Any, q: Any, interpolation: str) -> Any:
     """The ranks, in general not whole, of the quantiles in rows sorted with nan last: shape (..., number of q)."""
     n = ordered.shape[-1]
-    q = worlds.functional.reshape(q, (-1,))
+    q = backend.functional.reshape(q, (-1,))
     if name == "quantile":
         nans = np.isnan(ordered[..., -1:])
         last = np.full(nans.shape, n - 1, ordered.dtype)
@@ -346,7 +346,7 @@ def _ranks(name: str, ordered: Any, q: Any, interpolation: str) -> Any:
         nans = np.zeros_like(last, np.bool_)
     ranks = q * wrap(last)
     if plain(nans).any():
-        ranks = worlds.functional.where(wrap(nans), float(n - 1), ranks)
+        ranks = backend.functional.where(wrap(nans), float(n - 1), ranks)
     if interpolation in ("lower", "higher", "nearest"):
         whole = {"lower": np.floor, "higher": np.ceil, "nearest": np.rint}[interpolation]
         return wrap(whole(ranks._data))

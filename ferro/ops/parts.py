@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase
@@ -488,7 +488,7 @@ def _one_step(base: Any, view: Any) -> tuple | None:
     return ((AS_STRIDED, (shape, strides, offset, source), None),)
 
 
-worlds.one_step = _one_step
+backend.one_step = _one_step
 
 
 def _strided_arguments(name: str, x: Any, size: Any, stride: Any, offset: Any) -> tuple:

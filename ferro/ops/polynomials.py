@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply, operands, promote
 from ferro.core.arguments import into
 from ferro.core.op import ELEMENTWISE, Op
@@ -45,7 +45,7 @@ def argument_and_degree(name: str, x: Any, n: Any) -> tuple[Any, Any]:
         raise NotImplementedError(f"{name}: not defined for {x.dtype}; the argument must be float32 or float64")
     if dtype not in dtypes.INEXACT:
         dtype = dtypes.default().np
-    x, n = [t if t._data.dtype is dtype else apply(worlds.CAST, (t,), (dtype,)) for t in (x, n)]
+    x, n = [t if t._data.dtype is dtype else apply(backend.CAST, (t,), (dtype,)) for t in (x, n)]
     return x, n.detach().trunc()
 
 

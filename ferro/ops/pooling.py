@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
@@ -120,7 +120,7 @@ def _max_with_padding(x: Any, shape: tuple, windows: tuple) -> tuple:
     dtype = x._data.dtype
     least = -math.inf if dtype in INEXACT else int(np.iinfo(dtype).min)
     amounts = [a for pair in zip(reversed(pad), reversed(far), strict=True) for a in pair]
-    padded = worlds.functional.constant_pad_nd(x, amounts, least)
+    padded = backend.functional.constant_pad_nd(x, amounts, least)
     values, indices = apply(MAX_POOL, (padded,), (kernel, size, stride, (0,) * len(pad), dilation))
     places = np.unravel_index(indices._data, padded._data.shape[-len(shape) :])
     inside = [np.clip(i - p, 0, n - 1) for i, p, n in zip(places, pad, shape, strict=True)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ferro import cpu
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import apply, binary, of_array, promote
 from ferro.core.arguments import factors_first, into, need_tensor, one_dim
 from ferro.core.base import TensorBase
@@ -431,7 +431,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Any = 1, al
     if alpha != 1:
         product = product * alpha
     if beta == 0:
-        result = product + worlds.functional.zeros_like(input)
+        result = product + backend.functional.zeros_like(input)
     else:
         result = (input if beta == 1 else input * beta) + product
     return result if out is None else into("addr", out, result)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro import cpu
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import ALL_DIMS, into, many_dims, need_tensor, one_dim
+from ferro.core.backend import xp_of
 from ferro.core.base import without_gradient, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.core.worlds import world
 from ferro.cpu import fusion
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def renamed(name: str, given: dict, dim: Any, keepdim: Any) -> tuple:
 
 def cast(x: Any, dtype: Any) -> Any:
     """The tensor as a NumPy dtype, recorded."""
-    return x if x._data.dtype is dtype else apply(worlds.CAST, (x,), (dtype,))
+    return x if x._data.dtype is dtype else apply(backend.CAST, (x,), (dtype,))
 
 
 def summable(x: Any, dtype: Any) -> Any:
@@ -525,7 +525,7 @@ def _logical(name: str, input: Any, dim: Any, keepdim: bool, out: Any) -> Any:
     a = need_tensor(name, "input", input)._data
     # an empty tuple is no dimension here: every element stands for itself
     dims = many_dims(name, a.ndim, dim, empty_is_all=False)
-    result = getattr(world(a), name)(a, dims, keepdim)
+    result = getattr(xp_of(a), name)(a, dims, keepdim)
     if dtypes.uint8.np in (a.dtype, None if out is None else need_tensor(name, "out", out)._data.dtype):
         result = result.astype(np.bool_ if out is not None and out._data.dtype is np.dtype(np.bool_) else np.uint8)
     return into(name, out, wrap(result))
@@ -536,7 +536,7 @@ def count_nonzero(input: Tensor, dim: Any = None, **names: Any) -> Tensor:
     if names:
         dim, _ = renamed("count_nonzero", names, dim, False)
     a = input._data
-    count = world(a).count_nonzero(a, many_dims("count_nonzero", a.ndim, dim))
+    count = xp_of(a).count_nonzero(a, many_dims("count_nonzero", a.ndim, dim))
     return without_gradient("count_nonzero", count, input)
 
 

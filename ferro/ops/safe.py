@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import promote
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
@@ -85,7 +85,7 @@ def _elements(function: Callable, inputs: tuple, mask: Any) -> Any:
         got = f"shape {list(result._data.shape)}" if isinstance(result, TensorBase) else type(result).__name__
         raise RuntimeError(f"safe_where: the function must be elementwise: for {shape[0]} elements it must return a tensor of "
                            f"shape {list(shape)}, got {got}")  # fmt: skip
-    return worlds.functional.expand(result, shape)
+    return backend.functional.expand(result, shape)
 
 
 def _root(x: Any) -> Any:

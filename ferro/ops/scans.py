@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ferro.core import dtypes, return_types, worlds
+from ferro.core import backend, dtypes, return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.inplace import in_place
@@ -76,7 +76,7 @@ AFFINE_SCAN = Op(
 
 def prod_others(input: Tensor, dim: int | None) -> Tensor:
     """At every place the product of the other elements (along `dim`, or all): exact, to any order, among zeros."""
-    fn = worlds.functional
+    fn = backend.functional
     if dim is None:
         return fn.reshape(prod_others(fn.reshape(input, (-1,)), 0), input._data.shape)
     if input._data.ndim == 0:
@@ -127,7 +127,7 @@ CUMSUM = Op("cumsum", lambda xp, x, /, dim: xp.cumsum(x, dim), kind=LINEAR, x=la
 
 def cumsum_vjp(g: Tensor, dim: int) -> Tensor:
     """The backward of cumsum, on Tensors."""
-    F = worlds.functional
+    F = backend.functional
     return F.flip(cumsum(F.flip(g, (dim,)), dim), (dim,)) if len(g.shape) else g
 
 
@@ -221,7 +221,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     if n < 0:
         raise RuntimeError(f"diff: order must be non-negative but got {n}")
     if n == 0:
-        x = worlds.functional.clone(input)
+        x = backend.functional.clone(input)
         return x if out is None else into("diff", out, x)
     d = one_dim("diff", a.ndim, dim)
     parts = [
@@ -229,7 +229,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
         for label, p in (("prepend", prepend), ("input", input), ("append", append))
         if p is not None
     ]
-    fn = worlds.functional
+    fn = backend.functional
     x = fn.cat(parts, d) if len(parts) > 1 else input
     length = x._data.shape[d]
     for k in range(min(n, length)):
@@ -288,7 +288,7 @@ def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
     for label, t in (("y", y), ("x", x)):
         if t is not None and t._data.dtype.kind == "b":
             raise RuntimeError(f"{name}: received a bool input for `{label}`, but bool is not supported")
-    fn = worlds.functional
+    fn = backend.functional
     d = one_dim(name, a.ndim, dim) - a.ndim
     if a.shape[d] == 0:
         return d, y, None

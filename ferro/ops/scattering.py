@@ -12,7 +12,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.array import as_array, plain
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.apply import apply, constant, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
@@ -115,7 +115,7 @@ GATHER = Op("gather", lambda xp, x, index, /, dim: xp.gather(x, dim, index), kin
 
 def gather_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
     """The transpose of gather()."""
-    return scatter_add(worlds.functional.new_zeros(g, shape), dim, index, g)
+    return scatter_add(backend.functional.new_zeros(g, shape), dim, index, g)
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -275,7 +275,7 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
     if reduce == "sum":
         return total
     zeros, ones = np.zeros(x._data.shape, np.int64), np.ones(index._data.shape, np.int64)
-    counts = worlds.world(index._data).scatter_add(zeros, d, index._data, ones)
+    counts = backend.xp_of(index._data).scatter_add(zeros, d, index._data, ones)
     counts = np.maximum(counts + 1 if include_self else counts, 1)
     if x._data.dtype.kind in "iu":
         return wrap(as_array(np.floor_divide(total._data, counts), x._data.dtype))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import as_array
-from ferro.core import dtypes, worlds
+from ferro.core import backend, dtypes
 from ferro.core.apply import unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
@@ -144,7 +144,7 @@ declare("nn.functional.log_softmax", _SAMPLES)
 
 def log_softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:
     """The backward of log_softmax, on Tensors."""
-    return g - worlds.functional.exp(out) * g.sum((dim,), True)
+    return g - backend.functional.exp(out) * g.sum((dim,), True)
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import return_types, worlds
+from ferro.core import backend, return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.casting import in_full_precision
@@ -285,7 +285,7 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
         input, n = inverse(input), -n
     result: Any
     if n == 0:
-        result = worlds.functional.eye(shape[-1], dtype=FROM_NUMPY[input._data.dtype]).expand(shape).clone()
+        result = backend.functional.eye(shape[-1], dtype=FROM_NUMPY[input._data.dtype]).expand(shape).clone()
         return result if out is None else into(name, out, result)
     result, power = None, input
     while True:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import return_types, worlds
+from ferro.core import backend, return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
@@ -292,7 +292,7 @@ MOST_ITERATIONS = 1 << 16
 
 def _approximate_basis(A: Any, q: int, niter: int, M: Any) -> Any:
     """Orthonormal columns that nearly span the range of A - M."""
-    fn = worlds.functional
+    fn = backend.functional
     a = A if M is None else A - M
     found = fn.qr_factors(fn.matmul(a, randn(A._data.shape[-1], q, dtype=A.dtype)), "reduced")[0]
     for _ in range(niter):
@@ -313,11 +313,11 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     if niter > MOST_ITERATIONS:
         raise ValueError(f"svd_lowrank: niter(={niter}) must be {MOST_ITERATIONS} at most")
     if M is not None:
-        M = worlds.functional.expand(need_tensor(name, "M", M), A._data.shape)
+        M = backend.functional.expand(need_tensor(name, "M", M), A._data.shape)
     if m < n:
         A, M = adjoint(A), None if M is None else adjoint(M)
     basis = _approximate_basis(A, q, niter, M)
-    fn = worlds.functional
+    fn = backend.functional
     u, s, vh = svd_factors(fn.matmul(adjoint(basis), A if M is None else A - M), False)
     u, v = fn.matmul(basis, u), adjoint(vh)
     return (v, s, u) if m < n else (u, s, v)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core import backend, dtypes
 from ferro.core import device as _device
-from ferro.core import dtypes, worlds
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
 from ferro.core.inplace import replay, write_view
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 __all__ = ["clone", "detach"]
 
-CAST = worlds.CAST = Op("to_copy", lambda xp, x, /, dtype: xp.cast(x, dtype), kind=LINEAR, x=lambda xp, g: g)
+CAST = backend.CAST = Op("to_copy", lambda xp, x, /, dtype: xp.cast(x, dtype), kind=LINEAR, x=lambda xp, g: g)
 
 CAST.short = (
     False  # a cast to integers records nothing: only the general form of apply looks at the dtype of the result
 )
 
-CLONE = worlds.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g, layout=FIRST)
+CLONE = backend.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g, layout=FIRST)
 
 VIEW_ZERO = Op("view_zero", lambda xp, x, /, steps: write_view(x, 0, steps), kind=LINEAR,
                x=lambda xp, g, steps: zero_through(xp, g, steps))  # fmt: skip
 
-COPY_SLICES = worlds.COPY_SLICES = Op(
+COPY_SLICES = backend.COPY_SLICES = Op(
     "copy_slices", lambda xp, base, value, /, steps: base, kind=LINEAR,
     base=lambda xp, g, steps: zero_through(xp, g, steps),
     value=lambda xp, g, steps: replay(xp, g, steps))  # fmt: skip
 
 COPY_SLICES.backward_name = "CopySlices"  # as in PyTorch
 
-VIEW_PUT = worlds.VIEW_PUT = Op(
+VIEW_PUT = backend.VIEW_PUT = Op(
     "view_put", lambda xp, base, value, /, steps: write_view(base, value, steps), kind=LINEAR,
     base=lambda xp, g, steps: zero_through(xp, g, steps),
     value=lambda xp, g, steps: replay(xp, g, steps))  # fmt: skip
@@ -48,7 +48,7 @@ VIEW_PUT = worlds.VIEW_PUT = Op(
 
 def zero_through(xp: Any, g: Any, steps: tuple) -> Any:
     """`g` with zeros where the view described by `steps` lies."""
-    return apply(VIEW_ZERO, (g,), (steps,)) if xp is worlds.functional else write_view(g, 0, steps)
+    return apply(VIEW_ZERO, (g,), (steps,)) if xp is backend.functional else write_view(g, 0, steps)
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
@@ -120,7 +120,7 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
             raise TypeError(f"to: expected a dtype, a device or a tensor, got {type(a).__name__}")
     _device.check(device)
     if dtype is dtypes.complex32:
-        return worlds.complex_half(self)
+        return backend.complex_half(self)
     wanted = self._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     if wanted is self._data.dtype:
         return clone(self, memory_format=memory_format) if copy else _formatted(self, memory_format)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.layout import sparse_csc, sparse_csr
 from ferro.sparse.invariants import check_sparse_tensor_invariants, checked
 from ferro.sparse.legacy import (
@@ -215,4 +215,4 @@ def _without_values(*args: Any) -> Any:
     return without_values(*args)
 
 
-worlds.sparse_of, worlds.sparse_empty = _of_rows, _without_values
+backend.sparse_of, backend.sparse_empty = _of_rows, _without_values

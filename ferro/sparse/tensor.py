@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.core import worlds
+from ferro.core import backend
 from ferro.core.base import TensorBase, wrap
 from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
@@ -422,7 +422,7 @@ class SparseTensor(Tensor):
         raise TypeError(f"can't convert {title(self.kind)} layout tensor to numpy. Use Tensor.to_dense() first.")
 
 
-worlds.sparse_tensor = SparseTensor
+backend.sparse_tensor = SparseTensor
 
 
 def _again(place: Any, kept: Any, extent: tuple, unique: bool, layout: Any, requires_grad: bool) -> SparseTensor:

@@ -15,7 +15,7 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
-from ferro.core import base, engine, node, worlds
+from ferro.core import backend, base, engine, node
 from ferro.core.base import Packed
 from ferro.core.op import OPS, Op
 from ferro.core.run import queue_callback
@@ -129,7 +129,7 @@ def test_the_plan_of_an_operation_may_be_made_twice() -> None:
         def work(i: int) -> float:
             op.plans.clear()
             op.table[:] = [None] * 4
-            (g,) = ferro.autograd.grad(worlds.apply(op, (x,)).sum(), x)
+            (g,) = ferro.autograd.grad(backend.apply(op, (x,)).sum(), x)
             return g.item()
 
         assert [r for _ in range(50) for r in in_threads(work, 4)] == [3.0] * 200
@@ -165,14 +165,14 @@ def test_two_threads_that_first_use_a_view_of_a_changed_base_get_the_same_new_hi
     b = x.clone()
     v = b[:2]
     b.mul_(3)
-    begun, right = threading.Event(), worlds.apply
+    begun, right = threading.Event(), backend.apply
 
     def slow(*args: Any) -> Any:
         begun.set()
         threading.Event().wait(0.1)  # the other thread asks now
         return right(*args)
 
-    monkeypatch.setattr(worlds, "apply", slow)
+    monkeypatch.setattr(backend, "apply", slow)
 
     def work(i: int) -> Any:
         if i:
@@ -180,7 +180,7 @@ def test_two_threads_that_first_use_a_view_of_a_changed_base_get_the_same_new_hi
         return v.grad_fn
 
     one, other = in_threads(work, 2)
-    monkeypatch.setattr(worlds, "apply", right)
+    monkeypatch.setattr(backend, "apply", right)
     assert one is other
     assert ferro.autograd.grad((v * v).sum(), x)[0].tolist() == [18.0, 18.0, 0.0]
 
