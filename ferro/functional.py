@@ -1,6 +1,7 @@
 """The xp of Tensors: every function that a derivative formula may call, computing on Tensors and recording."""
 
-from ferro.core import backend
+from ferro import xp as _xp
+from ferro.core import backend as _backend
 from ferro.ops.activations import *
 from ferro.ops.activations import gelu_vjp, mish_vjp, relu_vjp, silu_vjp, softplus_vjp
 from ferro.ops.arithmetic import *
@@ -126,7 +127,8 @@ __all__ = [name for name in dir() if not name.startswith("_")]
 def _register() -> None:
     import sys
 
-    backend.functional = sys.modules[__name__]
+    _backend.functional = sys.modules[__name__]
+    _xp.complete(_backend.functional)
 
 
 _register()

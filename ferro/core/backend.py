@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
+from ferro.xp import complete
 
 # The arrays that lie in the memory of the processor: those of the backend which is always there. The short forms of
 # the tape, in Python and in machine code, ask whether an array is one of these and leave any other to the general form.
@@ -43,6 +44,7 @@ def register(array_type: type, module: Any) -> None:
     """
     if array_type is HOST or array_type in _MODULES:
         raise TypeError(f"register: {array_type.__name__} has a backend already")
+    complete(module)
     _MODULES[array_type] = module
 
 

@@ -8,6 +8,7 @@ from ferro.cpu.convolution import *
 from ferro.cpu.ctc import *
 from ferro.cpu.determinants import *
 from ferro.cpu.embedding import *
+from ferro.cpu.formulas import *
 from ferro.cpu.fourier import *
 from ferro.cpu.grids import *
 from ferro.cpu.indexing import *

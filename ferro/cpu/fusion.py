@@ -170,6 +170,10 @@ class _Functions:
     def __init__(self, trace: _Trace) -> None:
         self._trace = trace
 
+    def once(self, formula: Callable, *values: Any, kernel: str = "") -> Any:
+        """A formula that is computed as a whole anyway."""
+        return formula(self, *values)
+
     def __getattr__(self, name: str) -> Callable:
         if name == "where":
             return self._trace.choice

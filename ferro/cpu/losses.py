@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ferro import cpu, xp
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import get
-from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, share_rows
+from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.loss import cross_entropy_fwd
 from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
@@ -16,8 +17,8 @@ from ferro.cpu.kernels.small import at_hand, nothing, suited
 from ferro.cpu.rows import ones
 from ferro.cpu.team import run_parts
 
-__all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp", "difference_loss", "difference_slope",
-           "nll_pick", "nll_spread"]  # fmt: skip
+__all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp",
+           "loss_of_difference",            "nll_pick", "nll_spread", "slope_of_difference"]  # fmt: skip
 
 
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
@@ -240,10 +241,33 @@ def cross_entropy_share(
 
 # -- losses of differences: by kernels alone, the formulas for where there are none stand with the operations --------------
 
-SQUARE, ABSOLUTE, HUBER = 0, 1, 2
+KINDS = {"square": 0, "absolute": 1, "huber": 2}
 
 
-def small_differences(x: Any, y: Any) -> bool:
+def loss_of_difference(loss: Any, kind: str, x: Any, y: Any, parameter: float, factor: float, reduction: str) -> Any:
+    """loss(xp, x - y, parameter) of each element, reduced; it is `factor` times the loss that `kind` names."""
+    if _has_kernel(kind, x, y, reduction):
+        return difference_loss(KINDS[kind], x, y, float(parameter), factor, reduction)
+    return xp.loss_of_difference(cpu, loss, kind, x, y, parameter, factor, reduction)
+
+
+def slope_of_difference(
+    slope: Any, kind: str, g: Any, x: Any, y: Any, parameter: float, factor: float, scale: float
+) -> Any:
+    """slope(xp, g scale, x - y, parameter), the gradient of `loss_of_difference` by x before the reduction's part in it."""
+    if _has_kernel(kind, x, y, ""):
+        return difference_slope(KINDS[kind], g, x, y, float(parameter), scale * factor)
+    return xp.slope_of_difference(cpu, slope, kind, g, x, y, parameter, factor, scale)
+
+
+def _has_kernel(kind: str, x: Any, y: Any, reduction: str) -> bool:
+    """Whether a kernel computes the loss, or (with no reduction named) its slope."""
+    if x.size < SMALL:
+        return kind == "square" and reduction != "none" and _small_differences(x, y)
+    return has_kernel(x) and (kind == "huber" or reduction != "none")
+
+
+def _small_differences(x: Any, y: Any) -> bool:
     """Whether kernels compute the loss of these small arrays, and its slope."""
     return (x.size > 0 and x.shape == y.shape and x.dtype is y.dtype and x.flags.carray and y.flags.carray
             and at_hand("loss_sum", x.dtype) is not None and at_hand("loss_vjp", x.dtype) is not None)  # fmt: skip

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ferro import cpu, xp
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
 from ferro.cpu.reductions import FLOAT32, amax, amin, doubled, in_range, sum, wide
 
-__all__ = ["euclidean", "vector_norm"]
+__all__ = ["euclidean", "over_norm", "vector_norm"]
 
 
 @front
@@ -83,3 +84,17 @@ def euclidean(x: Any, y: Any) -> Any:
     squares = sum(a * a, (a.ndim - 1,), True) + np.swapaxes(sum(b * b, (b.ndim - 1,), True), -1, -2)
     squares -= 2 * (a @ np.swapaxes(b, -1, -2))
     return np.sqrt(np.maximum(squares, 0, out=squares), out=squares).astype(x.dtype, copy=False)
+
+
+_MODERATE = {FLOAT32: 1e25, np.dtype(np.float64): 1e250}
+
+
+def over_norm(x: Any, g: Any, norm: Any) -> Any:
+    """x g / norm, where |x| is at most some times the norm, and 0 where that is 0; g / norm first if it stays in range."""
+    return x * (g / norm) if _moderate(norm) else xp.over_norm(cpu, x, g, norm)
+
+
+def _moderate(norm: Any) -> bool:
+    """Whether all numbers of an array lie where neither they nor their reciprocals are near the end of the range."""
+    limit = _MODERATE.get(norm.dtype, 1e3)
+    return bool(((norm > 1 / limit) & (norm < limit)).all())

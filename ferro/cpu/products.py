@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro import cpu, xp
 from ferro.cpu.kernels.background import ready
 from ferro.cpu.kernels.common import GRAIN, contiguous
 from ferro.cpu.kernels.gemm import gemm
@@ -117,20 +118,22 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
 
 
 def leading_sum(g: Any) -> Any:
-    """g summed over all dimensions but the last, several times as fast as a reduction; None where BLAS is not suited."""
+    """g summed over all dimensions but the last, by BLAS, where it is suited, several times as fast as by a reduction."""
+    if g.ndim < 2:
+        return g
     n = math.prod(g.shape[:-1])
     if g.dtype not in _REAL or not 1 < n <= _MANY:
-        return None
+        return xp.leading_sum(cpu, g)
     rows = g if g.ndim == 2 else g.reshape(n, g.shape[-1])
     return mm(ones((2, n), g.dtype), rows)[0]  # see Note [Two columns] in rows.py
 
 
 def channel_sum(g: Any) -> Any:
-    """g (n, c, ...) summed over all dimensions but the second; None where a reduction is as fast or BLAS is not suited."""
+    """g (n, c, ...) summed over all dimensions but the second; by BLAS, where it is suited and faster than a reduction."""
     n, c, *places = g.shape
     m = math.prod(places)
     if g.dtype not in _REAL or not 0 < m <= _NARROW or not 0 < n <= _MANY:
-        return None
+        return xp.channel_sum(cpu, g)
     images = mm(g.reshape(n * c, m), ones((m, 2), g.dtype))[:, 0]
     return mm(ones((2, n), g.dtype), images.reshape(n, c))[0]
 

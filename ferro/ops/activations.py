@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.batched.draws import Draws
 from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import wrap
 from ferro.core.casting import in_low_precision
-from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT, largest, type_name
+from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT, largest, type_name
 from ferro.core.dtypes import float32 as _float32
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import stream_of
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import unary as points
-from ferro.cpu.blocks import elementwise
-from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.layouts import ITERATED
 
 if TYPE_CHECKING:
@@ -52,23 +49,6 @@ def floating(name: str, *tensors: Any) -> None:
         if dtype not in INEXACT or dtype in COMPLEX:
             raise RuntimeError(f"{name}: not implemented for dtype {FROM_NUMPY[dtype]}; expected a "
                                "real floating-point tensor (cast with .float())")  # fmt: skip
-
-
-def once(formula: Callable, xp: Any, g: Any, *values: Any, kernel: str = "") -> Any:
-    """The elementwise formula of (xp, g, values...): on arrays of a 16-bit dtype computed in float32 and rounded once,
-    as in PyTorch; on large arrays by the kernel of (g, values...), or block by block.
-    """
-    if xp is cpu and g.size >= SMALL:
-        return elementwise(kernel, lambda *args: _once(formula, xp, *args), g, *values)
-    return _once(formula, xp, g, *values)
-
-
-def _once(formula: Callable, xp: Any, g: Any, *values: Any) -> Any:
-    if g.dtype in HALF:
-        f32 = _float32.np
-        wide = [xp.cast(v, f32) if getattr(v, "dtype", None) in HALF else v for v in values]
-        return xp.cast(formula(xp, xp.cast(g, f32), *wide), g.dtype)
-    return formula(xp, g, *values)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -142,7 +122,7 @@ def _inside(xp: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
 
 
 HARDTANH = Op("hardtanh", lambda xp, x, /, low, high: xp.hardtanh(x, low, high), kind=ELEMENTWISE,
-              x=lambda xp, g, x, low, high: once(_inside, xp, g, x, low, high, kernel="hardtanh_vjp"),
+              x=lambda xp, g, x, low, high: xp.once(_inside, g, x, low, high, kernel="hardtanh_vjp"),
               samples=[*points(), Sample(Arg(3, 4), -0.5, 0.25), Sample(Arg(values=[-1.0, 1.0, 0.0]), smooth=False)],
               path="nn.functional.hardtanh")  # fmt: skip
 hardtanh_ = in_place(hardtanh)
@@ -215,7 +195,7 @@ def _left(xp: Any, g: Any, x: Any, slope: Any) -> Any:
 
 
 LEAKY_RELU = Op("leaky_relu", lambda xp, x, /, slope: xp.leaky_relu(x, slope), kind=ELEMENTWISE,
-                x=lambda xp, g, x, slope: once(_left, xp, g, x, slope, kernel="leaky_relu_vjp"),
+                x=lambda xp, g, x, slope: xp.once(_left, g, x, slope, kernel="leaky_relu_vjp"),
                 samples=[*points(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 0.5, smooth=False)],
                 path="nn.functional.leaky_relu")  # fmt: skip
 leaky_relu_ = _one_sided("leakyReLu", in_place(leaky_relu), lambda negative_slope=0.01, inplace=False: negative_slope)
@@ -304,7 +284,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 
 PRELU = Op("prelu", lambda xp, x, w: xp.prelu(x, w), kind=ELEMENTWISE,
-           x=lambda xp, g, x, w: once(_left, xp, g, x, w), w=lambda xp, g, x: xp.where(x > 0, 0, g * x),
+           x=lambda xp, g, x, w: xp.once(_left, g, x, w), w=lambda xp, g, x: xp.where(x > 0, 0, g * x),
            samples=[Sample(Arg(3, 4), Arg(1)), Sample(Arg(2, 3, 2), Arg(3)), Sample(Arg(5), Arg()),
                     Sample(Arg(), Arg(1)), Sample(Arg(0, 3), Arg(3)),
                     Sample(Arg(values=[-1.0, 0.0, 2.0]), Arg(values=[0.25]), smooth=False, twice=False)],
@@ -325,7 +305,7 @@ def _elu_slope(xp: Any, g: Any, x: Any, alpha: float, scale: float, input_scale:
 
 
 ELU = Op("elu", lambda xp, x, /, alpha, scale, input_scale: xp.elu(x, alpha, scale, input_scale), kind=ELEMENTWISE,
-         x=lambda xp, g, x, alpha, scale, input_scale: once(_elu_slope, xp, g, x, alpha, scale, input_scale,
+         x=lambda xp, g, x, alpha, scale, input_scale: xp.once(_elu_slope, g, x, alpha, scale, input_scale,
                                                                        kernel="elu_vjp"),
          weight=2.0, path="nn.functional.elu",
          samples=[*points(), Sample(Arg(3, 4), 0.3),
@@ -498,7 +478,7 @@ def _hardswish_slope(xp: Any, g: Any, x: Any) -> Any:
 
 
 HARDSWISH = Op("hardswish", lambda xp, x: xp.hardswish(x), kind=ELEMENTWISE,
-               x=lambda xp, g, x: once(_hardswish_slope, xp, g, x, kernel="hardswish_vjp"),
+               x=lambda xp, g, x: xp.once(_hardswish_slope, g, x, kernel="hardswish_vjp"),
                samples=[*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
                path="nn.functional.hardswish")  # fmt: skip
 hardswish_ = in_place(hardswish)
@@ -517,7 +497,7 @@ def _hardsigmoid_slope(xp: Any, g: Any, x: Any) -> Any:
 
 
 HARDSIGMOID = Op("hardsigmoid", lambda xp, x: xp.hardsigmoid(x), kind=ELEMENTWISE,
-                 x=lambda xp, g, x: once(_hardsigmoid_slope, xp, g, x, kernel="hardsigmoid_vjp"))  # fmt: skip
+                 x=lambda xp, g, x: xp.once(_hardsigmoid_slope, g, x, kernel="hardsigmoid_vjp"))  # fmt: skip
 # not compared with PyTorch, whose slope in double precision is 1/6 rounded to single precision
 declare("nn.functional.hardsigmoid", [*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
         reference=lambda x: np.asarray(np.clip(x / 6 + 0.5, 0, 1)))  # fmt: skip
@@ -536,7 +516,7 @@ def _outside(xp: Any, g: Any, x: Any, lambd: float) -> Any:
 
 
 HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), kind=ELEMENTWISE,
-                x=lambda xp, g, x, lambd: once(_outside, xp, g, x, lambd, kernel="shrink_vjp"), path="nn.functional.hardshrink",
+                x=lambda xp, g, x, lambd: xp.once(_outside, g, x, lambd, kernel="shrink_vjp"), path="nn.functional.hardshrink",
                 samples=[*points(), Sample(Arg(3, 4), 1.0),
                          Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
 
@@ -552,7 +532,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
 
 
 SOFTSHRINK = Op("softshrink", lambda xp, x, /, lambd: xp.softshrink(x, lambd), kind=ELEMENTWISE,
-                x=lambda xp, g, x, lambd: once(_outside, xp, g, x, lambd, kernel="shrink_vjp"), path="nn.functional.softshrink",
+                x=lambda xp, g, x, lambd: xp.once(_outside, g, x, lambd, kernel="shrink_vjp"), path="nn.functional.softshrink",
                 samples=[*points(), Sample(Arg(3, 4), 1.0),
                          Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
 

@@ -6,7 +6,6 @@ import operator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ferro import cpu
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
@@ -53,12 +52,6 @@ def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilati
     return apply(CONV_WEIGHT, (x, y), (kernel, stride, pad, dilation, groups))
 
 
-def _by_channel(xp: Any, g: Any) -> Any:
-    """g summed over everything but channels."""
-    total = cpu.channel_sum(g) if xp is cpu else None
-    return xp.sum(g, (0, *range(2, g.ndim)), False) if total is None else total
-
-
 def _conv_x(xp: Any, g: Any, w: Any, x_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     return xp.conv_input(g, w.conj(), None, x_shape[2:], stride, pad, dilation, groups)
 
@@ -72,7 +65,7 @@ CONV = Op("conv", lambda xp, x, w, /, size, stride, pad, dilation, groups: xp.co
           x=_conv_x, w=_conv_w, kind=MULTILINEAR, weight=50.0, layout=IMAGES)  # fmt: skip
 CONV_BIAS = Op("convolution", lambda xp, x, w, b, /, size, stride, pad, dilation, groups: xp.conv(
                x, w, b, size, stride, pad, dilation, groups),
-               x=_conv_x, w=_conv_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0, layout=IMAGES)  # fmt: skip
+               x=_conv_x, w=_conv_w, b=lambda xp, g: xp.channel_sum(g), weight=50.0, layout=IMAGES)  # fmt: skip
 
 
 def _input_y(xp: Any, g: Any, w: Any, y_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
@@ -88,7 +81,7 @@ CONV_INPUT = Op("conv_input", lambda xp, y, w, /, size, stride, pad, dilation, g
                 y=_input_y, w=_input_w, kind=MULTILINEAR, weight=50.0, layout=IMAGES)  # fmt: skip
 CONV_INPUT_BIAS = Op("conv_transpose", lambda xp, y, w, b, /, size, stride, pad, dilation, groups: xp.conv_input(
                      y, w, b, size, stride, pad, dilation, groups),
-                     y=_input_y, w=_input_w, b=lambda xp, g: _by_channel(xp, g), weight=50.0, layout=IMAGES)  # fmt: skip
+                     y=_input_y, w=_input_w, b=lambda xp, g: xp.channel_sum(g), weight=50.0, layout=IMAGES)  # fmt: skip
 
 
 def _weight_x(xp: Any, g: Any, x_shape: tuple, y: Any, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:

@@ -16,7 +16,7 @@ from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import type_name
 from ferro.core.op import ELEMENTWISE, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.activations import floating, once
+from ferro.ops.activations import floating
 from ferro.ops.mistakes import log_probabilities, logits, no_broadcast, targets_in_unit_interval
 from ferro.ops.softmax import log_softmax, softmax
 
@@ -382,13 +382,13 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
 
 def _bce_logits(xp: Any, x: Any, y: Any, p: Any) -> Any:
     if p is None:
-        return once(lambda xp, x, y: (1 - y) * x - xp.logsigmoid(x), xp, x, y, kernel="bce_logits")
+        return xp.once(lambda xp, x, y: (1 - y) * x - xp.logsigmoid(x), x, y, kernel="bce_logits")
     return (1 - y) * x - (1 + (p - 1) * y) * xp.logsigmoid(x)
 
 
 def _bce_logits_x(xp: Any, g: Any, x: Any, y: Any, p: Any) -> Any:
     if p is None:
-        return once(lambda xp, g, x, y: g * (xp.sigmoid(x) - y), xp, g, x, y, kernel="bce_logits_vjp")
+        return xp.once(lambda xp, g, x, y: g * (xp.sigmoid(x) - y), g, x, y, kernel="bce_logits_vjp")
     return g * (xp.sigmoid(x) * (1 + (p - 1) * y) - p * y)
 
 

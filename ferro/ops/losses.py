@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply, promote
@@ -18,10 +17,7 @@ from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.cpu.losses import ABSOLUTE, SQUARE, small_differences
-from ferro.cpu.losses import HUBER as HUBER_KIND
-from ferro.ops.activations import floating, logsigmoid, once, softplus
+from ferro.ops.activations import floating, logsigmoid, softplus
 from ferro.ops.entropy import reduced, reduction_of
 from ferro.ops.mistakes import different_sizes, no_broadcast
 
@@ -52,32 +48,14 @@ def _pair(name: str, input: Tensor, target: Tensor) -> list:
     return [x, y] if x._data.dtype is y._data.dtype else promote(x, y)
 
 
-def _total(xp: Any, values: Any, reduction: str) -> Any:
-    if reduction == "none":
-        return values
-    dims = tuple(range(values.ndim))
-    return xp.mean(values, dims, False) if reduction == "mean" else xp.sum(values, dims, False)
-
-
-def _fast(xp: Any, x: Any, y: Any, kind: int, reduction: str = "") -> bool:
-    """Whether a kernel computes the loss, or (without reduction named) its slope."""
-    if xp is not cpu:
-        return False
-    if x.size < SMALL:
-        return kind == SQUARE and reduction != "none" and small_differences(x, y)
-    return has_kernel(x) and (kind == HUBER_KIND or reduction != "none")
-
-
-def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, kind: int,
+def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, kind: str,
                 factor: Callable = lambda parameter: 1.0, complex: bool = False) -> Op:  # fmt: skip
     """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y,
-    parameter)``; both are ``factor(parameter)`` times those of the kernel for this kind.
+    parameter)``; both are ``factor(parameter)`` times those that `kind` names: "square", "absolute" or "huber".
     """
 
     def forward(xp: Any, x: Any, y: Any, /, reduction: str, parameter: float) -> Any:
-        if _fast(xp, x, y, kind, reduction):
-            return cpu.difference_loss(kind, x, y, float(parameter), factor(parameter), reduction)
-        return _total(xp, once(lambda xp, x, y, parameter: loss(xp, x - y, parameter), xp, x, y, parameter), reduction)
+        return xp.loss_of_difference(loss, kind, x, y, parameter, factor(parameter), reduction)
 
     def by_x(xp: Any, g: Any, x: Any, y: Any, x_shape: tuple, reduction: str, parameter: float) -> Any:
         return signed(xp, g, x, y, x_shape, reduction, parameter, 1.0)
@@ -88,9 +66,7 @@ def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: 
     def signed(xp: Any, g: Any, x: Any, y: Any, shape: tuple, reduction: str, parameter: float, sign: float) -> Any:
         if reduction == "mean":
             sign /= max(math.prod(shape), 1)
-        if _fast(xp, x, y, kind):
-            return cpu.difference_slope(kind, g, x, y, float(parameter), sign * factor(parameter))
-        return slope(xp, g if sign == 1 else g * sign, x - y, parameter)
+        return xp.slope_of_difference(slope, kind, g, x, y, parameter, factor(parameter), sign)
 
     return Op(name, forward, x=by_x, y=by_y, samples=samples, path=path, weight=2.0, complex=complex)
 
@@ -140,7 +116,7 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return apply(MSE, (x, y), (reduction, 0))
 
 
-MSE = _difference("mse_loss", lambda xp, d, _: d * d, lambda xp, g, d, _: d * (g * 2), kind=SQUARE,
+MSE = _difference("mse_loss", lambda xp, d, _: d * d, lambda xp, g, d, _: d * (g * 2), kind="square",
                   factor=lambda _: 1.0, path="nn.functional.mse_loss",
                   samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))])  # fmt: skip
 
@@ -178,7 +154,7 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
     return apply(L1, (x, y), (reduction, 0))
 
 
-L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), kind=ABSOLUTE, complex=True,
+L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), kind="absolute", complex=True,
                  path="nn.functional.l1_loss",
                  samples=[*_samples(),
                           Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.5]), smooth=False)])  # fmt: skip
@@ -220,7 +196,7 @@ def _smooth_l1(xp: Any, d: Any, beta: float) -> Any:
     return _huber(xp, d, beta) * (1 / beta)
 
 
-SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, kind=HUBER_KIND, factor=lambda beta: 1 / beta, path="nn.functional.smooth_l1_loss",
+SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, kind="huber", factor=lambda beta: 1 / beta, path="nn.functional.smooth_l1_loss",
                         slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) >= beta, xp.sgn(d), d * (1 / beta)),
                         samples=[*_samples({"beta": 0.5}, {"beta": 0.0}),
                                  Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),
@@ -272,7 +248,7 @@ def _huber(xp: Any, d: Any, delta: float) -> Any:
     return near * (size - near * 0.5)
 
 
-HUBER = _difference("huber_loss", _huber, kind=HUBER_KIND, path="nn.functional.huber_loss",
+HUBER = _difference("huber_loss", _huber, kind="huber", path="nn.functional.huber_loss",
                     slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) >= delta, xp.sgn(d) * delta, d),
                     samples=[*_samples({"delta": 0.5}),
                              Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),

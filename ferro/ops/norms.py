@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply, operands, promote, unary
@@ -19,7 +18,7 @@ from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.ops.extrema import amax, amin
 from ferro.ops.matrix_arguments import matrices, square
-from ferro.ops.reductions import FLOAT32, cast, kept, moderate, need_inexact, over_norm, sum
+from ferro.ops.reductions import FLOAT32, cast, kept, need_inexact, sum
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -87,14 +86,11 @@ def _norm_dtype(dtype: Any, have: Any) -> Any:
 
 
 def _vector_norm_x(xp: Any, g: Any, x: Any, out: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
-    if ord == 2 and xp is cpu and out.ndim == 0 and moderate(out):
-        return x * (g / out)
-    if not keepdim:
+    if not keepdim and (ord != 2 or out.ndim):
         shape = kept(x.shape, dim)
         g, out = xp.reshape(g, shape), xp.reshape(out, shape)
     if ord == 2:
-        zero = out == 0
-        return over_norm(xp, x, xp.where(zero, 0.0, g), xp.where(zero, 1.0, out))
+        return xp.over_norm(x, g, out)
     if ord == 0:
         return xp.zeros_like(x)
     if ord == 1:

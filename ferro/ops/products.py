@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ferro import cpu
 from ferro.core import backend
 from ferro.core.apply import apply, binary, of_array, promote
 from ferro.core.arguments import factors_first, into, need_tensor, one_dim
@@ -491,18 +490,10 @@ def _flat(x: Any) -> Any:
     return x.reshape((rows, x.shape[-1]))
 
 
-def _leading_sum(xp: Any, g: Any) -> Any:
-    """g summed over all dimensions but the last."""
-    if g.ndim < 2:
-        return g
-    total = cpu.leading_sum(g) if xp is cpu else None
-    return xp.sum(g, tuple(range(g.ndim - 1)), False) if total is None else total
-
-
 LINEAR = Op("linear", lambda xp, x, w, b: xp.linear(x, w, b), weight=20.0,
             x=lambda xp, g, w: xp.matmul(g, w.conj()),
             w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
-            b=lambda xp, g: _leading_sum(xp, g),
+            b=lambda xp, g: xp.leading_sum(g),
             path="nn.functional.linear",
             samples=[Sample(Arg(3, 4), Arg(2, 4), Arg(2)), Sample(Arg(4), Arg(2, 4), Arg(2)),
                      Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),

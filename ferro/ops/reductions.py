@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import ALL_DIMS, into, many_dims, need_tensor, one_dim
@@ -17,7 +16,6 @@ from ferro.core.backend import xp_of
 from ferro.core.base import without_gradient, wrap
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.cpu import fusion
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -252,7 +250,7 @@ def _prod_x(xp: Any, g: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
     dims = tuple(range(len(x.shape))) if dim is None else (dim,) if len(x.shape) else ()
     if not keepdim:
         g = xp.reshape(g, kept(x.shape, dims))
-    return fusion.run(_product, xp, g, xp.prod_others(x, dim).conj())
+    return xp.in_one_pass(_product, g, xp.prod_others(x, dim).conj())
 
 
 PROD = Op("prod", lambda xp, x, /, dim, keepdim: xp.prod(x, dim, keepdim), x=_prod_x,
@@ -354,31 +352,14 @@ def _var_x(xp: Any, g: Any, x: Any, dim: tuple, correction: Any, keepdim: bool) 
 
 def _std_x(xp: Any, g: Any, x: Any, out: Any, dim: tuple, correction: Any, keepdim: bool) -> Any:
     rest = count(x.shape, dim) - correction
-    zero = out == 0
     if rest <= 0:
+        zero = out == 0
         return _var_x(xp, xp.where(zero, 0.0, 0.5 * g / xp.where(zero, 1.0, out)), x, dim, correction, keepdim)
-    g, out = xp.where(zero, 0.0, g) * (1 / rest), xp.where(zero, 1.0, out)
     diff = x - xp.mean(x, dim, True)
     if not keepdim:
         shape = kept(x.shape, dim)
         g, out = xp.reshape(g, shape), xp.reshape(out, shape)
-    return over_norm(xp, diff, g, out)
-
-
-def over_norm(xp: Any, x: Any, g: Any, norm: Any) -> Any:
-    """x g / norm, where |x| is at most some times the norm: in this order, if g / norm may leave the range."""
-    if xp is cpu and moderate(norm):
-        return x * (g / norm)
-    return x / norm * g
-
-
-def moderate(norm: Any) -> bool:
-    """Whether all numbers of an array lie where neither they nor their reciprocals are near the end of the range."""
-    limit = _MODERATE.get(norm.dtype, 1e3)
-    return bool(((norm > 1 / limit) & (norm < limit)).all())
-
-
-_MODERATE = {FLOAT32: 1e25, np.dtype(np.float64): 1e250}
+    return xp.over_norm(diff, g * (1 / rest), out)
 
 
 def _with_mean(xp: Any, gx: Any, g: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
@@ -464,8 +445,8 @@ def _logsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -
     if not keepdim:
         shape = kept(x.shape, dim)
         g, out = xp.reshape(g, shape), xp.reshape(out, shape)
-    distance = fusion.run(_difference, xp, x, xp.where(out == -INF, 0.0, out))
-    return fusion.run(_product, xp, g, xp.exp(distance).conj())
+    distance = xp.in_one_pass(_difference, x, xp.where(out == -INF, 0.0, out))
+    return xp.in_one_pass(_product, g, xp.exp(distance).conj())
 
 
 def _difference(xp: Any, x: Any, y: Any) -> Any:

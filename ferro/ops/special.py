@@ -13,7 +13,6 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
-from ferro.ops.activations import once
 from ferro.ops.arithmetic import some_tensor
 from ferro.ops.exponential import real_operands
 
@@ -43,7 +42,7 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 ERF = Op("erf", lambda xp, x: xp.erf(x), floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, x: once(_erf_slope, xp, g, x, kernel="erf_vjp"), weight=8.0,
+         x=lambda xp, g, x: xp.once(_erf_slope, g, x, kernel="erf_vjp"), weight=8.0,
          samples=points(-2, 2, 0.0, 6.0, -6.0, INF))  # fmt: skip
 
 
