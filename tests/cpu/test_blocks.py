@@ -131,7 +131,7 @@ def test_losses_do_not_depend_on_the_number_of_threads():
     before, found = ferro.get_num_threads(), []
     for n in (1, 2, 5):
         ferro.set_num_threads(n)
-        found.append(losses.difference_loss(losses.SQUARE, x, y, 1.0, 1.0, "sum").tobytes())
+        found.append(losses.difference_loss(losses.KINDS["square"], x, y, 1.0, 1.0, "sum").tobytes())
     ferro.set_num_threads(before)
     assert len(set(found)) == 1
 

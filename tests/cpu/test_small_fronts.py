@@ -93,7 +93,7 @@ def test_classes_out_of_bounds_are_refused_as_before() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_losses_of_differences(dtype: Any, rng: np.random.Generator) -> None:
     x, y, g = numbers(rng, dtype, (3, 4), (3, 4), ())
-    for kind in (losses.SQUARE, losses.ABSOLUTE, losses.HUBER):
+    for kind in losses.KINDS.values():
         loss, slope = (kind, x, y, 0.5, 2.0, "mean"), (kind, g, x, y, 0.5, 2.0)
         alike(answers(losses.difference_loss, *loss), behind(losses.difference_loss)(*loss))
         np.testing.assert_array_equal(answers(losses.difference_slope, *slope), behind(losses.difference_slope)(*slope))
