@@ -42,7 +42,7 @@ from ferro.ops.determinants import cofactors
 from ferro.ops.eigenvalues import eig_factors, eigh_factors
 from ferro.ops.einsum import *
 from ferro.ops.einsum import contract
-from ferro.ops.embedding import add_rows, take_rows
+from ferro.ops.embedding import add_rows, row_scale, take_rows
 from ferro.ops.entropy import cross_entropy_vjp, nll_pick, nll_spread
 from ferro.ops.exponential import *
 from ferro.ops.exponential import log1p_complex, sigmoid_vjp

@@ -1,6 +1,6 @@
 """ferro.linalg: linear algebra under PyTorch's names."""
 
-from ferro.cpu.linalg_errors import LinAlgError
+from ferro.linalg_errors import LinAlgError
 from ferro.ops.cholesky import cholesky_ex
 from ferro.ops.cholesky import linalg_cholesky as cholesky
 from ferro.ops.determinants import det

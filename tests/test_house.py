@@ -77,7 +77,7 @@ LAYERS = (
     ("core",),
     ("batched",),
     ("cpu",),
-    ("xp",),
+    ("xp", "linalg_errors"),
     ("_version", "_importing", "__future__", "absent", "symbols", "torch_version", "version"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -16,7 +16,7 @@ from ferro.core.notices import warn_once
 from ferro.core.provenance import at, caller, departures
 from ferro.core.run import key_of
 from ferro.core.size import Size
-from ferro.core.sparse_rows import Rows
+from ferro.cpu.sparse_rows import Rows
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -19,10 +19,10 @@ from ferro.core.backend import HOST
 from ferro.core.base import LEAF, bump, meta_of, wrap
 from ferro.core.node import Pick
 from ferro.core.owners import is_sole
-from ferro.core.sparse_rows import Rows
 from ferro.cpu import fusion, locks
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import copied
+from ferro.cpu.sparse_rows import Rows
 
 asarray = np.asarray
 LARGE = 4096  # elements above which adding in place is worth a look at the reference count

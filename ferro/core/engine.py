@@ -27,8 +27,8 @@ from ferro.core.leaves import leaf_ready
 from ferro.core.nested import in_thread, must_move
 from ferro.core.node import NAMED, Freed, FreedError, MultiNode, Node, Pick
 from ferro.core.run import STATE, Run, wanted
-from ferro.core.sparse_rows import Rows
 from ferro.cpu.fusion import LARGE
+from ferro.cpu.sparse_rows import Rows
 from ferro.cpu.threads import get_num_threads
 
 # Estimated nanoseconds (many times the true ones, where kernels run) of formulas that are worth another thread: of two

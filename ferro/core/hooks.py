@@ -9,7 +9,7 @@ from ferro.core.adding import accumulate
 from ferro.core.base import TensorBase, wrap
 from ferro.core.node import MultiNode
 from ferro.core.run import Run, wanted
-from ferro.core.sparse_rows import Rows
+from ferro.cpu.sparse_rows import Rows
 
 
 def prepare(run: Run, node: Any, g: Any) -> Any:

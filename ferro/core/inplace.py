@@ -190,7 +190,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
 def record_write(
     self: Any, name: str, op: Any, others: tuple, params: tuple, write: Callable, expanded: str | None = None
 ) -> Any:
-    """Records ``self = op(self, *others)`` where ``write(array, *arrays of others, *params)`` changes only what differs.
+    """Records ``self = op(self, *others)`` where ``write(xp, array, *arrays of others, *params)`` changes only what differs.
 
     For operations whose formulas read neither their first input nor their result; no copy of `self` is made.
     expanded: what is said, once, of writing so to expanded tensors; None: it is refused, as it is where it is recorded.
@@ -211,7 +211,7 @@ def record_write(
         _refuse_view(self, name)
         out._node = record(op, Node, mask, tensors, arrays, (data,), params)
         out._node.shape, out._node.dtype = data.shape, data.dtype
-    write(*arrays, *params)
+    write(backend.xp_of(data), *arrays, *params)
     bump(self, name)
     if mask:
         rebase(self, out)

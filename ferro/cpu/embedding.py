@@ -12,8 +12,9 @@ from ferro.cpu.kernels import along
 from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import zeros
+from ferro.cpu.sparse_rows import Rows
 
-__all__ = ["add_rows", "row_scale", "take_rows"]
+__all__ = ["add_rows", "long_rows", "row_scale", "table_rows", "take_rows"]
 
 
 _UNSIGNED = {np.dtype(np.int64): np.dtype(np.uint64), np.dtype(np.int32): np.dtype(np.uint32)}
@@ -39,10 +40,15 @@ def take_rows(table: Any, indices: Any) -> Any:
     return table.take(indices, 0) if table.flags.c_contiguous else table[indices]
 
 
-def row_scale(indices: Any, padding: int | None, by_frequency: bool, dtype: Any) -> Any:
-    """The factor of each index's gradient: 0 for the padding, divided by how often the index occurs; None
-    if all are 1.
+def row_scale(indices: Any, padding: int | None, by_frequency: bool, like: Any) -> Any:
+    """What each of the rows `like` that belong to `indices` is multiplied by: 0 for the padding, divided by how often the
+    index occurs; None if all are 1.
     """
+    scale = _scale(indices, padding, by_frequency, like.dtype)
+    return None if scale is None else scale[..., None]
+
+
+def _scale(indices: Any, padding: int | None, by_frequency: bool, dtype: Any) -> Any:
     scale = None
     if by_frequency:
         _, inverse, counts = np.unique(indices, return_inverse=True, return_counts=True)
@@ -54,6 +60,22 @@ def row_scale(indices: Any, padding: int | None, by_frequency: bool, dtype: Any)
         elif not kept.all():
             scale = kept.astype(dtype)
     return scale
+
+
+def long_rows(table: Any, indices: Any, max_norm: float, norm_type: float) -> tuple | None:
+    """The rows of `table` named in `indices` whose p-norm is above max_norm, as their numbers and what they become."""
+    used = np.unique(indices)
+    rows = take_rows(table, used).astype(np.float32 if table.dtype in HALF else table.dtype, copy=False)
+    norms = np.linalg.norm(rows, norm_type, axis=1)
+    long = norms > max_norm
+    if not long.any():
+        return None
+    return used[long], (rows[long] * (max_norm / (norms[long] + 1e-7))[:, None]).astype(table.dtype, copy=False)
+
+
+def table_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency: bool) -> Rows:
+    """The gradient of a table of which rows were looked up, as these rows."""
+    return Rows.of(g, indices, count, padding, by_frequency)
 
 
 @front
@@ -68,7 +90,7 @@ def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency
     rows = g.reshape(flat.size, math.prod(rest))
     if rows.dtype is not dtype:
         rows = rows.astype(dtype)
-    scale = None if padding is None and not by_frequency else row_scale(flat, padding, by_frequency, dtype)
+    scale = None if padding is None and not by_frequency else _scale(flat, padding, by_frequency, dtype)
     if scale is not None:
         kept = np.flatnonzero(scale)  # what counts as 0 must not be multiplied: it may be infinite
         flat, rows = flat[kept], rows[kept] * scale[kept, None]

@@ -17,11 +17,11 @@ from ferro.core.casting import in_low_precision
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT, largest, type_name
 from ferro.core.dtypes import float32 as _float32
 from ferro.core.inplace import in_place
+from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import stream_of
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import unary as points
-from ferro.cpu.layouts import ITERATED
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -25,11 +25,11 @@ from ferro.core.apply import (  # fmt: skip
 from ferro.core.arguments import into, need_tensor, number_first
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
+from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
-from ferro.cpu.layouts import ITERATED
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

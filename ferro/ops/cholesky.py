@@ -14,7 +14,7 @@ from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.cpu.linalg_errors import LinAlgError, Refused, raise_first
+from ferro.linalg_errors import LinAlgError, Refused, raise_first
 from ferro.ops.matrix_arguments import batches, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint, matmul
 from ferro.ops.solving import regular, solve_tri

@@ -13,11 +13,11 @@ from ferro.core.apply import NUMBERS, apply, binary, constant, of_array, operand
 from ferro.core.arguments import into, need_tensor, real_number, unlike
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
+from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
-from ferro.cpu.layouts import ITERATED
 from ferro.ops.arithmetic import operator, some_tensor
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.casting import brought_together
 from ferro.core.dtypes import FROM_NUMPY, META_NAMES, type_name
+from ferro.core.layout import IMAGES
 from ferro.core.op import LINEAR, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.cpu.layouts import IMAGES
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

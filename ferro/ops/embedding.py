@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
+from ferro.core.backend import xp_of
 from ferro.core.base import bump, wrap
-from ferro.core.dtypes import HALF, INEXACT
+from ferro.core.dtypes import INEXACT
 from ferro.core.inplace import announce
 from ferro.core.looped import by_slices
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.core.sparse_rows import Rows
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -94,8 +93,7 @@ EMBEDDING = Op(
 SPARSE_EMBEDDING = Op(
     "sparse_embedding", lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices), kind=MULTILINEAR,
     table=lambda xp, g, indices, table_shape, padding, by_frequency:
-        Rows.of(g, indices, table_shape[0], padding, by_frequency) if xp is cpu
-        else xp.add_rows(g, indices, table_shape[0], padding, by_frequency),
+        xp.table_rows(g, indices, table_shape[0], padding, by_frequency),
 )  # fmt: skip
 SPARSE_EMBEDDING.backward_name = EMBEDDING.backward_name
 declare("nn.functional.embedding",
@@ -115,13 +113,14 @@ def add_rows(g: Tensor, indices: Tensor, count: int, padding: int | None, by_fre
 
 def _add_rows_g(xp: Any, g: Any, indices: Any, padding: int | None, by_frequency: bool) -> Any:
     rows = xp.take_rows(g, indices)
-    recorded = xp is backend.functional
-    scale = cpu.row_scale(
-        indices._data if recorded else indices, padding, by_frequency, (g._data if recorded else g).dtype
-    )
-    if scale is None:
-        return rows
-    return rows * (wrap(scale[..., None]) if recorded else scale[..., None])
+    scale = xp.row_scale(indices, padding, by_frequency, rows)
+    return rows if scale is None else rows * scale
+
+
+def row_scale(indices: Tensor, padding: int | None, by_frequency: bool, like: Tensor) -> Tensor | None:
+    """The factor of each index's row, without history; None if all are 1."""
+    scale = xp_of(indices._data).row_scale(indices._data, padding, by_frequency, like._data)
+    return None if scale is None else wrap(scale)
 
 
 ADD_ROWS = Op(
@@ -149,13 +148,11 @@ def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_typ
                 [3.0000, 4.0000]])
     """
     table = weight._data
-    used = np.unique(indices._data)
-    rows = cpu.take_rows(table, used).astype(np.float32 if table.dtype in HALF else table.dtype, copy=False)
-    norms = np.linalg.norm(rows, norm_type, axis=1)
-    long = norms > max_norm
-    if long.any():
+    xp = xp_of(table)
+    found = xp.long_rows(table, indices._data, max_norm, norm_type)
+    if found is not None:
         announce(table)
-        table[used[long]] = rows[long] * (max_norm / (norms[long] + 1e-7))[:, None]
+        xp.index_copy_(table, 0, *found)
         bump(weight, "embedding_renorm_")
     return weight
 

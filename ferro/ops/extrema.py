@@ -11,9 +11,9 @@ from ferro.core.arguments import into, many_dims, need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, without_gradient, wrap
 from ferro.core.dtypes import type_name
+from ferro.core.layout import DENSE
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
-from ferro.cpu.layouts import DENSE
 from ferro.ops.reductions import FLOAT32, need_real, renamed, spread
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from ferro.core.apply import apply, constant
 from ferro.core.base import TensorBase, bump
 from ferro.core.dtypes import C_NAMES, check_number
 from ferro.core.inplace import overwrite, unrecorded
+from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
-from ferro.cpu.layouts import FIRST
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

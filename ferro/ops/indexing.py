@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from ferro import cpu
 from ferro.batched.array import as_array, plain
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import is_expanded, record_write, refuse_overlap
+from ferro.core.layout import DENSE, FIRST
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.signatures import name_in_place
-from ferro.cpu.layouts import DENSE, FIRST
 from ferro.ops.filling import filler
 from ferro.ops.shape import RESHAPE
 
@@ -433,8 +432,8 @@ class IndexingMethods:
     __slots__ = ()
     argwhere, index_add, index_copy, index_fill = argwhere, index_add, index_copy, index_fill
     index_select, nonzero, nonzero_static, put, take = index_select, nonzero, nonzero_static, put, take
-    index_add_ = _written(index_add, INDEX_ADD, _add_arguments, lambda x, i, s, d: cpu.index_add_(x, d, i, s))
-    index_copy_ = _written(index_copy, INDEX_COPY, _copy_arguments, lambda x, i, s, d: cpu.index_copy_(x, d, i, s))
-    index_fill_ = _written(index_fill, INDEX_FILL, _fill_arguments, lambda x, i, v, d: cpu.index_fill_(x, d, i, v),
+    index_add_ = _written(index_add, INDEX_ADD, _add_arguments, lambda xp, x, i, s, d: xp.index_add_(x, d, i, s))
+    index_copy_ = _written(index_copy, INDEX_COPY, _copy_arguments, lambda xp, x, i, s, d: xp.index_copy_(x, d, i, s))
+    index_fill_ = _written(index_fill, INDEX_FILL, _fill_arguments, lambda xp, x, i, v, d: xp.index_fill_(x, d, i, v),
                            on_expanded("index_fill_", "tensor[mask] = scalar"))  # fmt: skip
-    put_ = _written(put, PUT, _place_arguments, cpu.put_)
+    put_ = _written(put, PUT, _place_arguments, lambda xp, *args: xp.put_(*args))

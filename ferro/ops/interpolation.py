@@ -13,9 +13,9 @@ from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
+from ferro.core.layout import CHANNELS
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.cpu.layouts import CHANNELS
 from ferro.ops.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from ferro.ops.shape import laid_out_like
 

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, bump, version_of, wrap
 from ferro.core.inplace import overwrite, record_write, refuse_overlap, unrecorded
+from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
-from ferro.cpu.layouts import FIRST
 from ferro.ops.filling import COPY, fits, number
 from ferro.ops.indexing import INT64, bools, in_bounds, ints, on_expanded
-from ferro.ops.masks import FILLED_EXPANDED, MASKED_FILL, MASKED_SELECT
+from ferro.ops.masks import FILLED_EXPANDED, MASKED_FILL, MASKED_SELECT, write_filled
 from ferro.ops.parts import SLICE
 from ferro.ops.shape import RESHAPE
 
@@ -336,7 +335,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     mask = None if plain is not None or given._data.ndim else _mask_of(self, key)
     if mask is not None:
         given = given if given._data.dtype is self._data.dtype else given.to(self.dtype)
-        record_write(self, "__setitem__", MASKED_FILL, (mask, given), (), cpu.masked_fill_, FILLED_EXPANDED)
+        record_write(self, "__setitem__", MASKED_FILL, (mask, given), (), write_filled, FILLED_EXPANDED)
         return
     x, index, dims = (viewed(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
     if index is None:
@@ -353,7 +352,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         given = given.to(x.dtype)
     try:
         refuse_overlap("__setitem__", x, (index, given), itself=True)
-        record_write(x, "__setitem__", INDEX_PUT, (index, given), (dims, False), cpu.index_put_, PUT_EXPANDED)
+        record_write(x, "__setitem__", INDEX_PUT, (index, given), (dims, False), _write_put, PUT_EXPANDED)
     except IndexError:
         _check_bounds("index", x._data.shape, index._data, dims)
         raise
@@ -442,11 +441,15 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     return apply(INDEX_PUT, (input, *others), params)
 
 
+def _write_put(xp: Any, *args: Any) -> None:
+    xp.index_put_(*args)
+
+
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """In-place version of :func:`index_put`."""
     others, params = _index_put_arguments("index_put_", self, indices, values, accumulate)
     refuse_overlap("index_put_", self, others, itself=True)
-    return record_write(self, "index_put_", INDEX_PUT, others, params, cpu.index_put_, PUT_EXPANDED)
+    return record_write(self, "index_put_", INDEX_PUT, others, params, _write_put, PUT_EXPANDED)
 
 
 PUT_EXPANDED = on_expanded("index_put_", "tensor[indices] = tensor")

@@ -11,13 +11,13 @@ from ferro.core import dtypes
 from ferro.core.apply import apply, joined, promote, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
+from ferro.core.layout import DENSE, FIRST
+from ferro.core.layout import joined as laid_as
 from ferro.core.looped import by_slices
 from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
-from ferro.cpu import layouts
-from ferro.cpu.layouts import DENSE, FIRST
 from ferro.ops.indexing import apart, ints
 from ferro.ops.shape import EXPAND, RESHAPE, atleast_1d, atleast_2d, atleast_3d, reshape
 
@@ -76,7 +76,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | No
         d = one_dim("cat", len(shape), dim if axis is None else axis)
         result = joined(CAT, xs, d)
         if len(shape) > 3 and not xs[0]._data.flags.c_contiguous:  # (small ones come from machine code, in C order)
-            result._data = layouts.joined(result._data, [x._data for x in xs])
+            result._data = laid_as(result._data, [x._data for x in xs])
     except AttributeError:
         _tensors("cat", xs)
         raise

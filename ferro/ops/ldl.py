@@ -15,7 +15,7 @@ from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.cpu.linalg_errors import raise_first
+from ferro.linalg_errors import raise_first
 from ferro.ops.lu import swap_rows
 from ferro.ops.matrix_arguments import batches, fits, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint

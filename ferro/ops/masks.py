@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, unlike
 from ferro.core.dtypes import META_NAMES, type_name
 from ferro.core.inplace import record_write, refuse_overlap
+from ferro.core.layout import DENSE
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
-from ferro.cpu.layouts import DENSE
 from ferro.ops.filling import filler
 from ferro.ops.indexing import bools, on_expanded, written
 from ferro.ops.shape import EXPAND, broadcast_shapes
@@ -83,7 +82,12 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
         )
     refuse_overlap("masked_fill_", self, (mask,))
     given = filler("masked_fill_", self, value)
-    return record_write(self, "masked_fill_", MASKED_FILL, (mask, given), (), cpu.masked_fill_, FILLED_EXPANDED)
+    return record_write(self, "masked_fill_", MASKED_FILL, (mask, given), (), write_filled, FILLED_EXPANDED)
+
+
+def write_filled(xp: Any, x: Any, mask: Any, value: Any) -> None:
+    """What writes one value where the mask is true."""
+    xp.masked_fill_(x, mask, value)
 
 
 FILLED_EXPANDED = on_expanded("masked_fill_", "tensor[mask] = scalar")
@@ -164,7 +168,9 @@ def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     mask = _expanded("masked_scatter_", mask, shape)
     _enough("masked_scatter_", self, mask, source)
     refuse_overlap("masked_scatter_", self, (mask,))
-    return record_write(self, "masked_scatter_", MASKED_SCATTER, (mask, source), (), cpu.masked_scatter_)
+    return record_write(
+        self, "masked_scatter_", MASKED_SCATTER, (mask, source), (), lambda xp, *args: xp.masked_scatter_(*args)
+    )
 
 
 class MaskMethods:

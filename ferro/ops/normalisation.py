@@ -13,10 +13,10 @@ from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
 from ferro.core.base import bump, wrap
 from ferro.core.inplace import announce
+from ferro.core.layout import BATCHES, CHANNELS
 from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.cpu.layouts import BATCHES, CHANNELS
 from ferro.ops.activations import floating
 from ferro.ops.shape import laid_out_like
 

@@ -11,11 +11,10 @@ from ferro.core.arguments import need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import FROM_NUMPY, int64, type_name
 from ferro.core.inplace import restride
+from ferro.core.layout import FIRST, geometry, reach, storage_bytes
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import parted, viewed
-from ferro.cpu.layouts import FIRST
-from ferro.cpu.shape import geometry, reach, storage_bytes
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

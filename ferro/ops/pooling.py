@@ -16,10 +16,9 @@ from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
-from ferro.core.layout import channels_last_3d
+from ferro.core.layout import CHANNELS, IMAGES, channels_last_3d
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
-from ferro.cpu.layouts import CHANNELS, IMAGES
 from ferro.ops.convolution import ints
 from ferro.ops.pooling_arguments import (
     check_samples,

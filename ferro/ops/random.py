@@ -13,9 +13,8 @@ from ferro.batched.array import as_array, plain
 from ferro.core import backend, dtypes
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
-from ferro.core.layout import arranged
+from ferro.core.layout import arranged, moved
 from ferro.core.random import stream_of
-from ferro.cpu.layouts import moved
 from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
 
 if TYPE_CHECKING:

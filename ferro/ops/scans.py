@@ -9,9 +9,9 @@ from ferro.core import backend, dtypes, return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.inplace import in_place
+from ferro.core.layout import DENSE
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
-from ferro.cpu.layouts import DENSE
 from ferro.ops.extrema import INDEXED, pair_into
 from ferro.ops.reductions import computed_in, need_real, renamed, sum, summable
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.batched.array import as_array, plain
 from ferro.core import backend
 from ferro.core.apply import apply, constant, unary
@@ -18,10 +17,10 @@ from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.inplace import in_place, record_write, refuse_overlap
+from ferro.core.layout import DENSE
 from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.cpu.layouts import DENSE
 from ferro.ops.filling import number
 from ferro.ops.indexing import INT32, INT64, in_bounds, ints, source_arguments, written
 from ferro.ops.likes import new_zeros
@@ -70,7 +69,7 @@ def _index(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None = No
         if any(a > b for a, b in zip(have, src_shape, strict=True)):
             raise RuntimeError(f"{name}(): Expected index {list(have)} to be no larger than self {list(x._data.shape)} apart from dimension {d} "
                                f"and to be no larger size than src {list(src_shape)}")  # fmt: skip
-    if not (later and type(data) is np.ndarray and cpu.finds_wrong_places(x._data, d, data)):
+    if not (later and type(data) is np.ndarray and backend.xp_of(x._data).finds_wrong_places(x._data, d, data)):
         in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
     return d
 
@@ -369,7 +368,7 @@ def scatter_(
         return _reduce_in_place(self, dim, index, given, reduce)
     others, params = _arguments("scatter_", self, dim, index, given)
     refuse_overlap("scatter_", self, (index, src), itself=True)
-    return record_write(self, "scatter_", SCATTER, others, params, lambda x, i, s, d: cpu.scatter_(x, d, i, s))
+    return record_write(self, "scatter_", SCATTER, others, params, lambda xp, x, i, s, d: xp.scatter_(x, d, i, s))
 
 
 def _scatter_with(input: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
@@ -385,7 +384,7 @@ def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     others, params = _arguments("scatter_add_", self, dim, index, need_tensor("scatter_add_", "src", src))
     refuse_overlap("scatter_add_", self, (index, src), itself=True)
     return record_write(
-        self, "scatter_add_", SCATTER_ADD, others, params, lambda x, i, s, d: cpu.scatter_add_(x, d, i, s)
+        self, "scatter_add_", SCATTER_ADD, others, params, lambda xp, x, i, s, d: xp.scatter_add_(x, d, i, s)
     )
 
 

@@ -12,12 +12,11 @@ from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes, unlike
 from ferro.core.base import TensorBase, View
 from ferro.core.dtypes import dtype, to_numpy, type_name
 from ferro.core.inplace import restride
-from ferro.core.layout import Named, channels_last, channels_last_3d, contiguous_format, memory_order
+from ferro.core.layout import Named, channels_last, channels_last_3d, contiguous_format, geometry, memory_order
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.size import Size
 from ferro.core.views import viewed
-from ferro.cpu.shape import geometry
 from ferro.ops.complex import conj
 
 if TYPE_CHECKING:

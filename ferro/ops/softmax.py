@@ -12,10 +12,10 @@ from ferro.core import backend, dtypes
 from ferro.core.apply import unary
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
+from ferro.core.layout import DENSE
 from ferro.core.op import Op
 from ferro.core.random import stream_of
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.cpu.layouts import DENSE
 from ferro.ops.activations import floating
 
 if TYPE_CHECKING:

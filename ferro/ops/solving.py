@@ -16,7 +16,7 @@ from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.cpu.linalg_errors import Refused, raise_first
+from ferro.linalg_errors import Refused, raise_first
 from ferro.ops.matrix_arguments import batches, fits, lapack_dtype, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint, matmul
 

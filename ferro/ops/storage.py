@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.core.arguments import need_tensor, sizes
+from ferro.core.backend import xp_of
 from ferro.core.base import LEAF, Version, bump, history, is_inference, meta_of, new
 from ferro.core.determinism import unset, unset_array
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
 from ferro.core.inplace import check
-from ferro.core.layout import channels_last, channels_last_3d, preserve_format, steps
+from ferro.core.layout import channels_last, channels_last_3d, geometry, preserve_format, reach, steps, storage_bytes
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.node import next_sequence
 from ferro.core.storage import UntypedStorage, is_lent, storage_of
 from ferro.core.typed_storage import TypedStorage, deprecated, elements_as
-from ferro.cpu.shape import geometry, reach, storage_bytes
 from ferro.ops.creation import finish
 
 if TYPE_CHECKING:
@@ -243,7 +242,7 @@ class StorageMethods:
             raise RuntimeError("resize_: Trying to resize storage that is not resizable: the program has been given an array of its memory "
                                "by numpy(), which cannot move along")  # fmt: skip
         grown = unset_array(prod(shape), self._data.dtype)
-        grown[:room] = cpu.as_strided(self._data, (room,), (1,), where[2], where)
+        grown[:room] = xp_of(self._data).as_strided(self._data, (room,), (1,), where[2], where)
         _move(self, np.ndarray(shape, grown.dtype, grown, 0, [s * width for s in strides]), "resize_")
         return self
 

@@ -13,9 +13,8 @@ from ferro.core import device as _device
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
 from ferro.core.inplace import replay, write_view
-from ferro.core.layout import preserve_format, steps
+from ferro.core.layout import FIRST, moved, preserve_format, steps
 from ferro.core.op import LINEAR, Op
-from ferro.cpu.layouts import FIRST, moved
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.core import dtypes
+from ferro.core.backend import xp_of
 from ferro.core.layout import strided
 from ferro.core.samples import Sample, declare
 from ferro.ops.creation import finish
@@ -44,7 +44,7 @@ def _kaiser(n: int, end: int, beta: float) -> Any:
     # I₀(z) / I₀(β) by the scaled function, since I₀ itself exceeds the range of numbers beyond 713
     beta = abs(beta)
     z = beta * np.sqrt(np.maximum(0, 1 - (2 * np.arange(n) / end - 1) ** 2))
-    return cpu.i0e(z) / cpu.i0e(np.float64(beta)) * np.exp(z - beta)
+    return xp_of(z).i0e(z) / xp_of(z).i0e(np.float64(beta)) * np.exp(z - beta)
 
 
 # -- torch.signal.windows ----------------------------------------------------------------------------------------------
