@@ -291,7 +291,7 @@ def _masked_spread(f: Callable, level: Level, g: Any, shape: tuple, mask: Any) -
     )
 
 
-@rule("nonzero unique unique_consecutive unique_dim")
+@rule("long_rows nonzero unique unique_consecutive unique_dim")
 def _dynamic(f: Callable, level: Level, *args: Any) -> Any:
     raise NotPlain(DYNAMIC.format(f.args[0]))
 
