@@ -1,6 +1,7 @@
 """Python's multiprocessing under the name that PyTorch programs import, and `spawn`, which runs a function in many processes.
 
-Tensors are pickled on their way to another process: it gets a copy, and there is no shared memory between the two.
+Tensors that `share_memory_` has moved, and modules after `share_memory`, are shared with processes that are forked or that
+they are sent to, as arguments or through queues.  Other tensors are pickled on their way: the process gets a copy.
 
 Example::
 
@@ -22,6 +23,7 @@ from time import monotonic as _now
 from typing import Any
 
 from ferro import absent as _absent
+from ferro.core import shared_memory as _shared_memory
 
 # (The star brings Python's own names; a list of strings is what the tools understand.)
 __all__ = list(_python.__all__)  # pyright: ignore[reportUnsupportedDunderAll] - they are made when Python runs
@@ -149,7 +151,8 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """Calls ``fn(i, *args)`` in `nprocs` new processes, i = 0, 1, ...; each has a copy of the tensors among `args`.
+    """Calls ``fn(i, *args)`` in `nprocs` new processes, i = 0, 1, ...; each has a copy of the
+    tensors among `args`, or shares them after `share_memory_`.
 
     join: waits for them; False: returns a `ProcessContext`, whose `join` waits.
 
@@ -176,7 +179,7 @@ def get_all_sharing_strategies() -> set[str]:
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """How PyTorch's tensors would share memory with other processes: kept, without effect, since ferro's are copied.
+    """How PyTorch would find shared memory: kept, without effect. Ferro sends descriptors of files that have no name.
 
     AssertionError for an unknown name.
     """
@@ -190,4 +193,5 @@ def get_sharing_strategy() -> str:
     return _strategy[0]
 
 
+_shared_memory.register()
 _absent.explain(__name__)

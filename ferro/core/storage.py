@@ -185,13 +185,23 @@ class UntypedStorage(StorageCasts):
     @property
     def filename(self) -> str | None:
         """The file that is mapped, if other processes see what is written."""
-        base = memory_of(self._memory).base
-        base = base.obj if isinstance(base, memoryview) else base
-        return base.filename if isinstance(base, _Mapping) else None
+        return getattr(mapping(self._memory), "filename", None)
 
     def is_shared(self) -> bool:
-        """Whether other processes see what is written: the storage maps a file and shares it."""
-        return self.filename is not None
+        """Whether other processes see what is written: after `share_memory_`, or where a file is mapped and shared."""
+        found = mapping(self._memory)
+        return getattr(found, "is_shared", False) or getattr(found, "filename", None) is not None
+
+    def share_memory_(self) -> Self:
+        """Moves the memory to where other processes see what is written, with all tensors that look at it.
+
+        What has been forked since sees it, and those to whom `multiprocessing` sends the storage or its tensors.  NumPy's arrays
+        stay with the old memory.
+        """
+        from ferro.core.shared_memory import share
+
+        share(self)
+        return self
 
     def is_pinned(self, device: Any = None) -> bool:
         """Whether the memory is pinned for a GPU: never."""
@@ -360,10 +370,14 @@ class UntypedStorage(StorageCasts):
         for t, where in zip(tensors, places, strict=True):
             data = t._data
             t._data = np.ndarray(data.shape, data.dtype, fresh, where, data.strides)
+        self._rest_on(fresh)
+        return self
+
+    def _rest_on(self, fresh: Any) -> None:
+        """Takes other memory for its own."""
         _OF_MEMORY.pop(id(self._memory), None)
         self._memory = fresh
         _OF_MEMORY[id(fresh)] = self
-        return self
 
     # -- from elsewhere ------------------------------------------------------------------------------------------------
 
@@ -433,6 +447,13 @@ class _Mapping(mmap.mmap):
     """Memory that shows a file."""
 
     filename: str | None = None  # if what is written reaches it
+
+
+def mapping(memory: Any) -> Any:
+    """The mapped file that an array shows; None if it shows none."""
+    base = memory_of(memory).base
+    base = base.obj if isinstance(base, memoryview) else base
+    return base if isinstance(base, mmap.mmap) else None
 
 
 def _name(owner: Any) -> str:

@@ -122,6 +122,11 @@ class TypedStorage(StorageCasts):
             raise TypeError(f"type: expected a dtype or the name of a storage class, got {dtype!r}")
         return self if dtype is self.dtype else self._cast(dtype)
 
+    def share_memory_(self) -> Self:
+        """Moves the memory to where other processes see what is written: see :meth:`ferro.UntypedStorage.share_memory_`."""
+        self._untyped_storage.share_memory_()
+        return self
+
     def is_shared(self) -> bool:
         """Whether other processes see what is written."""
         return self._untyped_storage.is_shared()

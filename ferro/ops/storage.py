@@ -148,8 +148,23 @@ class StorageMethods:
         return TypedStorage._around(storage_of(self), self.dtype)
 
     def is_shared(self: Any) -> bool:
-        """Whether other processes see what is written: the memory is a file that is mapped."""
+        """Whether other processes see what is written: after `share_memory_`, or where a file is mapped and shared."""
         return storage_of(self).is_shared()
+
+    def share_memory_(self: Any) -> Tensor:
+        """Moves the tensor's memory to where other processes see what is written; its views and its base move along.
+
+        What has been forked since sees it, and those to whom `multiprocessing` sends the tensor.  NumPy's arrays stay with the
+        old memory.
+
+        Example::
+
+            >>> import ferro
+            >>> ferro.zeros(3).share_memory_().is_shared()
+            True
+        """
+        storage_of(self).share_memory_()
+        return self
 
     def is_pinned(self: Any, device: Any = None) -> bool:
         """False: memory is pinned for the sake of an accelerator, and there is none."""

@@ -126,6 +126,15 @@ class Conversions(Members):
         """
         return self._apply(lambda tensor: empty_like(tensor, device=device), recurse)
 
+    def share_memory(self) -> Self:
+        """Move all parameters and buffers to memory that other processes see: those of Hogwild training write to it.
+
+        >>> import ferro
+        >>> ferro.nn.Linear(2, 3).share_memory().weight.is_shared()
+        True
+        """
+        return self._apply(lambda tensor: tensor.share_memory_())
+
     def _float_to(self, dtype: Any) -> Self:
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
 
