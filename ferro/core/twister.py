@@ -8,21 +8,23 @@ says which functions agree with PyTorch to the last bit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 from operator import length_hint
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from ferro.core import rejection
 from ferro.cpu import locks
 from ferro.cpu.box_muller import BLOCK, fma, normals
 from ferro.cpu.kernels import random as machine_code
+from ferro.cpu.kernels import rejection
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 _CHUNK = 1 << 15  # draws that are made together: their arrays stay in a cache
 _WORDS = 624  # of the engine's state
+_MASK = (1 << 64) - 1
 # PyTorch's CPUGeneratorImplState
 _STATE = np.dtype([("seed", u8), ("left", "i4"), ("seeded", "i4"), ("next", u8), ("words", u8, _WORDS), ("unused", f8), ("spare", f8),
                    ("unused_2", f8), ("has_spare", "i4"), ("gap", "i4"), ("spare_float", f4), ("has_spare_float", "u1"),
@@ -93,7 +95,7 @@ class Twister:
         """n numbers of [0, 1) in float32 or float64."""
         out = np.empty(n, d)
         with self.lock:
-            if machine_code.fill_uniform(self._memory, out):
+            if machine_code.fill("uniform_numbers", self._memory, out):
                 return out
             draw, mask = (self._words, u8(0xFFFFFF)) if d == f4 else (self._pairs, u8((1 << 53) - 1))
             unit = f4(2**-24) if d == f4 else f8(2**-53)
@@ -134,7 +136,7 @@ class Twister:
             return _quiet(np.asarray, self._scalar_normals(n, mean, std), d)
         out = np.empty(n, d)
         with self.lock:
-            if at_once and machine_code.fill_normal(self._memory, out, mean, std):
+            if at_once and machine_code.fill("normal_numbers", self._memory, float(mean), float(std), out):
                 return out
             whole = n - n % BLOCK
             self._fill_blocks(out[:whole], mean, std)
@@ -148,7 +150,7 @@ class Twister:
 
     def _fill_blocks(self, out: Any, mean: float, std: float) -> None:
         """Fills a row of whole blocks of 16."""
-        if machine_code.fill_normal(self._memory, out, mean, std):
+        if machine_code.fill("normal_numbers", self._memory, float(mean), float(std), out):
             return
         for start in range(0, len(out), _CHUNK):
             part = out[start : start + _CHUNK]
@@ -156,6 +158,14 @@ class Twister:
 
     def _scalar_normals(self, n: int, mean: float, std: float) -> Any:
         """n normal numbers in float64, made in pairs of which the second member may wait for the next draw."""
+        z = np.empty(n)
+        with self.lock:
+            if not self._by_kernel("pair_numbers", z):
+                z = self._pairwise(n)
+        return z if mean == 0 and std == 1 else fma(z, f8(std), f8(mean))
+
+    def _pairwise(self, n: int) -> Any:
+        """The same of the standard distribution, without machine code."""
         with self.lock:
             spare = [] if self._spare is None or not n else [self._spare]
             pairs = (n - len(spare) + 1) // 2
@@ -168,39 +178,43 @@ class Twister:
             z = np.concatenate([spare, made])
             if n:
                 self._spare = float(z[n]) if len(z) > n else None
-        return z[:n] if mean == 0 and std == 1 else fma(z[:n], f8(std), f8(mean))
+        return z[:n]
 
     # -- integers
 
     def integers(self, shape: tuple, d: Any, low: int, high: int) -> Any:
         """Integers of [low, high) in any dtype but a complex one; the bounds are of 64 bits, `high` may be 2^64 above `low`."""
-        n, count = math.prod(shape), high - low
-        if count >= 1 << 64:
-            return self._pairs(n).view(np.int64).astype(d).reshape(shape)
-        if count >= 1 << 28:
-            found = _remainder(self._pairs(n), count)
-        else:
-            found = _remainder(self._words(n), count)
-        found += u8(low & 0xFFFFFFFFFFFFFFFF)
-        return found.view(np.int64).astype(d).reshape(shape)
+        return (
+            self._whole(math.prod(shape), low, high - low, high - low >= 1 << 28).astype(d, copy=False).reshape(shape)
+        )
 
     def any_integers(self, shape: tuple, d: Any) -> Any:
         """Integers from 0 to the largest one of an integer dtype, or to 2^digits in a floating one."""
-        n = math.prod(shape)
         if d.kind == "b":
             most = 1
         elif d.kind in "iu":
             most = min(np.iinfo(d).max, (1 << 63) - 1)
         else:
             most = round(2 / float(ml_dtypes.finfo(d).eps))
-        found = _remainder(self._pairs(n) if d.itemsize == 8 else self._words(n), most + 1)
-        return found.astype(d).reshape(shape)
+        return self._whole(math.prod(shape), 0, most + 1, d.itemsize == 8).astype(d, copy=False).reshape(shape)
+
+    def _whole(self, n: int, low: int, count: int, wide: bool) -> Any:
+        """n integers of [low, low + count) in int64; wide: each from a draw of 64 bits, of which a count of 2^64 takes all."""
+        low, count = (low & _MASK, count) if count <= _MASK else (0, 0)
+        found = np.empty(n, np.int64)
+        with self.lock:
+            if not machine_code.fill_whole("whole_numbers", self._memory, _signed(low), _signed(count), wide, found):
+                x = self._pairs(n) if wide else self._words(n)
+                x = _remainder(x, count) if count else x
+                x += u8(low)
+                return x.view(np.int64)
+        return found
 
     def permutation(self, n: int) -> Any:
         """The numbers 0 to n - 1 in random order: the shuffle of Fisher and Yates, from the front."""
         order = np.arange(n)
         with self.lock:
-            if machine_code.shuffle(self._memory, order):
+            if machine_code.fill_whole("shuffle", self._memory, order):
                 return order
         left = np.arange(n, 1, -1, dtype=u8)
         partners = (self._words(len(left)) % left).astype(np.int64)
@@ -241,52 +255,85 @@ class Twister:
 
     def gamma(self, alpha: Any) -> Any:
         """Gamma distributed numbers of shape parameters `alpha`, an array, and of rate 1."""
-        return self._rejected(rejection.gamma, alpha.dtype, alpha)
+        return self._rejected("gamma", alpha)
 
     def poisson(self, rate: Any) -> Any:
         """Poisson numbers of the rates of an array."""
-        return self._rejected(rejection.poisson, rate.dtype, rate)
+        return self._rejected("poisson", rate)
 
     def binomial(self, count: Any, p: Any) -> Any:
         """How many of `count` trials of probability `p` succeed: arrays of one shape and dtype."""
-        return self._rejected(rejection.binomial, p.dtype, count, p)
+        return self._rejected("binomial", count, p)
 
-    def _rejected(self, sample: Any, d: Any, *parameters: Any) -> Any:
+    def _rejected(self, name: str, *parameters: Any) -> Any:
+        """Numbers of a distribution in rejection.py."""
+        sample, columns_of = getattr(rejection, name), getattr(rejection, f"{name}_columns")
+        flat = [np.ravel(p) for p in parameters]
+        found = np.empty(len(flat[0]), flat[0].dtype)
         with self.lock:
-            source = _Scalars(self)
-            flat = [np.ravel(p) for p in parameters]
-            found = sample(source, *flat)
-            source.close()
-        return _rounded(np.asarray(found, f8), d).reshape(parameters[0].shape)
+            for start in range(0, len(found), _CHUNK):
+                columns = columns_of(*[p[start : start + _CHUNK] for p in flat])
+                table, drawn = np.empty((len(columns), len(columns[0]))), np.empty(len(columns[0]))
+                for row, column in zip(table, columns, strict=True):
+                    row[:] = column
+                if not self._by_kernel(f"{name}_numbers", table, drawn):
+                    source = _Scalars.of(self)
+                    drawn[:] = [sample(source, *row) for row in table.T.tolist()]
+                    source.close()
+                found[start : start + _CHUNK] = _rounded(drawn, found.dtype)
+        return found.reshape(parameters[0].shape)
+
+    def _by_kernel(self, name: str, *arrays: Any) -> bool:
+        """Fills the last array by a kernel that may take the normal number kept, or leave one. Whether there is machine code."""
+        spare = np.array([math.nan if self._spare is None else self._spare])
+        if not machine_code.fill(name, self._memory, spare, *arrays):
+            return False
+        self._spare = None if math.isnan(spare[0]) else float(spare[0])
+        return True
 
 
-class _Scalars:
-    """Uniform and normal numbers one by one, in float64; those drawn ahead and not taken are given back at the end."""
+class _Scalars(chain):
+    """Uniform and normal numbers one by one, in float64; those drawn ahead and not taken are given back at the end.
 
-    def __init__(self, stream: Twister) -> None:
-        self.stream, self.size = stream, 8
-        self.before: Any = None
-        self.uniform: Callable[[], float] = self._numbers().__next__  # the next number of [0, 1)
+    next() of a `chain` costs no call of a Python function.
+    """
 
-    def _numbers(self) -> Iterator[float]:
-        while True:
-            self.before, self.size = self.stream._memory.copy(), min(2 * self.size, 1 << 14)
-            self.ahead = iter(self.stream._uniform(self.size, np.dtype(f8)).tolist())
-            yield from self.ahead
+    stream: Twister
+    ahead: list
+
+    @classmethod
+    def of(cls, stream: Twister) -> _Scalars:
+        """A source of numbers from a stream."""
+        ahead: list = []
+        source: Any = cls.from_iterable(_blocks(stream, ahead))
+        source.stream, source.ahead = stream, ahead
+        return source
 
     def normal(self) -> float:
         """The next normal number, or the one that a pair left over."""
         spare, self.stream._spare = self.stream._spare, None
         if spare is not None:
             return spare
-        first, self.stream._spare = _pair(self.uniform(), self.uniform())
+        first, self.stream._spare = _pair(next(self), next(self))
         return first
 
     def close(self) -> None:
         """Puts the stream behind the last number that was taken."""
-        if self.before is not None:
-            self.stream._memory[:] = self.before
-            self.stream._bits.random_raw(2 * (self.size - length_hint(self.ahead)), output=False)
+        if self.ahead:
+            before, size, left = self.ahead
+            self.stream._memory[:] = before
+            self.stream._bits.random_raw(2 * (size - length_hint(left)), output=False)
+
+
+def _blocks(stream: Twister, ahead: list) -> Iterator[Any]:
+    """Uniform numbers in blocks; of the last one, `ahead` has the state before it, its size and what is left of it."""
+    size = 8
+    while True:
+        size = min(2 * size, 1 << 14)
+        before = stream._memory.copy()
+        left = iter(stream._uniform(size, np.dtype(f8)).tolist())
+        ahead[:] = before, size, left
+        yield left
 
 
 def _pairs_of(u: Any) -> Any:
@@ -299,6 +346,11 @@ def _pair(first: float, second: float) -> tuple[float, float]:
     """The same for one pair by the functions of the C library, which PyTorch calls: quicker for a few, and the same bits."""
     radius, angle = math.sqrt(-2 * math.log1p(-second)), 2 * math.pi * first
     return radius * math.cos(angle), radius * math.sin(angle)
+
+
+def _signed(x: int) -> int:
+    """The number of int64 that has the bits of one of uint64."""
+    return x - (x >> 63 << 64)
 
 
 def _remainder(x: Any, n: int) -> Any:

@@ -73,7 +73,8 @@ def sample_dirichlet(self: Tensor, generator: Any = None) -> Tensor:
     a = _need_floating("_sample_dirichlet", "self", self)
     gamma = stream_of(generator).gamma(a.astype(np.float64))
     info = dtypes.finfo(self.dtype)
-    share = (gamma / gamma.sum(-1, keepdims=True)).clip(info.tiny, 1 - info.eps / 2).astype(a.dtype)
+    with np.errstate(invalid="ignore"):  # (of infinite concentrations: nan)
+        share = (gamma / gamma.sum(-1, keepdims=True)).clip(info.tiny, 1 - info.eps / 2).astype(a.dtype)
     return apply(SAMPLE_DIRICHLET, (self,), (share,))
 
 

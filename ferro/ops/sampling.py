@@ -58,6 +58,8 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
             )
     p = probabilities("binomial", prob._data)
     n = as_array(count._data, p.dtype)
+    if not np.isfinite(plain(n)).all():
+        raise RuntimeError("binomial: expected finite counts, but found inf or nan")
     if type(n) is np.ndarray and type(p) is np.ndarray:
         n, p = np.broadcast_arrays(n, p)
     return wrap(stream_of(generator).binomial(n, p))
@@ -69,8 +71,13 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
         raise NotImplementedError(
             f"poisson: \"poisson_cpu\" not implemented for '{dtypes.type_name(input.dtype)}': rates are real"
         )
-    if plain(input._data < 0).any():
+    rate = plain(input._data)
+    with np.errstate(invalid="ignore"):  # (nan in bfloat16)
+        valid = (rate >= 0).all()
+    if not valid:
         raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
+    if (most := float(rate.max(initial=0))) >= 9e18:
+        raise RuntimeError(f"poisson: a rate of {most:g} is too large for counts of 64 bits")
     return wrap(as_array(stream_of(generator).poisson(input._data)))
 
 

@@ -63,7 +63,9 @@ _MODULES = {
     "jit_order": "first_of_rows",
     "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",
     "jit_program": "run_program",
-    "jit_random": "normal_numbers shuffle uniform_numbers",
+    "jit_random": (
+        "binomial_numbers gamma_numbers normal_numbers pair_numbers poisson_numbers shuffle uniform_numbers whole_numbers"
+    ),
     "jit_recurrent": "lstm_gates lstm_gates_vjp gru_gates gru_gates_vjp",
     "jit_reduce": (
         "quotients prod_rows prod_columns sum_rows sum_columns square_rows square_columns "

@@ -1,19 +1,28 @@
 """Compiled kernels of the Mersenne twister and of what is drawn from it: the numbers of core/twister.py, to the last bit.
 
-`state` is the memory of NumPy's MT19937: 624 words and the place of the next one.  Each multiplication with an addition
-after it is done in float64 and rounded to float32, as in cpu/box_muller.py, so that it makes no difference which of the two
-computes: a product of float32 is exact in float64.
+`state` is the memory of NumPy's MT19937: 624 words and the place of the next one.  `spare` is a row of one element: the
+normal number in float64 that a pair left over, or nan.
+
+In float32 each multiplication with an addition after it is done in float64 and rounded to float32, as in cpu/box_muller.py,
+so that it makes no difference which of the two computes: a product of float32 is exact in float64.  In float64 logarithms,
+sines and cosines are the C library's, as in PyTorch.
 """
 
 from __future__ import annotations
 
 import math
+from types import FunctionType
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from ferro.cpu.box_muller import COSINE, LOG, LOG_2, QUARTER, SINE
 from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_math import bits32, float32_of
+from ferro.cpu.kernels.rejection import binomial, gamma, poisson, products, tail, transformed, waiting
 
 f4, f8, i4, u4, u8 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 _N, _M = 624, 397
@@ -25,6 +34,28 @@ _C0, _C1, _C2 = COSINE
 _Q0, _Q1, _Q2 = QUARTER
 _TWO_PI, _ROOT_HALF, _OCTANTS = f4(2 * np.pi), f4(0.707106781186547524), f4(1.27323954473516)
 _UNIT4, _UNIT8 = f4(2**-24), f8(2**-53)
+
+
+def _exact(fn: Any, **names: Any) -> Any:
+    """A function that kernels call, of which no multiplication and addition become one. `names` mean something else in it."""
+    made = device(FunctionType(fn.__code__, {**fn.__globals__, **names}) if names else fn)
+    made.targetoptions.update(fastmath=False)
+    return made
+
+
+@intrinsic
+def _rounded_once(_context, a, b, c):
+    """a b + c in float64, also where no instruction computes it."""
+
+    def generate(_codegen, builder, _signature, args):
+        kind = ir.DoubleType()
+        function = ir.FunctionType(kind, [kind] * 3)
+        return builder.call(cgutils.get_or_insert_function(builder.module, function, "llvm.fma.f64"), args)
+
+    return a(a, b, c), generate
+
+
+_fma8: Any = _rounded_once  # (typed: a call gives an argument less than the definition takes)
 
 
 @device
@@ -62,6 +93,18 @@ def _word(state):
 
 
 @device
+def _two_words(state):
+    high = _word(state)
+    return u8(high) << u8(32) | u8(_word(state))
+
+
+@device
+def _double(state):
+    """A uniform number of [0, 1) in float64."""
+    return f8(np.int64(_two_words(state) & u8(0x1FFFFFFFFFFFFF))) * _UNIT8
+
+
+@device
 def _fill(state, out, start, stop):
     """Uniform numbers of [0, 1)."""
     i = start
@@ -85,9 +128,7 @@ def _fill(state, out, start, stop):
         state[_N] += u4(2 * count)
         i += count
         if i < stop:  # its words lie in two blocks
-            high = _word(state)
-            low = _word(state)
-            out[i] = f8(np.int64((u8(high) << u8(32) | u8(low)) & u8(0x1FFFFFFFFFFFFF))) * _UNIT8
+            out[i] = _double(state)
             i += 1
 
 
@@ -156,22 +197,42 @@ def _transform(out, start, blocks, mean, std, first, second):
             out[start + 16 * block + 8 + k] = second[8 * block + k]
 
 
+@device
+def _pairs8(state, out, start, mean, std):
+    """16 normal numbers in float64, from as many uniform ones."""
+    _fill(state, out, start, start + 16)
+    for k in range(start, start + 8):
+        radius, angle = math.sqrt(-2.0 * math.log(1.0 - out[k])), 2.0 * math.pi * out[k + 8]
+        out[k] = _fma8(radius * math.cos(angle), std, mean)
+        out[k + 8] = _fma8(radius * math.sin(angle), std, mean)
+
+
 @kernel
-def normal_numbers(state, out, mean, std):
-    """At least 16 normal numbers in float32; the last 16 are made anew unless their number is divided by 16."""
+def normal_numbers(state, mean, std, out):
+    """At least 16 normal numbers; the last 16 are made anew unless their number is divided by 16."""
     whole_registers()
     n = len(out)
     whole = n - n % 16
-    first, second = np.empty(min(n, _CHUNK) // 2, f4), np.empty(min(n, _CHUNK) // 2, f4)
-    for start in range(0, whole, _CHUNK):
-        stop = min(start + _CHUNK, whole)
-        _fill(state, out, start, stop)
-        _transform(out, start, (stop - start) // 16, f4(mean), f4(std), first, second)
+    if out.itemsize == 8:
+        for start in range(0, whole, 16):
+            _pairs8(state, out, start, mean, std)
+    else:
+        first, second = np.empty(min(n, _CHUNK) // 2, f4), np.empty(min(n, _CHUNK) // 2, f4)
+        for start in range(0, whole, _CHUNK):
+            stop = min(start + _CHUNK, whole)
+            _fill(state, out, start, stop)
+            _transform(out, start, (stop - start) // 16, f4(mean), f4(std), first, second)
     if whole < n:
         for _ in range(whole, n):
             _word(state)  # PyTorch draws these, too, and takes none of them
-        _fill(state, out, n - 16, n)
-        _transform(out, n - 16, 1, f4(mean), f4(std), first, second)
+            if out.itemsize == 8:
+                _word(state)
+        if out.itemsize == 8:
+            _pairs8(state, out, n - 16, mean, std)
+        else:
+            first, second = np.empty(8, f4), np.empty(8, f4)
+            _fill(state, out, n - 16, n)
+            _transform(out, n - 16, 1, f4(mean), f4(std), first, second)
 
 
 @kernel
@@ -181,3 +242,93 @@ def shuffle(state, order):
     for i in range(n - 1):
         k = i + np.int64(u8(_word(state)) % u8(n - i))
         order[i], order[k] = order[k], order[i]
+
+
+@kernel
+def whole_numbers(state, low, count, wide, out):
+    """Integers of [low, low + count). wide: each from a draw of 64 bits; a count of 0 leaves it as it is."""
+    n = len(out)
+    if wide:
+        for i in range(n):
+            x = _two_words(state)
+            out[i] = np.int64(x % u8(count) if count != 0 else x) + low
+        return
+    # x // count, or one less: x < 2^32 times 2^32 // count fits in 64 bits
+    count, inverse = u8(count), (u8(1) << u8(32)) // u8(count)
+    i = 0
+    while i < n:
+        if state[_N] == u4(_N):
+            _renew(state)
+        first = np.int64(state[_N])
+        part = min(_N - first, n - i)
+        for k in range(part):
+            x = u8(_tempered(state[first + k]))
+            rest = x - ((x * inverse) >> u8(32)) * count
+            out[i + k] = np.int64(rest - count if rest >= count else rest) + low
+        state[_N] += u4(part)
+        i += part
+
+
+@_exact
+def _pair8(state):
+    """Two normal numbers in float64."""
+    angle = 2 * math.pi * _double(state)
+    radius = math.sqrt(-2 * math.log1p(-_double(state)))
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+# What the names of rejection.py mean here, where a source is (state, spare).
+
+
+@_exact
+def _uniform(source):
+    return _double(source[0])
+
+
+@_exact
+def _normal(source):
+    state, spare = source
+    found = spare[0]
+    if math.isnan(found):
+        found, spare[0] = _pair8(state)
+    else:
+        spare[0] = math.nan
+    return found
+
+
+_NAMES: dict[str, Any] = {
+    "uniform": _uniform,
+    "normal": _normal,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "tail": _exact(tail),
+}
+_NAMES |= {f.__name__: _exact(f, **_NAMES) for f in (products, waiting, transformed)}
+_gamma, _poisson, _binomial = [_exact(f, **_NAMES) for f in (gamma, poisson, binomial)]
+
+
+@kernel
+def pair_numbers(state, spare, out):
+    """Normal numbers in float64 from pairs that are made one by one."""
+    for i in range(len(out)):
+        out[i] = _normal((state, spare))
+
+
+@kernel
+def gamma_numbers(state, spare, columns, out):
+    """Gamma numbers of the parameters in `columns`; the same for the next two."""
+    for i in range(len(out)):
+        out[i] = _gamma((state, spare), columns[0, i], columns[1, i], columns[2, i], columns[3, i])
+
+
+@kernel
+def poisson_numbers(state, spare, columns, out):
+    for i in range(len(out)):
+        out[i] = _poisson((state, spare), columns[0, i])
+
+
+@kernel
+def binomial_numbers(state, spare, columns, out):
+    for i in range(len(out)):
+        c = columns[:, i]
+        out[i] = _binomial((state, spare), c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7])

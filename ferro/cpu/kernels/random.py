@@ -24,38 +24,30 @@ def memory_of(bits: np.random.MT19937) -> Any:
     return np.ctypeslib.as_array((ctypes.c_uint32 * _WORDS).from_address(place))
 
 
-def fill_uniform(state: Any, out: Any) -> bool:
-    """Fills a row of float32 or float64 with uniform numbers of [0, 1). Whether there is machine code."""
-    if not _answers("uniform_numbers", out):
+def fill(name: str, state: Any, *args: Any) -> bool:
+    """Has a kernel of jit_random.py fill its last argument, a row of float32 or float64. Whether there is machine code."""
+    out = args[-1]
+    if not (ready((name,), out.dtype) if out.size >= SMALL else at_hand(name, out.dtype) is not None):
         return False
-    get("uniform_numbers")(state, out)
+    get(name)(state, *args)
     return True
 
 
-def fill_normal(state: Any, out: Any, mean: float, std: float) -> bool:
-    """Fills a row of 16 or more in float32 with normal numbers. Whether there is machine code."""
-    if out.dtype != np.float32 or not _answers("normal_numbers", out):
+def fill_whole(name: str, state: Any, *args: Any) -> bool:
+    """The same for a row of int64."""
+    kernel = get(name)
+    if not (ready_for(kernel, (state, *args)) if args[-1].size >= SMALL else _at_hand(name)):
         return False
-    get("normal_numbers")(state, out, float(mean), float(std))
+    kernel(state, *args)
     return True
 
 
-def shuffle(state: Any, order: Any) -> bool:
-    """Shuffles a row of int64. Whether there is machine code."""
-    kernel = get("shuffle")
-    if not (ready_for(kernel, (state, order)) if order.size >= SMALL else _shuffles()):
-        return False
-    kernel(state, order)
-    return True
+_SIGNATURES = {"shuffle": "u4[1] i8[1]", "whole_numbers": "u4[1] i8 i8 b1 i8[1]"}
 
 
 @cache
-def _shuffles() -> bool:
-    """Whether there is machine code that shuffles, without compiling any."""
+def _at_hand(name: str) -> bool:
+    """Whether there is machine code of one of these, without compiling any."""
     if not SUPPORTED or background.MODE == "off":
         return False
-    return background.MODE == "wait" or get("shuffle").load(tag_of("u4[1] i8[1]"))
-
-
-def _answers(name: str, out: Any) -> bool:
-    return ready((name,), out.dtype) if out.size >= SMALL else at_hand(name, out.dtype) is not None
+    return background.MODE == "wait" or get(name).load(tag_of(_SIGNATURES[name]))

@@ -230,11 +230,15 @@ def _call_sequences(dtype: type) -> None:
 
 
 def _call_random(dtype: type) -> None:
-    state = np.ones(625, np.uint32)
-    get("uniform_numbers")(state, np.zeros(16, dtype))
-    if dtype is np.float32:
-        get("normal_numbers")(state, np.zeros(16, dtype), 0.0, 1.0)
+    state, spare, out = np.ones(625, np.uint32), np.zeros(1), np.zeros(16, dtype)
+    get("uniform_numbers")(state, out)
+    get("normal_numbers")(state, 0.0, 1.0, out)
+    if dtype is np.float64:
+        get("pair_numbers")(state, spare, out)
+        for name in ("gamma_numbers", "poisson_numbers", "binomial_numbers"):
+            get(name)(state, spare, np.ones((8, 16)), out)
         get("shuffle")(state, np.arange(16))
+        get("whole_numbers")(state, 0, 2, False, np.arange(16))
 
 
 def _call_optim_and_along(x: np.ndarray) -> None:
