@@ -47,6 +47,7 @@ MODULES = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")  # each of them says so, as PyTorch's do
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_are_true(name: str) -> None:
     module = importlib.import_module(name)

@@ -73,12 +73,13 @@ def public(namespace: str) -> Iterator[tuple[str, Any]]:
 
 
 def parameters(value: Any) -> list[inspect.Parameter]:
-    """The public parameters of a call, without self; none where Python cannot tell."""
+    """The public parameters of a call, without self, *args and **kwargs; none where Python cannot tell."""
     try:
         found = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
         return []
-    return [p for p in found if p.name != "self" and not p.name.startswith("_")]
+    collected = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p for p in found if p.name != "self" and not p.name.startswith("_") and p.kind not in collected]
 
 
 def own_docstring(value: Any) -> str:

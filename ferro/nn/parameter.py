@@ -15,6 +15,9 @@ from ferro.tensor import Tensor
 class Parameter(Tensor):
     """A tensor that is a module's to learn: a leaf that shares the data of the given one and asks for a gradient.
 
+    - `data` (Tensor, default None): the elements; None is an empty tensor
+    - `requires_grad` (bool, default True): False freezes it
+
     Example::
 
         >>> import ferro
@@ -46,7 +49,19 @@ tape.fill(Parameter=Parameter)
 
 
 class Buffer(Tensor):
-    """A tensor of a module's state that is not learned; persistent=False keeps it out of `state_dict`."""
+    """A tensor that is a module's to keep, not to learn: assigned to a module, it moves and is saved with it.
+
+    - `data` (Tensor, default None): the elements; None is an empty tensor
+    - `persistent` (bool, default True): False keeps it out of state_dict
+
+    Example::
+
+        >>> import ferro
+        >>> module = ferro.nn.Module()
+        >>> module.mean = ferro.nn.Buffer(ferro.zeros(2))
+        >>> list(module.state_dict())
+        ['mean']
+    """
 
     __torch_function__ = disabled
 
@@ -194,7 +209,22 @@ class UninitializedTensorMixin:
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
-    """A parameter whose shape the first batch will tell; lazy modules make it."""
+    """A parameter whose shape the first batch will tell; lazy modules make it.
+
+    - `requires_grad` (bool, default True): whether it is learned
+    - `device`, `dtype` (default None): of the parameter it becomes
+
+    `materialize(shape)` gives it a shape, with elements still to be filled; until then RuntimeError or
+    ValueError where one is needed.
+
+    Example::
+
+        >>> import ferro
+        >>> weight = ferro.nn.UninitializedParameter()
+        >>> weight.materialize((2, 3))
+        >>> weight.shape
+        ferro.Size([2, 3])
+    """
 
     cls_to_become = Parameter
 
@@ -203,7 +233,23 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
 
 
 class UninitializedBuffer(UninitializedTensorMixin, Buffer):  # type: ignore[misc]
-    """A buffer whose shape the first batch will tell."""
+    """A buffer whose shape the first batch will tell; lazy modules make it.
+
+    - `requires_grad` (bool, default False): whether a gradient is kept
+    - `device`, `dtype` (default None): of the tensor it becomes
+    - `persistent` (bool, default True): False keeps it out of state_dict
+
+    `materialize(shape)` gives it a shape, with elements still to be filled; until then RuntimeError or
+    ValueError where one is needed.
+
+    Example::
+
+        >>> import ferro
+        >>> mean = ferro.nn.UninitializedBuffer()
+        >>> mean.materialize((2, 3))
+        >>> mean.shape
+        ferro.Size([2, 3])
+    """
 
     cls_to_become = Tensor
 

@@ -27,11 +27,22 @@ __all__ = ["LinearCrossEntropyOptions", "linear_cross_entropy"]
 
 @dataclasses.dataclass(slots=True, frozen=True)
 class LinearCrossEntropyOptions:
-    """How `linear_cross_entropy` cuts its batch: `batch_chunk_size` rows at a time, or by `chunking_method`.
+    """How `linear_cross_entropy` cuts its batch into parts.
 
-    "aspect_ratio" makes the logits of a part about as large as the input, "aspect_ratio:N" N times smaller, "auto" is
-    "aspect_ratio:2".  Backward computes the logits of each part anew, so `allow_retain_graph` changes nothing here;
-    sums are kept in float32 or better, whatever `acc_policy` and `acc_dtype`.
+    - `allow_retain_graph` (bool, default False): changes nothing here: backward computes the scores of each part anew
+    - `batch_chunk_size` (int, default None): so many rows at a time; None asks `chunking_method`
+    - `chunking_method` (str, default 'auto'): "aspect_ratio" makes the scores of a part about as large as the input,
+      "aspect_ratio:N" N times smaller, "auto" is "aspect_ratio:2"; None cuts nothing
+    - `acc_policy` (str, default 'auto'): changes nothing here: sums are kept in float32 or better
+    - `acc_dtype` (default None): likewise
+
+    Example::
+
+        >>> import ferro
+        >>> options = ferro.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+        >>> loss = ferro.nn.LinearCrossEntropyLoss(4, num_classes=8, options=options)
+        >>> loss(ferro.zeros(3, 4), ferro.tensor([0, 3, 7])).shape
+        ferro.Size([])
     """
 
     allow_retain_graph: bool = False

@@ -23,8 +23,29 @@ class _ASMoutput(NamedTuple):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """A softmax for many classes sorted by frequency: the frequent ones and the clusters of rare ones in one head, each
-    cluster behind a smaller projection (Grave et al. 2017, Efficient softmax approximation for GPUs).
+    """A softmax for many classes sorted by frequency: the frequent ones and the clusters of rare ones stand in one
+    head, and each cluster has a smaller projection of its own.
+
+    - `in_features` (int): the size of the input
+    - `n_classes` (int): how many classes there are
+    - `cutoffs` (integers): the first class of each cluster, rising; below the first are the frequent ones
+    - `div_value` (float, default 4.0): cluster i is projected to in_features / div_value^i numbers
+    - `head_bias` (bool, default False): True adds a bias in the head
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Called as `output, loss = layer(input, target)`. Shapes: the input is (N, in_features) or (in_features), the target
+    (N) or (), of integers; output has the log probabilities of the targets, (N) or (), and loss is minus their mean.
+    ValueError for cutoffs that do not rise or are out of range; RuntimeError for shapes that do not fit and classes out
+    of range. Source: Grave, Joulin, Cissé, Grangier and Jégou, Efficient softmax approximation for GPUs, 2017.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.AdaptiveLogSoftmaxWithLoss(16, n_classes=1000, cutoffs=[10, 100])
+        >>> layer(ferro.zeros(4, 16), ferro.tensor([0, 5, 50, 500])).output.shape
+        ferro.Size([4])
+        >>> layer.log_prob(ferro.zeros(4, 16)).shape
+        ferro.Size([4, 1000])
     """
 
     def __init__(

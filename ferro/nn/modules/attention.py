@@ -21,24 +21,26 @@ from .module import Module
 class MultiheadAttention(Module):
     """softmax(Q Kᵀ / sqrt(d)) V in `num_heads` heads of size d, between projections of the inputs and of the result.
 
-    - `embed_dim`: E, the size of queries and results; it is divided among the heads, d = E / num_heads
-    - `num_heads`: AssertionError if E cannot be divided by it
-    - `dropout`: the probability of dropout of attention weights, in training
-    - `bias`: False leaves the biases of the projections out
-    - `add_bias_kv`, `add_zero_attn`: one more key and value, learned or zero
-    - `kdim`, `vdim`: the sizes of keys and values, E by default
-    - `batch_first`: inputs and result are (N, L, E) instead of (L, N, E)
+    - `embed_dim` (int): E, the size of queries and results; it is divided among the heads, d = E / num_heads
+    - `num_heads` (int): AssertionError if E cannot be divided by it
+    - `dropout` (float, default 0.0): the probability of dropout of attention weights, in training
+    - `bias` (bool, default True): False leaves the biases of the projections out
+    - `add_bias_kv` (bool, default False): True adds a learned key and value to each sequence
+    - `add_zero_attn` (bool, default False): True adds a key and value of zeros to each sequence
+    - `kdim`, `vdim` (int, default None): the sizes of keys and values; None is E
+    - `batch_first` (bool, default False): inputs and result are (N, L, E) instead of (L, N, E)
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
 
-    Called as `output, weights = attention(query, key, value)`; one sequence may be (L, E).  `attn_mask` (L, S) or
-    (N * num_heads, L, S) and `key_padding_mask` (N, S): a boolean mask is True where attention is not allowed, a floating one is
-    added to the scores.  `need_weights=False` returns None for the weights, and is faster; else they are averaged over the heads
-    unless `average_attn_weights=False`.
+    Called as `output, weights = attention(query, key, value)`. Shapes: query and output (L, N, E), key (S, N, kdim),
+    value (S, N, vdim), weights (N, L, S); N may be left out. `attn_mask` (L, S) or (N * num_heads, L, S) and
+    `key_padding_mask` (N, S): a boolean mask is True where attention is not allowed, a floating one is added to the
+    scores. `need_weights=False` returns None for the weights, and is faster; else they are averaged over the heads
+    unless `average_attn_weights=False`. Source: Vaswani et al., Attention Is All You Need, 2017.
 
     Example::
 
         >>> import ferro
-        >>> from ferro import nn
-        >>> attention = nn.MultiheadAttention(16, num_heads=4, batch_first=True)
+        >>> attention = ferro.nn.MultiheadAttention(16, num_heads=4, batch_first=True)
         >>> x = ferro.zeros(2, 5, 16)
         >>> future = ferro.ones(5, 5, dtype=ferro.bool).triu(1)
         >>> output, weights = attention(x, x, x, attn_mask=future)

@@ -129,13 +129,28 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation of (N, C) or (N, C, L): each of the C features to mean 0 and variance 1; see BatchNorm2d.
+    """Normalises each channel of a batch of rows or sequences to mean 0 and variance 1, then scales and shifts it.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias. In training, mean and variance are those of the batch, over N and
+    L; they also move `running_mean` and `running_var`. After `eval()` they are the running ones.
+
+    - `num_features` (int): C
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `momentum` (float, default 0.1): the share of a batch in the running statistics, new = (1 - momentum) old +
+      momentum batch; None averages all batches evenly
+    - `affine` (bool, default True): False has no weight (it starts as ones) and no bias (zeros)
+    - `track_running_stats` (bool, default True): False keeps no running statistics and always uses those of the batch
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `bias` (bool, default True): False has no bias
+
+    Shapes: the input is (N, C) or (N, C, L), the result the same; `weight`, `bias` and the running statistics are (C,).
+    ValueError for other dimensions, or, in training, only one value for each channel. Source: Ioffe and Szegedy, Batch
+    Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift, 2015.
 
     Example::
 
         >>> import ferro
-        >>> from ferro import nn
-        >>> norm = nn.BatchNorm1d(2)
+        >>> norm = ferro.nn.BatchNorm1d(2)
         >>> norm(ferro.tensor([[1.0, 10.0], [3.0, 30.0]])).detach().round(decimals=2)
         tensor([[-1., -1.],
                 [ 1.,  1.]])
@@ -147,29 +162,28 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Normalises each channel of images (N, C, H, W) to mean 0 and variance 1, then scales and shifts it.
+    """Normalises each channel of a batch of images to mean 0 and variance 1, then scales and shifts it.
 
-    y = (x - mean) / sqrt(var + eps) * weight + bias, with one mean and variance for each channel:
+    y = (x - mean) / sqrt(var + eps) * weight + bias. In training, mean and variance are those of the batch, over N, H
+    and W; they also move `running_mean` and `running_var`. After `eval()` they are the running ones.
 
-    - in training those of the batch, over N, H and W; they also move `running_mean` and `running_var`
-    - after `eval()` the running ones
+    - `num_features` (int): C
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `momentum` (float, default 0.1): the share of a batch in the running statistics, new = (1 - momentum) old +
+      momentum batch; None averages all batches evenly
+    - `affine` (bool, default True): False has no weight (it starts as ones) and no bias (zeros)
+    - `track_running_stats` (bool, default True): False keeps no running statistics and always uses those of the batch
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `bias` (bool, default True): False has no bias
 
-    Arguments:
-
-    - `num_features`: C
-    - `eps`: added to the variance, so that nothing is divided by 0
-    - `momentum`: the share of a batch in the running statistics, new = (1 - momentum) old + momentum batch; None averages all
-      batches evenly
-    - `affine`: False has no weight (it starts as ones) and no bias (zeros)
-    - `track_running_stats`: False keeps no running statistics and always uses those of the batch
-
-    ValueError if the input has not four dimensions, or, in training, only one value for each channel.
+    Shapes: the input is (N, C, H, W), the result the same; `weight`, `bias` and the running statistics are (C,).
+    ValueError for other dimensions, or, in training, only one value for each channel. Source: Ioffe and Szegedy, Batch
+    Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift, 2015.
 
     Example::
 
         >>> import ferro
-        >>> from ferro import nn
-        >>> norm = nn.BatchNorm2d(3)
+        >>> norm = ferro.nn.BatchNorm2d(3)
         >>> y = norm(5 + 2 * ferro.arange(96.0).reshape(2, 3, 4, 4))
         >>> y.mean(dim=(0, 2, 3)).abs().max() < 1e-5
         tensor(True)
@@ -183,7 +197,33 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of (N, C, D, H, W)."""
+    """Normalises each channel of a batch of volumes to mean 0 and variance 1, then scales and shifts it.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias. In training, mean and variance are those of the batch, over N, D,
+    H and W; they also move `running_mean` and `running_var`. After `eval()` they are the running ones.
+
+    - `num_features` (int): C
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `momentum` (float, default 0.1): the share of a batch in the running statistics, new = (1 - momentum) old +
+      momentum batch; None averages all batches evenly
+    - `affine` (bool, default True): False has no weight (it starts as ones) and no bias (zeros)
+    - `track_running_stats` (bool, default True): False keeps no running statistics and always uses those of the batch
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `bias` (bool, default True): False has no bias
+
+    Shapes: the input is (N, C, D, H, W), the result the same; `weight`, `bias` and the running statistics are (C,).
+    ValueError for other dimensions, or, in training, only one value for each channel. Source: Ioffe and Szegedy, Batch
+    Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> norm = ferro.nn.BatchNorm3d(3)
+        >>> norm(ferro.zeros(2, 3, 4, 5, 6)).shape
+        ferro.Size([2, 3, 4, 5, 6])
+        >>> norm.running_mean.shape
+        ferro.Size([3])
+    """
 
     def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() != 5:
@@ -191,9 +231,26 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation of (N, C, ...), with statistics of all processes in distributed training.
+    """Batch normalisation with statistics of all processes in distributed training.
 
-    There is one process here, so it computes what BatchNorm of the same dimension does; `process_group` is kept.
+    - `num_features` (int): C
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `momentum` (float, default 0.1): the share of a batch in the running statistics; None averages all batches evenly
+    - `affine` (bool, default True): False has no weight (it starts as ones) and no bias (zeros)
+    - `track_running_stats` (bool, default True): False keeps no running statistics and always uses those of the batch
+    - `process_group` (default None): kept, not used
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `bias` (bool, default True): False has no bias
+
+    There is one process here, so it computes what BatchNorm of the same dimension does. Shapes: the input is (N, C,
+    ...), the result the same; ValueError for fewer than 2 dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> model = ferro.nn.Sequential(ferro.nn.Conv2d(3, 8, 1), ferro.nn.BatchNorm2d(8))
+        >>> type(ferro.nn.SyncBatchNorm.convert_sync_batchnorm(model)[1]).__name__
+        'SyncBatchNorm'
     """
 
     def __init__(

@@ -167,6 +167,8 @@ def _check_times(times: Any) -> None:
 class ModuleList(_NumberedModules):
     """A list of modules that are registered as children, so that their parameters are found; it has no `forward`.
 
+    - `modules` (modules, default None): in order
+
     Example::
 
         >>> import ferro
@@ -222,6 +224,8 @@ class ModuleList(_NumberedModules):
 
 class ModuleDict(Module):
     """A dictionary of modules that are registered as children; it has no `forward`.
+
+    - `modules` (dict, or pairs of name and module, default None): in order
 
     Example::
 

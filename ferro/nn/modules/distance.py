@@ -9,7 +9,20 @@ from .module import Module
 
 
 class PairwiseDistance(Module):
-    """The p-norm of x1 - x2 + eps over the last dimension."""
+    """The p-norm of x - y + eps over the last dimension.
+
+    - `p` (float, default 2.0): the exponent of the norm
+    - `eps` (float, default 1e-6): added to the difference, so that the gradient exists where x = y
+    - `keepdim` (bool, default False): True keeps the last dimension, with size 1
+
+    Shapes: the inputs are (N, D) or (D), and broadcast; the result is (N), (N, 1) with keepdim, or ().
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.PairwiseDistance(eps=0.0)(ferro.tensor([[0.0, 0.0]]), ferro.tensor([[3.0, 4.0]]))
+        tensor([5.])
+    """
 
     norm: float
     eps: float
@@ -26,7 +39,20 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """x1 · x2 / (max(|x1|, eps) max(|x2|, eps)) along `dim`."""
+    """x · y / (|x| |y|) along one dimension: 1 for the same direction, -1 for the opposite one.
+
+    - `dim` (int, default 1): the dimension of the vectors
+    - `eps` (float, default 1e-8): a norm counts as at least this
+
+    Shapes: the inputs broadcast with each other; the result lacks `dim`.
+
+    Example::
+
+        >>> import ferro
+        >>> x, y = ferro.tensor([[3.0, 4.0]]), ferro.tensor([[6.0, 8.0]])
+        >>> ferro.nn.CosineSimilarity()(x, y), ferro.nn.CosineSimilarity()(x, -y)
+        (tensor([1.]), tensor([-1.]))
+    """
 
     dim: int
     eps: float

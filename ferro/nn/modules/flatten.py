@@ -12,11 +12,14 @@ from .module import Module
 class Flatten(Module):
     """Joins the dimensions from start_dim to end_dim into one; by default all but the first, the batch.
 
+    - `start_dim`, `end_dim` (int, default 1 and -1): the first and the last dimension that are joined, both included
+
+    Shapes: the input (N, C, H, W) becomes (N, C H W) by default. RuntimeError where start_dim comes after end_dim.
+
     Example::
 
         >>> import ferro
-        >>> from ferro import nn
-        >>> nn.Flatten()(ferro.zeros(32, 1, 5, 5)).shape
+        >>> ferro.nn.Flatten()(ferro.zeros(32, 1, 5, 5)).shape
         ferro.Size([32, 25])
     """
 
@@ -36,7 +39,20 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits the dimension `dim` into the sizes of `unflattened_size`."""
+    """Splits one dimension into several: the inverse of Flatten.
+
+    - `dim` (int): the dimension
+    - `unflattened_size` (sizes): the sizes that it gets; their product is its size, one of them may be -1
+
+    Shapes: the input (N, C H W) becomes (N, C, H, W) with dim 1 and sizes (C, H, W). RuntimeError where the product
+    differs, TypeError for sizes that are not integers.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.Unflatten(1, (2, 5, 5))(ferro.zeros(32, 50)).shape
+        ferro.Size([32, 2, 5, 5])
+    """
 
     dim: int
     unflattened_size: Any

@@ -72,18 +72,85 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation of (N, C, L) or (C, L)."""
+    """Normalises each channel of each sample of sequences to mean 0 and variance 1.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and variance over L, in training and evaluation alike.
+
+    - `num_features` (int): C
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `momentum` (float, default 0.1): the share of a batch in the running statistics
+    - `affine` (bool, default False): True has a weight (it starts as ones) and a bias (zeros) for each channel
+    - `track_running_stats` (bool, default False): True keeps running statistics and uses them after `eval()`
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `bias` (bool, default True): False has no bias
+
+    Shapes: the input is (N, C, L) or (C, L), the result the same. ValueError for other dimensions, a C that is not
+    num_features (with affine), or only one value for each channel. Source: Ulyanov, Vedaldi and Lempitsky, Instance
+    Normalization: The Missing Ingredient for Fast Stylization, 2016.
+
+    Example::
+
+        >>> import ferro
+        >>> norm = ferro.nn.InstanceNorm1d(2)
+        >>> norm(ferro.tensor([[[1.0, 3.0], [10.0, 30.0]]])).round(decimals=2)
+        tensor([[[-1.,  1.],
+                 [-1.,  1.]]])
+    """
 
     n_dims = 1
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalisation of (N, C, H, W) or (C, H, W)."""
+    """Normalises each channel of each sample of images to mean 0 and variance 1.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and variance over H and W, in training and evaluation
+    alike.
+
+    - `num_features` (int): C
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `momentum` (float, default 0.1): the share of a batch in the running statistics
+    - `affine` (bool, default False): True has a weight (it starts as ones) and a bias (zeros) for each channel
+    - `track_running_stats` (bool, default False): True keeps running statistics and uses them after `eval()`
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `bias` (bool, default True): False has no bias
+
+    Shapes: the input is (N, C, H, W) or (C, H, W), the result the same. ValueError for other dimensions, a C that is
+    not num_features (with affine), or only one value for each channel. Source: Ulyanov, Vedaldi and Lempitsky, Instance
+    Normalization: The Missing Ingredient for Fast Stylization, 2016.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.InstanceNorm2d(3)(ferro.zeros(8, 3, 4, 4)).shape
+        ferro.Size([8, 3, 4, 4])
+    """
 
     n_dims = 2
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
+    """Normalises each channel of each sample of volumes to mean 0 and variance 1.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias, with mean and variance over D, H and W, in training and evaluation
+    alike.
+
+    - `num_features` (int): C
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `momentum` (float, default 0.1): the share of a batch in the running statistics
+    - `affine` (bool, default False): True has a weight (it starts as ones) and a bias (zeros) for each channel
+    - `track_running_stats` (bool, default False): True keeps running statistics and uses them after `eval()`
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `bias` (bool, default True): False has no bias
+
+    Shapes: the input is (N, C, D, H, W) or (C, D, H, W), the result the same. ValueError for other dimensions, a C that
+    is not num_features (with affine), or only one value for each channel. Source: Ulyanov, Vedaldi and Lempitsky,
+    Instance Normalization: The Missing Ingredient for Fast Stylization, 2016.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.InstanceNorm3d(3)(ferro.zeros(8, 3, 2, 4, 4)).shape
+        ferro.Size([8, 3, 2, 4, 4])
+    """
 
     n_dims = 3

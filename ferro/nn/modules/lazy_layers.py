@@ -1,4 +1,4 @@
-"""The layers whose number of inputs the first batch tells: LazyLinear, LazyConv*, LazyBatchNorm*, LazyInstanceNorm*."""
+"""Linear and convolution layers that take the sizes of their input from the first one; norms stand in lazy_norms.py."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from typing import Any
 from ferro.tensor import Tensor
 
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
-from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from .instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from .lazy import LazyModuleMixin
 from .linear import Linear
 from .module import Module
@@ -65,7 +63,24 @@ def _lazily(layer: type[Module]) -> Callable[..., None]:
 
 
 class LazyLinear(_LazyLayer, Linear):
-    """A Linear that takes in_features from the last dimension of its first input."""
+    """A Linear that takes in_features from the first input.
+
+    - `out_features` (int): the size of the last dimension of the result
+    - `bias` (bool, default True): False adds nothing
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (..., in_features), the result (..., out_features). Until the first call `weight` and `bias`
+    are `UninitializedParameter`, without a shape; then the layer becomes a Linear. Make the optimiser after that call.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.LazyLinear(2)
+        >>> layer(ferro.zeros(5, 3)).shape
+        ferro.Size([5, 2])
+        >>> layer
+        Linear(in_features=3, out_features=2, bias=True)
+    """
 
     cls_to_become = Linear
     _inputs = "in_features"
@@ -104,94 +119,202 @@ class _LazyConv(_LazyLayer):
         return number
 
 
-class _LazyNorm(_LazyLayer):
-    """What lazy normalisations share: num_features comes from the second dimension of the first input."""
-
-    _inputs = "num_features"
-
-    def _inputs_of(self, input: Tensor) -> int:
-        return input.shape[1]
-
-
 class LazyConv1d(_LazyConv, Conv1d):
-    """A Conv1d that takes in_channels from its first input."""
+    """Conv1d that takes in_channels from the first input.
+
+    - `out_channels` (int): C of the result
+    - `kernel_size` (int): the size of the windows
+    - `stride` (int, default 1): how far apart the windows are
+    - `padding` (int or str, default 0): elements added on each side, 'valid' (none), or 'same' (the result is as large
+      as the input; stride 1 only)
+    - `dilation` (int, default 1): how far apart the elements of a window are
+    - `groups` (int, default 1): the channels are divided into so many groups, each with windows of its own
+    - `bias` (bool, default True): False adds no number for each channel
+    - `padding_mode` (str, default 'zeros'): 'zeros', 'reflect', 'replicate' or 'circular'
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (N, in_channels, L), the result (N, out_channels, L'), with the sizes that Conv1d gives. Until
+    the first call `weight` and `bias` are `UninitializedParameter`, without a shape; then the layer becomes a Conv1d.
+    Make the optimiser after that call. RuntimeError for an input of other dimensions, and where the weights are read
+    too early.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.LazyConv1d(8, kernel_size=3)
+        >>> layer(ferro.zeros(2, 4, 50)).shape
+        ferro.Size([2, 8, 48])
+        >>> layer.in_channels
+        4
+    """
 
     cls_to_become = Conv1d
     __init__ = _lazily(Conv1d)
 
 
 class LazyConv2d(_LazyConv, Conv2d):
-    """A Conv2d that takes in_channels from its first input."""
+    """Conv2d that takes in_channels from the first input.
+
+    - `out_channels` (int): C of the result
+    - `kernel_size` (int or pair): the size of the windows
+    - `stride` (int or pair, default 1): how far apart the windows are
+    - `padding` (int or pair or str, default 0): rows and columns added on each side, 'valid' (none), or 'same' (the
+      result is as large as the input; stride 1 only)
+    - `dilation` (int or pair, default 1): how far apart the elements of a window are
+    - `groups` (int, default 1): the channels are divided into so many groups, each with windows of its own
+    - `bias` (bool, default True): False adds no number for each channel
+    - `padding_mode` (str, default 'zeros'): 'zeros', 'reflect', 'replicate' or 'circular'
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (N, in_channels, H, W), the result (N, out_channels, H', W'), with the sizes that Conv2d gives.
+    Until the first call `weight` and `bias` are `UninitializedParameter`, without a shape; then the layer becomes a
+    Conv2d. Make the optimiser after that call. RuntimeError for an input of other dimensions, and where the weights are
+    read too early.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.LazyConv2d(8, kernel_size=3)
+        >>> layer(ferro.zeros(2, 4, 32, 32)).shape
+        ferro.Size([2, 8, 30, 30])
+        >>> layer.in_channels
+        4
+    """
 
     cls_to_become = Conv2d
     __init__ = _lazily(Conv2d)
 
 
 class LazyConv3d(_LazyConv, Conv3d):
-    """A Conv3d that takes in_channels from its first input."""
+    """Conv3d that takes in_channels from the first input.
+
+    - `out_channels` (int): C of the result
+    - `kernel_size` (int or triple): the size of the windows
+    - `stride` (int or triple, default 1): how far apart the windows are
+    - `padding` (int or triple or str, default 0): layers, rows and columns added on each side, 'valid' (none), or
+      'same' (the result is as large as the input; stride 1 only)
+    - `dilation` (int or triple, default 1): how far apart the elements of a window are
+    - `groups` (int, default 1): the channels are divided into so many groups, each with windows of its own
+    - `bias` (bool, default True): False adds no number for each channel
+    - `padding_mode` (str, default 'zeros'): 'zeros', 'reflect', 'replicate' or 'circular'
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (N, in_channels, D, H, W), the result (N, out_channels, D', H', W'), with the sizes that Conv3d
+    gives. Until the first call `weight` and `bias` are `UninitializedParameter`, without a shape; then the layer
+    becomes a Conv3d. Make the optimiser after that call. RuntimeError for an input of other dimensions, and where the
+    weights are read too early.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.LazyConv3d(8, kernel_size=3)
+        >>> layer(ferro.zeros(2, 4, 8, 16, 16)).shape
+        ferro.Size([2, 8, 6, 14, 14])
+        >>> layer.in_channels
+        4
+    """
 
     cls_to_become = Conv3d
     __init__ = _lazily(Conv3d)
 
 
 class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
-    """A ConvTranspose1d that takes in_channels from its first input."""
+    """ConvTranspose1d that takes in_channels from the first input.
+
+    - `out_channels` (int): C of the result
+    - `kernel_size` (int): the size of the windows
+    - `stride` (int, default 1): how far apart the windows are in the result
+    - `padding` (int, default 0): elements cut off on each side of the result
+    - `output_padding` (int, default 0): elements added at the end of the result, since a stride leaves its size open;
+      less than stride or dilation
+    - `groups` (int, default 1): the channels are divided into so many groups, each with windows of its own
+    - `bias` (bool, default True): False adds no number for each channel
+    - `dilation` (int, default 1): how far apart the elements of a window are
+    - `padding_mode` (str, default 'zeros'): only 'zeros'
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (N, in_channels, L), the result (N, out_channels, L'), with the sizes that ConvTranspose1d
+    gives. Until the first call `weight` and `bias` are `UninitializedParameter`, without a shape; then the layer
+    becomes a ConvTranspose1d. Make the optimiser after that call. RuntimeError for an input of other dimensions, and
+    where the weights are read too early.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.LazyConvTranspose1d(8, kernel_size=3)
+        >>> layer(ferro.zeros(2, 4, 50)).shape
+        ferro.Size([2, 8, 52])
+        >>> layer.in_channels
+        4
+    """
 
     cls_to_become = ConvTranspose1d
     __init__ = _lazily(ConvTranspose1d)
 
 
 class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
-    """A ConvTranspose2d that takes in_channels from its first input."""
+    """ConvTranspose2d that takes in_channels from the first input.
+
+    - `out_channels` (int): C of the result
+    - `kernel_size` (int or pair): the size of the windows
+    - `stride` (int or pair, default 1): how far apart the windows are in the result
+    - `padding` (int or pair, default 0): rows and columns cut off on each side of the result
+    - `output_padding` (int or pair, default 0): rows and columns added at the end of the result, since a stride leaves
+      its size open; less than stride or dilation
+    - `groups` (int, default 1): the channels are divided into so many groups, each with windows of its own
+    - `bias` (bool, default True): False adds no number for each channel
+    - `dilation` (int or pair, default 1): how far apart the elements of a window are
+    - `padding_mode` (str, default 'zeros'): only 'zeros'
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (N, in_channels, H, W), the result (N, out_channels, H', W'), with the sizes that
+    ConvTranspose2d gives. Until the first call `weight` and `bias` are `UninitializedParameter`, without a shape; then
+    the layer becomes a ConvTranspose2d. Make the optimiser after that call. RuntimeError for an input of other
+    dimensions, and where the weights are read too early.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.LazyConvTranspose2d(8, kernel_size=3)
+        >>> layer(ferro.zeros(2, 4, 32, 32)).shape
+        ferro.Size([2, 8, 34, 34])
+        >>> layer.in_channels
+        4
+    """
 
     cls_to_become = ConvTranspose2d
     __init__ = _lazily(ConvTranspose2d)
 
 
 class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
-    """A ConvTranspose3d that takes in_channels from its first input."""
+    """ConvTranspose3d that takes in_channels from the first input.
+
+    - `out_channels` (int): C of the result
+    - `kernel_size` (int or triple): the size of the windows
+    - `stride` (int or triple, default 1): how far apart the windows are in the result
+    - `padding` (int or triple, default 0): layers, rows and columns cut off on each side of the result
+    - `output_padding` (int or triple, default 0): layers, rows and columns added at the end of the result, since a
+      stride leaves its size open; less than stride or dilation
+    - `groups` (int, default 1): the channels are divided into so many groups, each with windows of its own
+    - `bias` (bool, default True): False adds no number for each channel
+    - `dilation` (int or triple, default 1): how far apart the elements of a window are
+    - `padding_mode` (str, default 'zeros'): only 'zeros'
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (N, in_channels, D, H, W), the result (N, out_channels, D', H', W'), with the sizes that
+    ConvTranspose3d gives. Until the first call `weight` and `bias` are `UninitializedParameter`, without a shape; then
+    the layer becomes a ConvTranspose3d. Make the optimiser after that call. RuntimeError for an input of other
+    dimensions, and where the weights are read too early.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.LazyConvTranspose3d(8, kernel_size=3)
+        >>> layer(ferro.zeros(2, 4, 8, 16, 16)).shape
+        ferro.Size([2, 8, 10, 18, 18])
+        >>> layer.in_channels
+        4
+    """
 
     cls_to_become = ConvTranspose3d
     __init__ = _lazily(ConvTranspose3d)
-
-
-class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
-    """A BatchNorm1d that takes num_features from its first input."""
-
-    cls_to_become = BatchNorm1d
-    __init__ = _lazily(BatchNorm1d)
-
-
-class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
-    """A BatchNorm2d that takes num_features from its first input."""
-
-    cls_to_become = BatchNorm2d
-    __init__ = _lazily(BatchNorm2d)
-
-
-class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
-    """A BatchNorm3d that takes num_features from its first input."""
-
-    cls_to_become = BatchNorm3d
-    __init__ = _lazily(BatchNorm3d)
-
-
-class LazyInstanceNorm1d(_LazyNorm, InstanceNorm1d):
-    """A InstanceNorm1d that takes num_features from its first input."""
-
-    cls_to_become = InstanceNorm1d
-    __init__ = _lazily(BatchNorm1d)  # PyTorch's defaults, which are not InstanceNorm's
-
-
-class LazyInstanceNorm2d(_LazyNorm, InstanceNorm2d):
-    """A InstanceNorm2d that takes num_features from its first input."""
-
-    cls_to_become = InstanceNorm2d
-    __init__ = _lazily(BatchNorm2d)  # PyTorch's defaults, which are not InstanceNorm's
-
-
-class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
-    """A InstanceNorm3d that takes num_features from its first input."""
-
-    cls_to_become = InstanceNorm3d
-    __init__ = _lazily(BatchNorm3d)  # PyTorch's defaults, which are not InstanceNorm's

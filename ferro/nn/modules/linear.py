@@ -15,7 +15,18 @@ from .module import Module
 
 
 class Identity(Module):
-    """Returns its input; takes any constructor arguments, so that it can stand in for any layer."""
+    """Returns its input, whatever its constructor was given: it can stand in for any layer.
+
+    Shapes: the input has any shape, the result the same.
+
+    Example::
+
+        >>> import ferro
+        >>> model = ferro.nn.Sequential(ferro.nn.Linear(4, 2), ferro.nn.ReLU())
+        >>> model[1] = ferro.nn.Identity()
+        >>> ferro.nn.Identity(54, bias=False)(ferro.ones(2))
+        tensor([1., 1.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -27,19 +38,18 @@ class Identity(Module):
 class Linear(Module):
     """The layer y = x Aᵀ + b, over the last dimension.
 
-    - `in_features`, `out_features`: the sizes of the last dimension of x and of y
-    - `bias`: False leaves b out
-    - `device`, `dtype`: of the parameters
+    - `in_features`, `out_features` (int): the sizes of the last dimension of x and of y
+    - `bias` (bool, default True): False leaves b out
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
 
-    Shapes: x (..., in_features), y (..., out_features), `weight` A (out_features, in_features), `bias` b (out_features).
-    A and b start uniform on (-k, k), k = 1 / sqrt(in_features).  RuntimeError if the last size of x is not in_features, or x
-    has another dtype than the weight.
+    Shapes: x (..., in_features), y (..., out_features), `weight` A (out_features, in_features), `bias` b
+    (out_features). A and b start uniform on (-k, k), k = 1 / sqrt(in_features). RuntimeError if the last size of x is
+    not in_features, or x has another dtype than the weight.
 
     Example::
 
         >>> import ferro
-        >>> from ferro import nn
-        >>> layer = nn.Linear(20, 30)
+        >>> layer = ferro.nn.Linear(20, 30)
         >>> layer(ferro.zeros(128, 20)).shape
         ferro.Size([128, 30])
         >>> layer.weight.shape
@@ -88,7 +98,22 @@ class NonDynamicallyQuantizableLinear(Linear):
 class Bilinear(Module):
     """y_k = x1ᵀ A_k x2 + b_k, over the last dimension of two inputs.
 
-    A and b start uniform on (-k, k), k = 1 / sqrt(in1_features).
+    - `in1_features`, `in2_features` (int): the sizes of the last dimension of x1 and of x2; ValueError if in1_features
+      < 1
+    - `out_features` (int): the size of the last dimension of y
+    - `bias` (bool, default True): False leaves b out
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: x1 (..., in1_features) and x2 (..., in2_features) agree in all other dimensions, y (..., out_features),
+    `weight` A (out_features, in1_features, in2_features), `bias` b (out_features). A and b start uniform on (-k, k), k
+    = 1 / sqrt(in1_features). RuntimeError if the sizes of an input do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.Bilinear(20, 30, 40)
+        >>> layer(ferro.zeros(128, 20), ferro.zeros(128, 30)).shape
+        ferro.Size([128, 40])
     """
 
     in1_features: int

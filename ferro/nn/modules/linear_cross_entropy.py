@@ -14,7 +14,30 @@ from .loss import _WeightedLoss
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """The cross-entropy of a linear layer's outputs, (C, *out_features) for each input."""
+    """A Linear layer and CrossEntropyLoss in one, so that the scores of large vocabularies never lie in memory all at
+    once.
+
+    - `in_features` (int): the size of the last dimension of the input
+    - `num_classes` (int): C
+    - `out_features` (integers, default ()): further dimensions d1, ... of the scores; the weight has C d1 ... rows
+    - `bias` (bool, default False): True adds a number to each score
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `reduction` (str, default 'mean'): 'mean', 'sum', or 'none', one number for each target
+    - `weight` (Tensor, default None): (C,), a factor for each class
+    - `ignore_index` (int, default None): targets of this number do not count
+    - `label_smoothing` (float, default 0.0): this share of the target is spread evenly over all classes
+    - `options` (LinearCrossEntropyOptions, default None): how the batch is cut
+
+    Shapes: the input is (N, in_features), the target (N) or (N, d1, ...), of integers; the result is (), or the
+    target's shape with 'none'.
+
+    Example::
+
+        >>> import ferro
+        >>> loss = ferro.nn.LinearCrossEntropyLoss(4, num_classes=8)
+        >>> round(loss(ferro.zeros(3, 4), ferro.tensor([0, 3, 7])).item(), 4)
+        2.0794
+    """
 
     num_classes: int
     out_features: tuple[int, ...]

@@ -14,21 +14,23 @@ from .module import Module
 
 
 class LayerNorm(Module):
-    """Normalises the last dimensions of each sample to mean 0 and variance 1: y = (x - mean) / sqrt(var + eps) * weight + bias.
+    """Normalises the last dimensions of each sample to mean 0 and variance 1, then scales and shifts them.
 
-    - `normalized_shape`: the sizes of the last dimensions, over which mean and variance are taken; a number or several
-    - `eps`: added to the variance
-    - `elementwise_affine`: False has no weight (it starts as ones) and no bias (zeros)
-    - `bias`: False has no bias
+    y = (x - mean) / sqrt(var + eps) * weight + bias, in training and evaluation alike.
 
-    Training and evaluation are the same.  Weight and bias have the shape `normalized_shape`.  RuntimeError if the input does not
-    end in these sizes.
+    - `normalized_shape` (int or sizes): the sizes of the last dimensions, over which mean and variance are taken
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `elementwise_affine` (bool, default True): False has no weight (it starts as ones) and no bias (zeros)
+    - `bias` (bool, default True): False has no bias
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (N, ..., *normalized_shape), the result the same; weight and bias are `normalized_shape`.
+    RuntimeError if the input does not end in these sizes. Source: Ba, Kiros and Hinton, Layer Normalization, 2016.
 
     Example::
 
         >>> import ferro
-        >>> from ferro import nn
-        >>> norm = nn.LayerNorm(4)
+        >>> norm = ferro.nn.LayerNorm(4)
         >>> norm(ferro.tensor([[1.0, 1.0, 3.0, 3.0]])).detach().round(decimals=2)
         tensor([[-1., -1.,  1.,  1.]])
     """
@@ -74,7 +76,22 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """y = x / sqrt(mean of x² + eps) * weight, over the last dimensions; eps None means the machine's of x's dtype."""
+    """Divides the last dimensions of each sample by their root mean square: y = x / sqrt(mean of x² + eps) * weight.
+
+    - `normalized_shape` (int or sizes): the sizes of the last dimensions, over which the mean is taken
+    - `eps` (float, default None): added to the mean; None is the rounding unit of x's dtype, `finfo(dtype).eps`
+    - `elementwise_affine` (bool, default True): False has no weight (it starts as ones)
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Shapes: the input is (N, ..., *normalized_shape), the result the same. RuntimeError if the input does not end in
+    these sizes. Source: Zhang and Sennrich, Root Mean Square Layer Normalization, 2019.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.RMSNorm(2)(ferro.tensor([[7.0, 1.0]])).detach().round(decimals=2)
+        tensor([[1.4000, 0.2000]])
+    """
 
     normalized_shape: tuple[int, ...]
     eps: float | None
@@ -112,18 +129,24 @@ class RMSNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalises groups of channels of each sample of (N, C, ...): y = (x - mean) / sqrt(var + eps) * weight + bias.
+    """Normalises groups of channels of each sample to mean 0 and variance 1, then scales and shifts each channel.
 
-    - `num_groups`: the channels are divided into so many groups; ValueError if that leaves a rest
-    - `num_channels`: C
-    - `eps`: added to the variance
-    - `affine`: False has no weight and no bias for the channels
+    y = (x - mean) / sqrt(var + eps) * weight + bias, in training and evaluation alike.
+
+    - `num_groups` (int): the channels are divided into so many groups; ValueError if that leaves a rest
+    - `num_channels` (int): C
+    - `eps` (float, default 1e-5): added to the variance, so that nothing is divided by 0
+    - `affine` (bool, default True): False has no weight (it starts as ones) and no bias (zeros)
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+    - `bias` (bool, default True): False has no bias
+
+    Shapes: the input is (N, C, ...), the result the same; weight and bias are (C,). Source: Wu and He, Group
+    Normalization, 2018.
 
     Example::
 
         >>> import ferro
-        >>> from ferro import nn
-        >>> nn.GroupNorm(3, 6)(ferro.zeros(20, 6, 10, 10)).shape
+        >>> ferro.nn.GroupNorm(3, 6)(ferro.zeros(20, 6, 10, 10)).shape
         ferro.Size([20, 6, 10, 10])
     """
 
@@ -177,7 +200,23 @@ def _shape(normalized_shape: Any) -> tuple[int, ...]:
 
 
 class LocalResponseNorm(Module):
-    """y = x / (k + alpha mean of x² over `size` neighbouring channels)^beta."""
+    """y = x / (k + alpha mean of x² over `size` neighbouring channels)^beta: strong channels weaken their neighbours.
+
+    - `size` (int): how many channels
+    - `alpha` (float, default 0.0001): a factor
+    - `beta` (float, default 0.75): the exponent
+    - `k` (float, default 1.0): keeps the division from 0
+
+    Shapes: the input is (N, C, ...), the result the same. ValueError for fewer than 3 dimensions. Source: Krizhevsky,
+    Sutskever and Hinton, ImageNet Classification with Deep Convolutional Neural Networks, 2012.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.LocalResponseNorm(1, alpha=3.0, beta=0.5)(ferro.ones(1, 2, 2))
+        tensor([[[0.5000, 0.5000],
+                 [0.5000, 0.5000]]])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         super().__init__()
@@ -194,9 +233,21 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """LocalResponseNorm of images (N, C, H, W), whose window of `size` channels is symmetric: of even sizes it has one less.
+    """LocalResponseNorm of images, with a window of channels that is symmetric: of even sizes it has one less.
 
-    Unlike PyTorch's, the windows of far channels do not keep the first channel.
+    - `size` (int): how many channels
+    - `alpha` (float, default 0.0001): a factor
+    - `beta` (float, default 0.75): the exponent
+    - `k` (float, default 1): keeps the division from 0
+
+    Shapes: the input is (N, C, H, W), else ValueError; the result the same. Unlike PyTorch's, the windows of far
+    channels do not keep the first channel.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.CrossMapLRN2d(1, alpha=3.0, beta=0.5)(ferro.ones(1, 1, 1, 2))
+        tensor([[[[0.5000, 0.5000]]]])
     """
 
     size: int

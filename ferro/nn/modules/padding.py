@@ -45,19 +45,62 @@ class _ConstantPad(_Pad):
 
 
 class ConstantPad1d(_ConstantPad):
-    """Pads the last dimension with one value."""
+    """Pads sequences with one value.
+
+    - `padding` (int or 2-tuple (left, right)): how many elements each side gets; one number is for all
+    - `value` (float): the value
+
+    Shapes: the input is (N, C, L) or (C, L), the result (N, C, L'), or without N, with L' = L + left + right. Negative
+    numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ConstantPad1d((1, 1), 7.0)(ferro.tensor([[[1.0, 2.0, 3.0]]]))
+        tensor([[[7., 1., 2., 3., 7.]]])
+    """
 
     n_dims = 1
 
 
 class ConstantPad2d(_ConstantPad):
-    """Pads the last two dimensions with one value."""
+    """Pads images with one value.
+
+    - `padding` (int or 4-tuple (left, right, top, bottom)): how many elements each side gets; one number is for all
+    - `value` (float): the value
+
+    Shapes: the input is (N, C, H, W) or (C, H, W), the result (N, C, H', W'), or without N, with W' = W + left + right,
+    H' = H + top + bottom. Negative numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ConstantPad2d(1, 7.0)(ferro.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[7., 7., 7., 7.],
+                 [7., 1., 2., 7.],
+                 [7., 3., 4., 7.],
+                 [7., 7., 7., 7.]]])
+    """
 
     n_dims = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """Pads the last three dimensions with one value."""
+    """Pads volumes with one value.
+
+    - `padding` (int or 6-tuple (left, right, top, bottom, front, back)): how many elements each side gets; one number
+      is for all
+    - `value` (float): the value
+
+    Shapes: the input is (N, C, D, H, W) or (C, D, H, W), the result (N, C, D', H', W'), or without N, with W' = W +
+    left + right, H' = H + top + bottom, D' = D + front + back. Negative numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ConstantPad3d(1, 7.0)(ferro.zeros(1, 1, 2, 3, 4)).shape
+        ferro.Size([1, 1, 4, 5, 6])
+    """
 
     n_dims = 3
 
@@ -71,55 +114,176 @@ class _ZeroPad(_ConstantPad):
 
 
 class ZeroPad1d(_ZeroPad):
-    """Pads the last dimension with zeros."""
+    """Pads sequences with zeros.
+
+    - `padding` (int or 2-tuple (left, right)): how many elements each side gets; one number is for all
+
+    Shapes: the input is (N, C, L) or (C, L), the result (N, C, L'), or without N, with L' = L + left + right. Negative
+    numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ZeroPad1d((2, 1))(ferro.tensor([[[1.0, 2.0, 3.0]]]))
+        tensor([[[0., 0., 1., 2., 3., 0.]]])
+    """
 
     n_dims = 1
 
 
 class ZeroPad2d(_ZeroPad):
-    """Pads the last two dimensions with zeros."""
+    """Pads images with zeros.
+
+    - `padding` (int or 4-tuple (left, right, top, bottom)): how many elements each side gets; one number is for all
+
+    Shapes: the input is (N, C, H, W) or (C, H, W), the result (N, C, H', W'), or without N, with W' = W + left + right,
+    H' = H + top + bottom. Negative numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ZeroPad2d(1)(ferro.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[0., 0., 0., 0.],
+                 [0., 1., 2., 0.],
+                 [0., 3., 4., 0.],
+                 [0., 0., 0., 0.]]])
+    """
 
     n_dims = 2
 
 
 class ZeroPad3d(_ZeroPad):
-    """Pads the last three dimensions with zeros."""
+    """Pads volumes with zeros.
+
+    - `padding` (int or 6-tuple (left, right, top, bottom, front, back)): how many elements each side gets; one number
+      is for all
+
+    Shapes: the input is (N, C, D, H, W) or (C, D, H, W), the result (N, C, D', H', W'), or without N, with W' = W +
+    left + right, H' = H + top + bottom, D' = D + front + back. Negative numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ZeroPad3d(1)(ferro.zeros(1, 1, 2, 3, 4)).shape
+        ferro.Size([1, 1, 4, 5, 6])
+    """
 
     n_dims = 3
 
 
 class ReflectionPad1d(_Pad):
-    """Pads the last dimension by its mirror image, the edge not repeated."""
+    """Pads sequences by their mirror image; the edge is not repeated.
+
+    - `padding` (int or 2-tuple (left, right)): how many elements each side gets; one number is for all
+
+    Shapes: the input is (N, C, L) or (C, L), the result (N, C, L'), or without N, with L' = L + left + right.
+    RuntimeError where the padding is not smaller than the input.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ReflectionPad1d((2, 1))(ferro.tensor([[[1.0, 2.0, 3.0]]]))
+        tensor([[[3., 2., 1., 2., 3., 2.]]])
+    """
 
     n_dims, mode = 1, "reflect"
 
 
 class ReflectionPad2d(_Pad):
-    """Pads the last two dimensions by their mirror image, the edge not repeated."""
+    """Pads images by their mirror image; the edge is not repeated.
+
+    - `padding` (int or 4-tuple (left, right, top, bottom)): how many elements each side gets; one number is for all
+
+    Shapes: the input is (N, C, H, W) or (C, H, W), the result (N, C, H', W'), or without N, with W' = W + left + right,
+    H' = H + top + bottom. RuntimeError where the padding is not smaller than the input.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ReflectionPad2d(1)(ferro.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[4., 3., 4., 3.],
+                 [2., 1., 2., 1.],
+                 [4., 3., 4., 3.],
+                 [2., 1., 2., 1.]]])
+    """
 
     n_dims, mode = 2, "reflect"
 
 
 class ReflectionPad3d(_Pad):
-    """Pads the last three dimensions by their mirror image, the edge not repeated."""
+    """Pads volumes by their mirror image; the edge is not repeated.
+
+    - `padding` (int or 6-tuple (left, right, top, bottom, front, back)): how many elements each side gets; one number
+      is for all
+
+    Shapes: the input is (N, C, D, H, W) or (C, D, H, W), the result (N, C, D', H', W'), or without N, with W' = W +
+    left + right, H' = H + top + bottom, D' = D + front + back. RuntimeError where the padding is not smaller than the
+    input.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ReflectionPad3d(1)(ferro.zeros(1, 1, 2, 3, 4)).shape
+        ferro.Size([1, 1, 4, 5, 6])
+    """
 
     n_dims, mode = 3, "reflect"
 
 
 class ReplicationPad1d(_Pad):
-    """Pads the last dimension by repeating its edges."""
+    """Pads sequences by repeating their edges.
+
+    - `padding` (int or 2-tuple (left, right)): how many elements each side gets; one number is for all
+
+    Shapes: the input is (N, C, L) or (C, L), the result (N, C, L'), or without N, with L' = L + left + right. Negative
+    numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ReplicationPad1d((2, 1))(ferro.tensor([[[1.0, 2.0, 3.0]]]))
+        tensor([[[1., 1., 1., 2., 3., 3.]]])
+    """
 
     n_dims, mode = 1, "replicate"
 
 
 class ReplicationPad2d(_Pad):
-    """Pads the last two dimensions by repeating their edges."""
+    """Pads images by repeating their edges.
+
+    - `padding` (int or 4-tuple (left, right, top, bottom)): how many elements each side gets; one number is for all
+
+    Shapes: the input is (N, C, H, W) or (C, H, W), the result (N, C, H', W'), or without N, with W' = W + left + right,
+    H' = H + top + bottom. Negative numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ReplicationPad2d(1)(ferro.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[1., 1., 2., 2.],
+                 [1., 1., 2., 2.],
+                 [3., 3., 4., 4.],
+                 [3., 3., 4., 4.]]])
+    """
 
     n_dims, mode = 2, "replicate"
 
 
 class ReplicationPad3d(_Pad):
-    """Pads the last three dimensions by repeating their edges."""
+    """Pads volumes by repeating their edges.
+
+    - `padding` (int or 6-tuple (left, right, top, bottom, front, back)): how many elements each side gets; one number
+      is for all
+
+    Shapes: the input is (N, C, D, H, W) or (C, D, H, W), the result (N, C, D', H', W'), or without N, with W' = W +
+    left + right, H' = H + top + bottom, D' = D + front + back. Negative numbers cut off.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.ReplicationPad3d(1)(ferro.zeros(1, 1, 2, 3, 4)).shape
+        ferro.Size([1, 1, 4, 5, 6])
+    """
 
     n_dims, mode = 3, "replicate"
 
@@ -134,18 +298,59 @@ class _CircularPad(_Pad):
 
 
 class CircularPad1d(_CircularPad):
-    """Pads the last dimension as if it were a circle."""
+    """Pads sequences as if they were closed to a ring: what is added is taken from the other end.
+
+    - `padding` (int or 2-tuple (left, right)): how many elements each side gets; one number is for all
+
+    Shapes: the input is (N, C, L) or (C, L), the result (N, C, L'), or without N, with L' = L + left + right.
+    RuntimeError where the padding is larger than the input, ValueError for other dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.CircularPad1d((2, 1))(ferro.tensor([[[1.0, 2.0, 3.0]]]))
+        tensor([[[2., 3., 1., 2., 3., 1.]]])
+    """
 
     n_dims, mode = 1, "circular"
 
 
 class CircularPad2d(_CircularPad):
-    """Pads the last two dimensions as if they were circles."""
+    """Pads images as if they were closed to a ring: what is added is taken from the other end.
+
+    - `padding` (int or 4-tuple (left, right, top, bottom)): how many elements each side gets; one number is for all
+
+    Shapes: the input is (N, C, H, W) or (C, H, W), the result (N, C, H', W'), or without N, with W' = W + left + right,
+    H' = H + top + bottom. RuntimeError where the padding is larger than the input, ValueError for other dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.CircularPad2d(1)(ferro.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[4., 3., 4., 3.],
+                 [2., 1., 2., 1.],
+                 [4., 3., 4., 3.],
+                 [2., 1., 2., 1.]]])
+    """
 
     n_dims, mode = 2, "circular"
 
 
 class CircularPad3d(_CircularPad):
-    """Pads the last three dimensions as if they were circles."""
+    """Pads volumes as if they were closed to a ring: what is added is taken from the other end.
+
+    - `padding` (int or 6-tuple (left, right, top, bottom, front, back)): how many elements each side gets; one number
+      is for all
+
+    Shapes: the input is (N, C, D, H, W) or (C, D, H, W), the result (N, C, D', H', W'), or without N, with W' = W +
+    left + right, H' = H + top + bottom, D' = D + front + back. RuntimeError where the padding is larger than the input,
+    ValueError for other dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.CircularPad3d(1)(ferro.zeros(1, 1, 2, 3, 4)).shape
+        ferro.Size([1, 1, 4, 5, 6])
+    """
 
     n_dims, mode = 3, "circular"

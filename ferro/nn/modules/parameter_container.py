@@ -30,7 +30,17 @@ def _described(value: Any) -> str:
 
 
 class ParameterList(Module):
-    """A list whose tensors are registered as parameters; other values are kept as they are."""
+    """A list of parameters that are registered, so that an optimiser finds them; it has no `forward`.
+
+    - `values` (tensors, default None): in order; a tensor that is no Parameter becomes one
+
+    Example::
+
+        >>> import ferro
+        >>> weights = ferro.nn.ParameterList(ferro.ones(2, 2) for _ in range(3))
+        >>> len(list(weights.parameters())), weights[0].requires_grad
+        (3, True)
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -90,7 +100,17 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary whose tensors are registered as parameters; other values are kept as they are."""
+    """A dictionary of parameters that are registered, so that an optimiser finds them; it has no `forward`.
+
+    - `parameters` (dict, pairs, or names, default None): a tensor that is no Parameter becomes one
+
+    Example::
+
+        >>> import ferro
+        >>> weights = ferro.nn.ParameterDict({"scale": ferro.ones(2), "shift": ferro.zeros(2)})
+        >>> [name for name, _ in weights.named_parameters()]
+        ['scale', 'shift']
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()

@@ -9,7 +9,20 @@ from .module import Module
 
 
 class PixelShuffle(Module):
-    """(*, C r², H, W) to (*, C, H r, W r)."""
+    """Turns channels into pixels: each r × r block of the result comes from r² channels.
+
+    - `upscale_factor` (int): r
+
+    Shapes: the input (..., C r², H, W) becomes (..., C, H r, W r). RuntimeError where the channels are not divisible by
+    r². Source: Shi et al., Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional
+    Neural Network, 2016.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.PixelShuffle(3)(ferro.zeros(1, 9, 4, 4)).shape
+        ferro.Size([1, 1, 12, 12])
+    """
 
     upscale_factor: int
 
@@ -25,7 +38,18 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*, C, H r, W r) to (*, C r², H, W)."""
+    """Turns each r × r block of pixels into r² channels: the inverse of PixelShuffle.
+
+    - `downscale_factor` (int): r
+
+    Shapes: the input (..., C, H, W) becomes (..., C r², H / r, W / r). RuntimeError where H or W is not divisible by r.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.PixelUnshuffle(3)(ferro.zeros(1, 1, 12, 12)).shape
+        ferro.Size([1, 9, 4, 4])
+    """
 
     downscale_factor: int
 

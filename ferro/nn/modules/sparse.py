@@ -17,20 +17,22 @@ from .module import Module
 class Embedding(Module):
     """A table of vectors, read by index: the rows of `weight` at the given positions.
 
-    - `num_embeddings`, `embedding_dim`: the number of rows, and the size of each; `weight` has this shape
-    - `padding_idx`: a row that starts as zeros and gets no gradient
-    - `max_norm`, `norm_type`: rows of a larger norm are scaled down to it when they are read
-    - `scale_grad_by_freq`: divides the gradient of a row by how often the batch contains it
-    - `sparse`: the gradient of `weight` is a sparse tensor of the rows that were read
+    - `num_embeddings`, `embedding_dim` (int): the number of rows, and the size of each; `weight` has this shape
+    - `padding_idx` (int, default None): a row that starts as zeros and gets no gradient; AssertionError if there is
+      none
+    - `max_norm` (float, default None): rows of a larger norm are scaled down to it when they are read
+    - `norm_type` (float, default 2.0): the exponent of that norm
+    - `scale_grad_by_freq` (bool, default False): True divides the gradient of a row by how often the batch contains it
+    - `sparse` (bool, default False): True gives `weight` a sparse gradient of the rows that were read
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
 
-    The input has integers of any shape (*); the result has the shape (*, embedding_dim).  The weight starts normal (0, 1).
+    Shapes: the input has integers of any shape (*); the result is (*, embedding_dim). The weight starts normal (0, 1).
     IndexError if an index is not below num_embeddings.
 
     Example::
 
         >>> import ferro
-        >>> from ferro import nn
-        >>> words = nn.Embedding(10, 3, padding_idx=0)
+        >>> words = ferro.nn.Embedding(10, 3, padding_idx=0)
         >>> words(ferro.tensor([[1, 2, 4, 0], [4, 3, 2, 9]])).shape
         ferro.Size([2, 4, 3])
     """
@@ -124,10 +126,28 @@ class Embedding(Module):
 
 
 class EmbeddingBag(Module):
-    """The sum, mean or maximum of the rows of `weight` in each bag of indices; the weight starts normal (0, 1).
+    """The sum, mean or maximum of the rows of `weight` in each bag of indices.
 
-    The bags are the rows of a 2-D input, or the parts of a 1-D one that start at `offsets`. Indices equal to
-    `padding_idx` are left out.
+    - `num_embeddings`, `embedding_dim` (int): the number of rows, and the size of each; `weight` has this shape
+    - `max_norm` (float, default None): rows of a larger norm are scaled down to it when they are read
+    - `norm_type` (float, default 2.0): the exponent of that norm
+    - `scale_grad_by_freq` (bool, default False): True divides the gradient of a row by how often the batch contains it
+    - `mode` (str, default 'mean'): 'sum', 'mean' or 'max'
+    - `sparse` (bool, default False): True gives `weight` a sparse gradient of the rows that were read
+    - `include_last_offset` (bool, default False): the last offset is the end of the last bag
+    - `padding_idx` (int, default None): indices of this number are left out, and its row starts as zeros
+    - `device`, `dtype` (default None): of the parameters; None takes the default device and dtype
+
+    Called as `bag(input, offsets=None, per_sample_weights=None)`. Shapes: the input is (N, L), N bags, or (L) with
+    offsets (N), the beginning of each bag; the result is (N, embedding_dim). The weight starts normal (0, 1).
+    ValueError if offsets are missing or not wanted; NotImplementedError for per_sample_weights without 'sum'.
+
+    Example::
+
+        >>> import ferro
+        >>> bag = ferro.nn.EmbeddingBag(10, 3, mode="sum")
+        >>> bag(ferro.tensor([1, 2, 4, 5, 4]), ferro.tensor([0, 2])).shape
+        ferro.Size([2, 3])
     """
 
     num_embeddings: int

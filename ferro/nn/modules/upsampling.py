@@ -11,7 +11,19 @@ from .module import Module
 
 
 class Upsample(Module):
-    """`functional.interpolate` to a size or by a factor.
+    """Resamples sequences, images or volumes to a size or by a factor.
+
+    - `size` (int or sizes, default None): of the result, without N and C
+    - `scale_factor` (float or several, default None): or the factor; one of the two is given, else ValueError at the
+      call
+    - `mode` (str, default 'nearest'): 'nearest', 'linear' (N, C, L), 'bilinear' or 'bicubic' (N, C, H, W), 'trilinear'
+      (N, C, D, H, W)
+    - `align_corners` (bool, default None): True keeps the values at the corners, False or None those of the edges; not
+      with 'nearest'
+    - `recompute_scale_factor` (bool, default None): True takes the factor from the rounded size of the result
+
+    Shapes: the input is (N, C, L), (N, C, H, W) or (N, C, D, H, W), the result has L' = floor(L scale_factor), others
+    likewise.
 
     Example::
 
@@ -62,14 +74,39 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Images resampled to the nearest pixel."""
+    """Resamples images to the nearest pixel.
+
+    - `size` (int or pair, default None): H and W of the result
+    - `scale_factor` (float or pair, default None): or the factor; one of the two is given, else ValueError at the call
+
+    Shapes: the input is (N, C, H, W), the result (N, C, H', W').
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.UpsamplingNearest2d(scale_factor=2)(ferro.tensor([[[[1.0, 2.0]]]]))
+        tensor([[[[1., 1., 2., 2.],
+                  [1., 1., 2., 2.]]]])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Images interpolated between pixels, whose corners stay."""
+    """Resamples images by linear interpolation between pixels in both directions; the corners stay.
+
+    - `size` (int or pair, default None): H and W of the result
+    - `scale_factor` (float or pair, default None): or the factor; one of the two is given, else ValueError at the call
+
+    Shapes: the input is (N, C, H, W), the result (N, C, H', W').
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.UpsamplingBilinear2d((1, 3))(ferro.tensor([[[[1.0, 2.0]]]]))
+        tensor([[[[1.0000, 1.5000, 2.0000]]]])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

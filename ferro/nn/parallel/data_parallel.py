@@ -10,11 +10,18 @@ from ..modules.module import Module
 class DataParallel(Module):
     """Passes its arguments to `module`; keys of its state_dict begin with "module.".
 
-    Devices are ignored, as PyTorch ignores them where there are none.
+    - `module` (Module): the model
+    - `device_ids`, `output_device` (default None): ignored, as PyTorch ignores them where there are no such devices
+    - `dim` (int, default 0): the dimension that would be divided among devices
 
-    >>> import ferro
-    >>> list(DataParallel(ferro.nn.Linear(2, 1)).state_dict())
-    ['module.weight', 'module.bias']
+    Shapes: those of `module`.
+
+    Example::
+
+        >>> import ferro
+        >>> model = ferro.nn.DataParallel(ferro.nn.Linear(2, 1))
+        >>> list(model.state_dict())
+        ['module.weight', 'module.bias']
     """
 
     def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
