@@ -1,92 +1,19 @@
 """Straight code: formulas of a few steps, written out once more as functions for small NumPy arrays.
 
-A formula such as ``lambda xp, g, y: g * y.conj()`` is called once with symbols in the place of its arguments. They note
-what is done with them, and the same steps are written out as one function: it reads saved values itself, and each step
-calls the front of its function (cpu/kernels/front.py). So a node of the tape costs one call of Python, and not one for
-every step of what leads there. Formulas that decide anything, or call functions other than those of `xp`, stay as they are.
+The steps of an expression (cpu/trace.py) are written out as one function: it reads saved values itself, and each step calls
+the front of its function (cpu/kernels/front.py). So a node of the tape costs one call of Python, and not one for every step
+of what leads there. Formulas without an expression stay as they are.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from opcode import hasjabs, hasjrel, opmap
 from typing import Any
 
-from ferro import cpu
 from ferro.core.base import check_version
 from ferro.cpu.kernels.front import front
-
-# What a formula must not do: jump, and look at anything but its arguments.
-_DECIDES = frozenset((*hasjrel, *hasjabs, *[opmap[name] for name in ("LOAD_GLOBAL", "LOAD_DEREF", "MAKE_FUNCTION")]))
-_LONG = 400  # bytes of a formula's code
-
-
-class Untraceable(Exception):
-    """A formula does what symbols cannot note."""
-
-
-def _step(function: Any) -> Any:
-    """A method of symbols that notes a step."""
-    return lambda *operands: Symbol(function, operands)
-
-
-def _swapped(function: Any) -> Any:
-    return lambda self, other: Symbol(function, (other, self))
-
-
-class Symbol:
-    """Stands for an array, or for what a step gives: `function` of `operands`."""
-
-    __slots__ = ("function", "operands")
-    __hash__ = object.__hash__
-
-    def __init__(self, function: Any = None, operands: tuple = ()) -> None:
-        self.function, self.operands = function, operands
-
-    __add__, __sub__, __mul__ = map(_step, (operator.add, operator.sub, operator.mul))
-    __radd__, __rsub__, __rmul__ = map(_swapped, (operator.add, operator.sub, operator.mul))
-    __truediv__, __rtruediv__, __neg__ = _step(operator.truediv), _swapped(operator.truediv), _step(operator.neg)
-    __eq__, __ne__ = _step(operator.eq), _step(operator.ne)
-    __lt__, __le__, __gt__, __ge__ = map(_step, (operator.lt, operator.le, operator.gt, operator.ge))
-    __and__, __or__, __invert__, __abs__ = map(_step, (operator.and_, operator.or_, operator.invert, operator.abs))
-
-    def __pow__(self, power: Any) -> Symbol:
-        return self * self if type(power) in (int, float) and power == 2 else Symbol(operator.pow, (self, power))
-
-    def conj(self) -> Symbol:
-        """The conjugate: a step that costs nothing where the next one takes it along."""
-        return Symbol(_conj, (self,))
-
-    def __bool__(self) -> bool:
-        raise Untraceable
-
-
-class _Parameter(Symbol):
-    """Stands for a parameter: handed on, and not computed with."""
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise Untraceable
-
-    __add__ = __sub__ = __mul__ = __truediv__ = __neg__ = __pow__ = __abs__ = __and__ = __or__ = __invert__ = _refuse
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __hash__ = object.__hash__
-    conj = _refuse
-
-
-class _Vocabulary:
-    """Stands for `xp`."""
-
-    def __getattr__(self, name: str) -> Any:
-        function = getattr(cpu, name, None)
-        if not callable(function):
-            raise Untraceable
-        return lambda *operands: Symbol(function, operands)
-
-
-def _conj(a: Any) -> Any:
-    return a.conj()
-
+from ferro.cpu.trace import Parameter, Symbol, conjugate, once, trace_any
 
 _FRONTS: dict[Any, Any] = {
     f: front(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
@@ -104,21 +31,9 @@ _BY_CONJUGATE = {f: _by_conjugate(f) for f in (operator.mul, operator.truediv)}
 def _without_conjugate(step: Symbol) -> tuple[Any, tuple]:
     """The function and the operands of a step, which takes the conjugate of the second one itself if it can."""
     function, operands = step.function, step.operands
-    if function in _BY_CONJUGATE and isinstance(operands[1], Symbol) and operands[1].function is _conj:
+    if function in _BY_CONJUGATE and isinstance(operands[1], Symbol) and operands[1].function is conjugate:
         return _BY_CONJUGATE[function], (operands[0], *operands[1].operands)
     return function, operands
-
-
-def traced(formula: Callable, *arguments: Any) -> Any:
-    """What a formula of the arguments gives, a symbol; None if it cannot be traced."""
-    code = getattr(formula, "__code__", None)
-    if code is None or len(code.co_code) > _LONG or code.co_freevars or not _DECIDES.isdisjoint(code.co_code[::2]):
-        return None
-    try:
-        found = formula(_Vocabulary(), *arguments)
-    except (Untraceable, AttributeError, TypeError, ValueError):
-        return None
-    return found if isinstance(found, Symbol) else None
 
 
 def direct(formula: Callable, count: int, parameters: int) -> Callable | None:
@@ -126,8 +41,8 @@ def direct(formula: Callable, count: int, parameters: int) -> Callable | None:
 
     It can be called with the formula's own arguments, so many arrays and behind them so many parameters.
     """
-    symbols = [*[Symbol() for _ in range(count)], *[_Parameter() for _ in range(parameters)]]
-    found = traced(formula, *symbols)
+    symbols = [*[Symbol() for _ in range(count)], *[Parameter() for _ in range(parameters)]]
+    found = trace_any(formula, *symbols)
     if found is None:
         return None
     function, operands = _without_conjugate(found)
@@ -144,9 +59,9 @@ def straight(formula: Callable, kinds: list[str], places: list[int]) -> Callable
     if not {"tensor", "array", "plain", "aux"}.issuperset(kinds):
         return None
     g = Symbol()
-    values: list[Symbol] = [_Parameter() if kind in ("plain", "aux") else Symbol() for kind in kinds]
-    found = traced(formula, g, *values)
-    if found is None:
+    values: list[Symbol] = [Parameter() if kind in ("plain", "aux") else Symbol() for kind in kinds]
+    found = trace_any(formula, g, *values)
+    if found is None or found.function is once:  # (that looks for a kernel itself)
         return None
     names = {g: "g"}
     lines = ["saved = node.saved"] if kinds else []

@@ -1,19 +1,20 @@
 """Elementwise formulas on large arrays as programs: traced once, run block by block on all threads without the interpreter.
 
-A formula such as ``g * (1 - y * y)`` is called once with symbols for its arrays, which note the ufuncs it applies. From
-then on large arrays go through NumPy's inner loops for these ufuncs (their addresses stand in the ufunc's public C
-struct), a few thousand elements at a time, so that what a step leaves is still in the cache when the next one reads it.
-The numbers are those that NumPy gives. A formula that does anything else with its arrays is called as it is.
+The expression of a formula such as ``g * (1 - y * y)`` (see trace.py) is lowered to ufuncs. From then on large arrays go
+through NumPy's inner loops for these ufuncs (their addresses stand in the ufunc's public C struct), a few thousand elements
+at a time, so that what a step leaves is still in the cache when the next one reads it. The numbers are those that NumPy
+gives. A formula that does anything else with its arrays is called as it is.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import struct
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from ferro.cpu import team
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.front import behind
 from ferro.cpu.kernels.moves import address
+from ferro.cpu.pointwise import power, where
+from ferro.cpu.trace import Symbol, conjugate, once, trace
 
 LARGE = 1 << 15  # elements from which formulas run as programs
 BLOCK = 4096  # elements that a step takes at a time: spare blocks stay in the first-level cache
@@ -76,114 +79,88 @@ def _loop(ufunc: np.ufunc, codes: str) -> tuple[int, int] | None:
     return function, (struct.data[k] or 0) if struct.data else 0
 
 
-# --- tracing ---------------------------------------------------------------------------------------------------------
+# --- lowering --------------------------------------------------------------------------------------------------------
+
+_UFUNCS: dict[Any, np.ufunc] = {
+    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
+    operator.neg: np.negative, operator.abs: np.absolute, operator.invert: np.logical_not, operator.and_: np.logical_and,
+    operator.or_: np.logical_or, operator.eq: np.equal, operator.ne: np.not_equal, operator.lt: np.less,
+    operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal,
+}  # fmt: skip
+_POWERS = (operator.pow, power)
 
 
-class _CannotTrace(Exception):
-    """The formula does something with its arrays that a program cannot."""
+class _CannotLower(Exception):
+    """A step of the expression has no inner loop."""
 
 
-class _Trace:
-    """What has been noted so far: the constants, and for each step a ufunc with what it is applied to."""
+class _Value(NamedTuple):
+    """A constant, an input or the result of a step, by its number, with its dtype."""
 
-    def __init__(self, dtype: np.dtype) -> None:
+    kind: str
+    number: int
+    dtype: np.dtype
+
+
+class _Lowered:
+    """An expression as a list of steps: its constants, and for each step an inner loop with what it is applied to."""
+
+    def __init__(self, expression: Symbol, inputs: list[Symbol], dtype: np.dtype) -> None:
         self.dtype = dtype
         self.constants: list[Any] = []
         self.steps: list[tuple[tuple[int, int], np.dtype, tuple]] = []  # loop and data, dtype of the result, operands
+        self._values = {x: _Value("input", k, dtype) for k, x in enumerate(inputs)}
+        self.result = self._value(expression)
 
-    def constant(self, value: Any) -> Symbol:
-        self.constants.append(value)
-        return Symbol(self, ("constant", len(self.constants) - 1), self.dtype)
+    def _value(self, x: Any) -> _Value:
+        if type(x) in (int, float):
+            self.constants.append(x)
+            return _Value("constant", len(self.constants) - 1, self.dtype)
+        if not isinstance(x, Symbol):
+            raise _CannotLower
+        if x not in self._values:
+            self._values[x] = self._step(x.function, x.operands)
+        return self._values[x]
 
-    def step(self, ufunc: np.ufunc, *operands: Any) -> Symbol:
-        found = self._symbols(operands)
-        codes = "".join([operand.dtype.char for operand in found])
+    def _step(self, function: Any, operands: tuple) -> _Value:
+        if function is conjugate:  # real numbers are their own conjugates
+            return self._value(operands[0])
+        if function is once:  # computed as a whole anyway
+            return self._value(trace(*operands))
+        if function in _POWERS:
+            x, exponent = operands
+            if type(exponent) in (int, float) and exponent == 2:
+                function, operands = operator.mul, (x, x)
+            elif isinstance(exponent, Symbol):
+                function = np.power
+            else:
+                raise _CannotLower
+        found = tuple(map(self._value, operands))
+        if function is where:
+            numbers = not any(isinstance(x, Symbol) for x in operands[1:])  # of which NumPy makes float64
+            if numbers or [value.dtype for value in found] != [_BOOL, self.dtype, self.dtype]:
+                raise _CannotLower
+            return self._note((0, self.dtype.itemsize), self.dtype, found)  # the one step that is no ufunc
+        ufunc = _ufunc(function)
+        if ufunc is None or ufunc.nin != len(found) or ufunc.nout != 1:
+            raise _CannotLower
+        codes = "".join([value.dtype.char for value in found])
         result = next((t[-1] for t in ufunc.types if t[: len(codes)] == codes and t[len(codes) :][:2] == "->"), None)
-        loop = _loop(ufunc, f"{codes}->{result}") if ufunc.nout == 1 and result is not None else None
+        loop = None if result is None else _loop(ufunc, f"{codes}->{result}")
         if loop is None or result is None:
-            raise _CannotTrace
+            raise _CannotLower
         return self._note(loop, np.dtype(result), found)
 
-    def choice(self, condition: Any, x: Any, y: Any) -> Symbol:
-        """x where the condition holds, else y: the one step that is no ufunc."""
-        found = self._symbols((condition, x, y))
-        numbers = not isinstance(x, Symbol) and not isinstance(y, Symbol)  # of which NumPy makes float64
-        if numbers or [operand.dtype for operand in found] != [_BOOL, self.dtype, self.dtype]:
-            raise _CannotTrace
-        return self._note((0, self.dtype.itemsize), self.dtype, found)
-
-    def _symbols(self, operands: tuple) -> tuple[Symbol, ...]:
-        found = [self.constant(operand) if type(operand) in (int, float) else operand for operand in operands]
-        if not all(isinstance(operand, Symbol) for operand in found):
-            raise _CannotTrace
-        return tuple(found)
-
-    def _note(self, loop: tuple[int, int], result: np.dtype, operands: tuple[Symbol, ...]) -> Symbol:
+    def _note(self, loop: tuple[int, int], result: np.dtype, operands: tuple[_Value, ...]) -> _Value:
         self.steps.append((loop, result, operands))
-        return Symbol(self, ("step", len(self.steps) - 1), result)
+        return _Value("step", len(self.steps) - 1, result)
 
 
-def _operator(ufunc: np.ufunc, swapped: bool = False) -> Any:
-    if ufunc.nin == 1:
-        return lambda self: self.trace.step(ufunc, self)
-    if swapped:
-        return lambda self, other: self.trace.step(ufunc, other, self)
-    return lambda self, other: self.trace.step(ufunc, self, other)
-
-
-class Symbol:
-    """Stands for an array while a formula is traced."""
-
-    __slots__ = ("dtype", "trace", "where")
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, trace: _Trace, where: tuple[str, int], dtype: np.dtype) -> None:
-        self.trace, self.where, self.dtype = trace, where, dtype
-
-    __add__, __radd__ = _operator(np.add), _operator(np.add, True)
-    __sub__, __rsub__ = _operator(np.subtract), _operator(np.subtract, True)
-    __mul__, __rmul__ = _operator(np.multiply), _operator(np.multiply, True)
-    __truediv__, __rtruediv__ = _operator(np.true_divide), _operator(np.true_divide, True)
-    __neg__, __abs__, __invert__ = _operator(np.negative), _operator(np.absolute), _operator(np.logical_not)
-    __lt__, __le__, __gt__, __ge__ = map(_operator, (np.less, np.less_equal, np.greater, np.greater_equal))
-    __eq__, __ne__ = _operator(np.equal), _operator(np.not_equal)  # type: ignore[assignment]
-    __and__, __or__ = _operator(np.logical_and), _operator(np.logical_or)
-
-    def __pow__(self, power: Any) -> Symbol:
-        if type(power) in (int, float) and power == 2:
-            return self * self
-        if isinstance(power, Symbol):
-            return self.trace.step(np.power, self, power)
-        raise _CannotTrace
-
-    def __bool__(self) -> bool:
-        raise _CannotTrace
-
-    def conj(self) -> Symbol:
-        """Real numbers are their own conjugates."""
-        return self
-
-
-class _Functions:
-    """Stands for the module of array functions while a formula is traced: knows those that are ufuncs."""
-
-    def __init__(self, trace: _Trace) -> None:
-        self._trace = trace
-
-    def once(self, formula: Callable, *values: Any, kernel: str = "") -> Any:
-        """A formula that is computed as a whole anyway."""
-        return formula(self, *values)
-
-    def __getattr__(self, name: str) -> Callable:
-        if name == "where":
-            return self._trace.choice
-        if name == "power":
-            return lambda x, y: x**y
-        function = behind(getattr(cpu, name))
-        ufunc = getattr(function, "ufunc", function)
-        if not isinstance(ufunc, np.ufunc):
-            raise _CannotTrace
-        return lambda *operands: self._trace.step(ufunc, *operands)
+def _ufunc(function: Any) -> np.ufunc | None:
+    """The ufunc that an array function is; None if it is none."""
+    function = behind(_UFUNCS.get(function, function))
+    found = getattr(function, "ufunc", function)
+    return found if isinstance(found, np.ufunc) else None
 
 
 # --- programs --------------------------------------------------------------------------------------------------------
@@ -197,20 +174,21 @@ class _Program:
 
     __slots__ = ("codes", "constants", "count", "dtype", "inputs", "lines", "sizes")
 
-    def __init__(self, trace: _Trace, inputs: int, result: Symbol) -> None:
-        self.constants = np.array(trace.constants, trace.dtype)
-        self.count, self.dtype, self.inputs = len(trace.steps), result.dtype, inputs
-        self.codes = f"{trace.dtype.char * 2}->{trace.dtype.char}"
+    def __init__(self, lowered: _Lowered, inputs: int) -> None:
+        dtype, steps = lowered.dtype, lowered.steps
+        self.constants = np.array(lowered.constants, dtype)
+        self.count, self.dtype, self.inputs = len(steps), lowered.result.dtype, inputs
+        self.codes = f"{dtype.char * 2}->{dtype.char}"
         first = {"constant": 0, "input": len(self.constants)}
         out = len(self.constants) + inputs
-        self.sizes = sizes = [0] * len(self.constants) + [trace.dtype.itemsize] * inputs + [result.dtype.itemsize]
-        last = {operand.where: k for k, (_, _, operands) in enumerate(trace.steps) for operand in operands}
+        self.sizes = sizes = [0] * len(self.constants) + [dtype.itemsize] * inputs + [self.dtype.itemsize]
+        last = {operand: k for k, (_, _, operands) in enumerate(steps) for operand in operands}
         slots: dict[tuple, int] = {}
         spare: list[int] = []
         self.lines: list[int] = []
-        for k, (loop, kind, operands) in enumerate(trace.steps):
-            places = [slots[o.where] if o.where in slots else first[o.where[0]] + o.where[1] for o in operands]
-            spare += [slots[where] for where in {o.where for o in operands} if last[where] == k and where in slots]
+        for k, (loop, kind, operands) in enumerate(steps):
+            places = [slots[o] if o in slots else first[o.kind] + o.number for o in operands]
+            spare += [slots[o] for o in dict.fromkeys(operands) if last[o] == k and o in slots]
             fits = [s for s in spare if sizes[s] == kind.itemsize]
             if k == self.count - 1:
                 target = out
@@ -220,7 +198,7 @@ class _Program:
             else:
                 target = len(sizes)
                 sizes.append(kind.itemsize)
-            slots["step", k] = target
+            slots[_Value("step", k, kind)] = target
             self.lines += [*loop, len(places) + 1, *places, target, *[0] * (3 - len(places))]
 
 
@@ -273,22 +251,16 @@ def _pair(program: _Program, columns: int, steps: list[tuple[int, int]]) -> tupl
 @lru_cache(maxsize=1024)
 def _program(formula: Callable, dtype: np.dtype, arguments: tuple) -> _Program | None:
     """The program of a formula; `arguments` are its parameters, with _ARRAY where an array stands."""
-    trace = _Trace(dtype)
-    given = []
-    inputs = 0
-    for argument in arguments:
-        if argument is _ARRAY:
-            given.append(Symbol(trace, ("input", inputs), dtype))
-            inputs += 1
-        else:
-            given.append(argument)
+    given = [Symbol(dtype=dtype) if a is _ARRAY else a for a in arguments]
+    inputs = [a for a in given if isinstance(a, Symbol)]
+    expression = trace(formula, *given)
+    if expression is None:
+        return None
     try:
-        result = formula(_Functions(trace), *given)
-    except Exception:  # noqa: BLE001 (whatever symbols cannot do; the formula itself says what is wrong, if it is)
+        lowered = _Lowered(expression, inputs, dtype)
+    except _CannotLower:
         return None
-    if not isinstance(result, Symbol) or result.where != ("step", len(trace.steps) - 1):
-        return None
-    return _Program(trace, inputs, result)
+    return _Program(lowered, len(inputs)) if lowered.steps and lowered.result.kind == "step" else None
 
 
 class _Array:
@@ -410,12 +382,14 @@ def run(formula: Callable, xp: Any, *args: Any) -> Any:
 
 @lru_cache(1024)
 def is_call(formula: Callable) -> bool:
-    """Whether a formula is known to be no program without a trace: it does nothing but call a function of many steps."""
+    """Whether a formula is known to be no program, whatever its arguments: it ends with a function that is no ufunc."""
     code = getattr(formula, "__code__", None)
-    if code is None or len(code.co_names) != 1 or code.co_names[0] == "power":
+    found = None if code is None else trace(formula, *[Symbol() for _ in range(code.co_argcount - 1)])
+    if found is None or found.function in _POWERS:
         return False
-    function = behind(getattr(cpu, code.co_names[0], np.add))
-    return not isinstance(getattr(function, "ufunc", function), np.ufunc)
+    if found.function is where:
+        return not any(isinstance(x, Symbol) and x.function for x in found.operands)
+    return _ufunc(found.function) is None
 
 
 def _example() -> tuple:

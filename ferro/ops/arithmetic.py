@@ -342,7 +342,7 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1
 
 FUSED = [((3, 4), (3, 4), (3, 4)), ((3, 4), (4,), (3, 1)), ((), (2,), ()), ((0,), (1,), (1,))]
 
-ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: xp.addcmul(x, y, z, value=value), kind=ELEMENTWISE,
+ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: xp.addcmul(x, y, z, value), kind=ELEMENTWISE,
              x=lambda xp, g: g,
              y=lambda xp, g, z, value: g * (z if value == 1 else z * value).conj(),
              z=lambda xp, g, y, value: g * (y if value == 1 else y * value).conj(),
