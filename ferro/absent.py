@@ -42,7 +42,7 @@ TABLE: dict[str, str] = {
         export nativert package onnx jit.export_opnames utils.bundled_inputs utils.mobile_optimizer utils.model_dump
     """,
     "there is no C++ to extend: `autograd.Function` for an operation with a derivative of its own": """
-        library classes utils.cpp_extension utils.file_baton utils.backend_registration utils.rename_privateuse1_backend
+        library.* classes utils.cpp_extension utils.file_baton utils.backend_registration utils.rename_privateuse1_backend
         utils.generate_methods_for_privateuse1_backend nn.cpp utils.cpp_backtrace utils.get_cpp_backtrace cpp
     """,
     "PyTorch's registered operations are not there: the function of the same name in `torch` or `torch.Tensor`": "ops",
@@ -182,7 +182,7 @@ TABLE: dict[str, str] = {
     "`x.__dlpack_device__()[0]` is 1, the CPU": "utils.dlpack.DLDeviceType",
     "`optimizer.load_state_dict`": "optim.swap_in_optimizer_params_and_state",
     "`is_causal=True`, or a mask: `ones(n, n).tril().bool()`": "nn.attention.bias",
-    "`nn.functional.scaled_dot_product_attention` with a mask or an added bias": "nn.attention.flex_attention",
+    "`nn.functional.scaled_dot_product_attention` with a mask or an added bias": "nn.attention.flex_attention.*",
     "inner to PyTorch: leave it out": """
         nn.attention.WARN_FOR_UNFUSED_KERNELS nn.factory_kwargs utils.set_module classproperty
     """,

@@ -40,6 +40,7 @@ LAYERS = (
         "cuda",
         "optim",
         "jit",
+        "library",
         "nn",
         "utils",
         "debug",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -13,13 +13,14 @@ from typing import Any
 import ferro
 from ferro import absent, overrides
 from ferro.as_torch import children
+from ferro.ops.namespace import NAMESPACES
 from ferro.version import __version__ as _followed
 
 # What ferro has of its own under a name that is PyTorch's for something else, or nobody's: not a part of `torch`.
 OWN = ("as_torch", "batched", "core", "cpu", "functional", "ops")
 
 # PyTorch's modules that stand for themselves: the names that are theirs, and the module of ferro that has them.
-NAMED = {
+NAMED: dict[str, tuple[str, Collection[str]]] = {
     "torch.cpu": (
         "ferro.cpu",
         ("Event", "Stream", "StreamContext", "amp", "current_device", "current_stream", "device_count", "get_capabilities",
@@ -31,7 +32,7 @@ NAMED = {
          "block_diag", "cdist", "chain_matmul", "einsum", "istft", "lu", "norm", "meshgrid", "pca_lowrank", "split", "stft",
          "svd_lowrank", "tensordot", "unique", "unique_consecutive", "unravel_index"),
     ),
-    "torch.ops": ("ferro.ops", ("aten",)),
+    "torch.ops": ("ferro.ops", NAMESPACES),
 }  # fmt: skip
 
 # What ferro binds anew while it runs is looked up in ferro each time.
@@ -154,7 +155,7 @@ def _fill(torch: ModuleType) -> None:
     vars(torch)["__dir__"] = lambda: sorted({*vars(torch), *dir(ferro)} - {*OWN} | {"cpu", "functional", "ops"})
 
 
-def _answer(module: ModuleType, home: str, names: tuple[str, ...]) -> None:
+def _answer(module: ModuleType, home: str, names: Collection[str]) -> None:
     """Makes `module` one that has `names`, which are those of ferro's module `home`."""
     source = import_module(home)
 

@@ -369,13 +369,14 @@ class finfo:
         d = type or _default
         if d.category < 2:
             raise TypeError(f"finfo: expected a floating-point dtype, got {d}; use iinfo")
-        info: Any = ml_dtypes.finfo(d.to_real().np)
+        real = d.to_real()
+        info: Any = ml_dtypes.finfo(getattr(ml_dtypes, real.name) if isinstance(real, Absent) else real.np)
         self.bits = info.bits
         self.eps = float(info.eps)
         self.max = float(info.max)
         self.min = float(info.min)
         self.tiny = self.smallest_normal = float(info.smallest_normal)
-        self.resolution = float(info.resolution)
+        self.resolution = 10.0 ** -int(-math.log10(self.eps))
         self.dtype = d.name
 
     def __repr__(self) -> str:

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ferro.cuda import amp
+from ferro.cuda.streams import CUDAGraph, Event, ExternalStream, Stream, StreamContext, device, device_of, graph, stream
 from ferro.symbols import OutOfMemoryError
 
 __all__ = [
+    "CUDAGraph",
+    "Event",
+    "ExternalStream",
     "OutOfMemoryError",
+    "Stream",
+    "StreamContext",
     "amp",
     "current_device",
     "current_stream",
+    "default_generators",
     "default_stream",
+    "device",
     "device_count",
+    "device_of",
     "empty_cache",
     "get_arch_list",
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_rng_state",
     "get_rng_state_all",
+    "graph",
     "init",
     "initial_seed",
     "ipc_collect",
@@ -40,6 +51,9 @@ __all__ = [
     "seed",
     "seed_all",
     "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "stream",
     "synchronize",
 ]
 
@@ -100,6 +114,15 @@ def seed_all() -> None:
     """Seeds the generators of all GPUs at random: none."""
 
 
+default_generators: tuple[Any, ...] = ()  # one for each GPU
+
+
+def set_rng_state_all(new_states: Iterable[Any]) -> None:
+    """Sets the generators of all GPUs: none.  Raises: AssertionError where there are states for some."""
+    for state in new_states:
+        set_rng_state(state)
+
+
 def get_rng_state_all() -> list[Any]:
     """The states of the generators of all GPUs: none."""
     return []
@@ -156,4 +179,5 @@ current_stream, default_stream = _refused("current_stream"), _refused("default_s
 get_device_capability, get_device_name = _refused("get_device_capability"), _refused("get_device_name")
 get_device_properties, mem_get_info = _refused("get_device_properties"), _refused("mem_get_info")
 init, initial_seed, synchronize = _refused("init"), _refused("initial_seed"), _refused("synchronize")
+get_rng_state, set_rng_state = _refused("get_rng_state"), _refused("set_rng_state")
 ipc_collect, reset_peak_memory_stats = _refused("ipc_collect"), _refused("reset_peak_memory_stats")

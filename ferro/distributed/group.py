@@ -294,8 +294,12 @@ def get_pg_count() -> int:
 
 
 def is_available() -> bool:
-    """Whether there are process groups: of one process."""
-    return True
+    """Whether processes can exchange data: they cannot.
+
+    The functions of this package are there all the same, for a group of one process. Libraries ask this before they import
+    what is for several: with False they take the way of a PyTorch that was built without.
+    """
+    return False
 
 
 def is_initialized() -> bool:

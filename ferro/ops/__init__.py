@@ -1,4 +1,4 @@
-"""The operations: one block per operation, one file per family. As torch.ops has it: ``ops.aten``, for programs that call it by that name.
+"""The operations: one block per operation, one file per family. As torch.ops has it: ``ops.aten``, and what `library` defines.
 
 >>> import ferro
 >>> ferro.ops.aten.add.Tensor(ferro.ones(2), 1)
@@ -9,8 +9,8 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name != "aten":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ferro.ops.namespace import aten
+    from ferro.ops.namespace import NAMESPACES
 
-    return aten
+    if name not in NAMESPACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return NAMESPACES[name]

@@ -7,23 +7,53 @@ from typing import Any
 
 from ferro.core import trees
 from ferro.core.trees import LEAF, Structure
+from ferro.utils import _tree_paths
+from ferro.utils._tree_paths import (
+    SUPPORTED_NODES,
+    GetAttrKey,
+    MappingKey,
+    NodeDef,
+    SequenceKey,
+    _dict_flatten,
+    _dict_flatten_with_keys,
+    _dict_unflatten,
+    key_get,
+    keystr,
+)
 
 __all__ = [
+    "SUPPORTED_NODES",
+    "GetAttrKey",
     "LeafSpec",
+    "MappingKey",
+    "NodeDef",
     "PyTree",
+    "SequenceKey",
     "TreeSpec",
+    "_dict_flatten",
+    "_dict_flatten_with_keys",
+    "_dict_unflatten",
+    "_get_node_type",
+    "_is_leaf",
+    "_register_pytree_node",
+    "key_get",
+    "keystr",
     "register_pytree_node",
     "tree_all",
     "tree_all_only",
     "tree_any",
     "tree_any_only",
     "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_is_leaf",
     "tree_iter",
     "tree_leaves",
+    "tree_leaves_with_path",
     "tree_map",
     "tree_map_",
     "tree_map_only",
     "tree_map_only_",
+    "tree_map_with_path",
     "tree_structure",
     "tree_unflatten",
 ]
@@ -49,7 +79,8 @@ def register_pytree_node(
     flatten_with_keys_fn: Callable[..., Any] | None = None,
 ) -> None:
     """Makes the objects of a class branches, here and in `func`: `flatten_fn(object)` is its children and a context, from
-    which `unflatten_fn(children, context)` makes one again.  The other arguments are for files, which ferro has none of.
+    which `unflatten_fn(children, context)` makes one again.  `flatten_with_keys_fn(object)` has (key, child) for each child,
+    for the functions `..._with_path`.  The other arguments are for files, which ferro has none of.
 
     Raises: ValueError for a class that is a branch already.
 
@@ -63,6 +94,11 @@ def register_pytree_node(
     if cls in trees.NODES:
         raise ValueError(f"{cls} is already registered as pytree node")
     trees.NODES[cls] = (flatten_fn, unflatten_fn)
+    if flatten_with_keys_fn is not None:
+        _tree_paths.KEYED[cls] = flatten_with_keys_fn
+
+
+_register_pytree_node = register_pytree_node  # (its name of PyTorch 2.0 and 2.1, which libraries still look for)
 
 
 def tree_flatten(tree: Any, is_leaf: Leaf = None) -> tuple[list[Any], Structure]:
@@ -119,6 +155,43 @@ def tree_map(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Leaf = N
     leaves, structure = trees.flatten(tree, is_leaf)
     others = [_beside(structure, rest) for rest in rests]
     return trees.unflatten(structure, [func(*each) for each in zip(leaves, *others, strict=True)])
+
+
+def tree_flatten_with_path(tree: Any, is_leaf: Leaf = None) -> tuple[list[tuple[tuple[Any, ...], Any]], Structure]:
+    """The leaves in order, each behind its path (a tuple of keys), and the structure.
+
+    Raises: ValueError for an object of a class that was registered without `flatten_with_keys_fn`.
+    """
+    return tree_leaves_with_path(tree, is_leaf), tree_structure(tree, is_leaf)
+
+
+def tree_leaves_with_path(tree: Any, is_leaf: Leaf = None) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves in order, each behind its path."""
+    return list(_tree_paths.paths(tree, is_leaf))
+
+
+def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Leaf = None) -> Any:
+    """The same tree with `func(path, leaf, *leaves of the other trees)` of every leaf.
+
+    >>> from ferro.utils import _pytree
+    >>> _pytree.tree_map_with_path(lambda path, x: f"{_pytree.keystr(path)} = {x}", {"a": [1, 2]})
+    {'a': ["['a'][0] = 1", "['a'][1] = 2"]}
+    """
+    placed = iter(tree_leaves_with_path(tree, is_leaf))
+    return tree_map(lambda x, *others: func(next(placed)[0], x, *others), tree, *rests, is_leaf=is_leaf)
+
+
+def tree_is_leaf(tree: Any, is_leaf: Leaf = None) -> bool:
+    """Whether this is a leaf."""
+    return (is_leaf is not None and is_leaf(tree)) or trees.apart(tree)[0] is None
+
+
+_is_leaf = tree_is_leaf
+
+
+def _get_node_type(tree: Any) -> type[Any]:
+    """The type under which SUPPORTED_NODES knows a branch."""
+    return type(tree)
 
 
 def tree_map_(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Leaf = None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import typing
 import warnings
 import weakref
 from collections import OrderedDict
@@ -570,3 +571,12 @@ def test_nothing_warns() -> None:
         warnings.simplefilter("error")
         layer = nn.Linear(2, 2)
         layer.load_state_dict(copy.deepcopy(layer).state_dict())
+
+
+def test_annotations_of_modules_can_be_read() -> None:
+    """Libraries read those of their modules, which include those of Module."""
+
+    class Annotated(ferro.nn.Linear):
+        scale: float
+
+    assert typing.get_type_hints(Annotated)["scale"] is float

@@ -20,6 +20,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "seed": (),
     "seed_all": (),
     "get_rng_state_all": (),
+    "set_rng_state_all": ([],),
     "empty_cache": (),
     "memory_allocated": (),
     "max_memory_allocated": (),
@@ -27,7 +28,11 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
     "max_memory_reserved": (),
     "memory_stats": (),
 }
-REFUSALS = sorted(set(ferro.cuda.__all__) - set(ANSWERS) - {"amp", "OutOfMemoryError"})
+CLASSES = ["CUDAGraph", "Event", "ExternalStream", "Stream", "graph"]  # which programs name in annotations
+CONTEXTS = ["StreamContext", "device", "device_of", "stream"]
+REFUSALS = sorted(
+    set(ferro.cuda.__all__) - {*ANSWERS, *CLASSES, *CONTEXTS, "amp", "default_generators", "OutOfMemoryError"}
+)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -70,3 +75,28 @@ def test_a_training_step_with_the_old_names_trains() -> None:
     scaler.step(optimizer)
     scaler.update()
     assert weight.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_of_a_gpu_are_there_to_be_named(torch: Any, name: str) -> None:
+    assert isinstance(getattr(ferro.cuda, name), type)
+    assert isinstance(getattr(torch.cuda, name), type)
+    with pytest.raises(RuntimeError, match=rf"Tried to instantiate dummy base class {name}.*requires CUDA support"):
+        getattr(ferro.cuda, name)()
+
+
+def test_contexts_without_a_gpu_change_nothing(torch: Any) -> None:
+    for m in (ferro, torch):
+        if m is torch and torch.version.cuda is not None:
+            continue
+        with m.cuda.stream(None), m.cuda.StreamContext(None), m.cuda.device(-1), m.cuda.device_of(m.ones(2)):
+            assert len(m.cuda.default_generators) == 0
+        with pytest.raises(ValueError, match="Expected a cuda device, but got: cpu"):
+            m.cuda.device("cpu")
+    with (
+        pytest.raises(AssertionError, match=r"Torch not compiled with CUDA enabled: cuda\.device\(0\)"),
+        ferro.cuda.device(0),
+    ):
+        pass
+    with pytest.raises(TypeError, match="there is no GPU, so None"):
+        ferro.cuda.stream(ferro.ones(2))  # type: ignore[arg-type]

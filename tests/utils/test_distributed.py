@@ -122,7 +122,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "scatter_object_list": lambda m: written(m.d.scatter_object_list, [None], [{"a": 1}]),
     "barrier": lambda m: m.d.barrier(),
     "monitored_barrier": lambda m: m.d.monitored_barrier(),
-    "questions": lambda m: [m.d.is_available(), m.d.is_initialized(), m.d.get_rank(), m.d.get_world_size(), m.d.get_backend(),
+    "questions": lambda m: [m.d.is_initialized(), m.d.get_rank(), m.d.get_world_size(), m.d.get_backend(),
                             m.d.get_process_group_ranks(None), m.d.get_global_rank(m.d.group.WORLD, 0),
                             m.d.get_group_rank(m.d.group.WORLD, 0), m.d.get_node_local_rank(3),
                             m.d.get_default_backend_for_device("cpu"), m.d.is_torchelastic_launched(),

@@ -96,3 +96,52 @@ def test_tensors_are_leaves() -> None:
     tree = {"w": ferro.ones(2), "b": [ferro.zeros(1)]}
     assert [x.shape for x in _pytree.tree_leaves(tree)] == [(2,), (1,)]
     assert _pytree.tree_map_only(ferro.Tensor, lambda x: x + 1, tree)["b"][0].tolist() == [1]
+
+
+def test_paths_of_leaves_are_pytorchs(theirs: Any) -> None:
+    tree = {"x": [1, (2, 3)], "y": Pair(4, 5), "z": deque([6]), "o": OrderedDict(q=7), "d": defaultdict(int, {1: 8})}
+    found, structure = _pytree.tree_flatten_with_path(tree)
+    expected, _ = theirs.tree_flatten_with_path(tree)
+    assert [repr(x) for x in found] == [repr(x) for x in expected]
+    assert structure == _pytree.tree_structure(tree)
+    assert [_pytree.keystr(path) for path, _ in found] == [theirs.keystr(path) for path, _ in expected]
+    assert [_pytree.key_get(tree, path) for path, _ in found] == list(range(1, 9))
+    for module in (_pytree, theirs):
+        made = module.tree_map_with_path(lambda path, x, y: (len(path), x, y), {"a": 1, "b": [2]}, {"a": 3, "b": [4]})
+        assert made == {"a": (1, 1, 3), "b": [(2, 2, 4)]}
+        assert module.tree_leaves_with_path([(1,), 2], is_leaf=lambda x: isinstance(x, tuple)) == [
+            ((module.SequenceKey(0),), (1,)), ((module.SequenceKey(1),), 2)]  # fmt: skip
+        assert module.tree_is_leaf(3)
+        assert not module.tree_is_leaf([3])
+
+
+@pytest.mark.parametrize("name", ["ferro.utils._pytree", "torch.utils._pytree"])
+def test_paths_of_registered_classes(name: str) -> None:
+    module: Any = pytest.importorskip(name)
+
+    class Named(dict):
+        """A dictionary of its own class."""
+
+    class Plain:
+        """Registered without keys."""
+
+    module.register_pytree_node(
+        Named, module._dict_flatten, lambda values, names: Named(module._dict_unflatten(values, names)),
+        flatten_with_keys_fn=module._dict_flatten_with_keys,
+    )  # fmt: skip
+    module.register_pytree_node(Plain, lambda x: ([1], None), lambda children, context: Plain())
+    [(path, leaf)] = module.tree_leaves_with_path([Named(a=1)])
+    assert (module.keystr(path), leaf) == ("[0]['a']", 1)
+    with pytest.raises(ValueError, match="Did not find a flatten_with_keys_fn for type: "):
+        module.tree_leaves_with_path([Plain()])
+
+
+def test_supported_nodes_take_branches_apart(theirs: Any) -> None:
+    for module in (_pytree, theirs):
+        for tree in ([1, 2], (1, 2), {"a": 1, "b": 2}, deque([1, 2]), OrderedDict(a=1, b=2), Pair(1, 2)):
+            node = module.SUPPORTED_NODES[module._get_node_type(tree)]
+            children, context = node.flatten_fn(tree)
+            assert list(children) == [1, 2]
+            assert node.unflatten_fn([1, 2], context) == tree
+        assert int not in module.SUPPORTED_NODES
+        assert module._get_node_type(3) not in module.SUPPORTED_NODES

@@ -22,7 +22,8 @@ class Members:
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _non_persistent_buffers_set: set[str]
-    _modules: dict[str, Module | None]
+    if TYPE_CHECKING:  # (`typing.get_type_hints` of a program's module would not find the name here)
+        _modules: dict[str, Module | None]
 
     # ---------------------------------------------------------------- attributes
 

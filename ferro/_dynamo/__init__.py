@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from ferro._dynamo import eval_frame
 from ferro.compiler import (
     OptimizedModule,
     allow_in_graph,
@@ -22,9 +23,31 @@ from ferro.compiler import (
     reset,
     set_stance,
 )
+from ferro.core.base import TensorBase
 
-__all__ = ["OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "is_compiling", "list_backends",
-           "reset", "set_stance"]  # fmt: skip
+__all__ = ["OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "eval_frame", "is_compiling",
+           "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "reset", "set_stance"]  # fmt: skip
+
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Tells a compiler that a tensor stays where it is: there is none, and nothing changes."""
+    _tensor("mark_static_address", t)
+
+
+def mark_static(t: Any, index: Any = None) -> None:
+    """Tells a compiler that a tensor's size stays: nothing changes."""
+    if not isinstance(t, type):
+        _tensor("mark_static", t)
+
+
+def mark_dynamic(t: Any, index: Any, **kwargs: Any) -> None:
+    """Tells a compiler that a tensor's size along dimensions varies: nothing changes."""
+    _tensor("mark_dynamic", t)
+
+
+def _tensor(name: str, t: Any) -> None:
+    if not isinstance(t, TensorBase):
+        raise TypeError(f"{name} expects a tensor but received {type(t).__name__}")
 
 
 class Config(ModuleType):
