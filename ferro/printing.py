@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ferro.batched.levels import RUNNING
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.base import LEAF, history, wrap
+from ferro.core.device import CPU
 from ferro.core.forward import tangents_of
 from ferro.core.mode import current
 from ferro.core.node import Pick
@@ -145,10 +146,13 @@ def _of_all_slices(t: Any, name: str) -> str:
 def describe(t: Any, name: str = "tensor") -> str:
     """repr of a tensor: its numbers, then what is not the default (size, dtype, history)."""
     a = t._data
-    if type(a) is not np.ndarray:
+    extra = []
+    if t.device != CPU:
+        a = backend.moved(a, CPU)
+        extra.append(f"device={str(t.device)!r}")
+    elif type(a) is not np.ndarray:
         return _of_all_slices(t, name)
     prefix = f"{name}("
-    extra = []
     default = dtypes.default()
     plain = _is_default(t.dtype)
     if a.size == 0:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ferro.core import backend, capsules, dtypes
 from ferro.core.apply import bind
+from ferro.core.backend import HOST
 from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, is_inference, lose, meta_of, root, version_of, wrap
 from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
@@ -196,7 +197,7 @@ class Tensor(
     @property
     def device(self) -> device:
         """Where the data live."""
-        return CPU
+        return CPU if type(self._data) is HOST else backend.device_of(self._data)
 
     @property
     def ndim(self) -> int:
@@ -573,7 +574,13 @@ class Tensor(
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         if (self._meta is not None and self._meta.lost is not None) or self._node is not None:
             departed("numpy()")
-        if type(self._data) is not np.ndarray:
+        if type(self._data) is not HOST:
+            if self.device != CPU:
+                if force:
+                    return self.detach().cpu().numpy()
+                raise TypeError(
+                    f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+                )
             return np.asarray(self._data)  # which says why there is no array
         lend(self._data)
         return self._data.view()  # a shape or dtype that the program gives the array is not that of the tensor
@@ -695,8 +702,8 @@ class Tensor(
         return describe(self, type(self).__name__ if overrides(type(self)) else "tensor")
 
     def cpu(self, memory_format: Any = None) -> Tensor:
-        """The tensor on the CPU: itself."""
-        return self
+        """The tensor on the CPU: itself, if it lies there."""
+        return self if type(self._data) is HOST else self.to(CPU)
 
     def cuda(self, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
         """The tensor on a GPU; RuntimeError where there is none."""

@@ -137,7 +137,11 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
                 if type(t) is _Stand:
                     raise RuntimeError(f"grad: materialize_grads cannot be used when the given input is a GradientEdge (inputs[{i}]) that "
                                        "the outputs do not depend on: nobody knows the shape of its tensor")  # fmt: skip
-                result.append(wrap(np.zeros(t._data.shape, t._data.dtype), LEAF if create_graph else None))
+                result.append(
+                    wrap(
+                        backend.beside(t._data, np.zeros(t._data.shape, t._data.dtype)), LEAF if create_graph else None
+                    )
+                )
                 continue
             if not allow_unused:
                 raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t._data.shape)}) appears to not have been "
@@ -301,7 +305,7 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
                 raise RuntimeError(
                     f"{who}: grad can be implicitly created only for real scalar outputs but got {data.dtype}"
                 )
-            seed = wrap(np.ones(data.shape, data.dtype))
+            seed = wrap(backend.beside(data, np.ones(data.shape, data.dtype)))
         elif not isinstance(seed, TensorBase):
             raise TypeError(
                 f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}"

@@ -58,6 +58,13 @@ def rule(names: str) -> Callable:
 class Functions:
     """The module of functions of batched arrays: the same names as in ferro.cpu, made when first asked for."""
 
+    # by NumPy's protocols
+    may_share_memory, write_, add_ = (
+        staticmethod(cpu.may_share_memory),
+        staticmethod(cpu.write_),
+        staticmethod(cpu.add_),
+    )
+
     def __getattr__(self, name: str) -> Any:
         if not hasattr(cpu, name):
             raise AttributeError(f"the backend of batched arrays has no function {name!r}")

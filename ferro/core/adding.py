@@ -57,7 +57,9 @@ def own(array: Any) -> Any:
     """The array, or a copy if anything but a caller's local variable refers to its memory."""
     if type(array) is Rows:
         return array
-    return array if is_sole(array) else copied(array)
+    if is_sole(array):
+        return array
+    return copied(array) if type(array) is HOST else backend.xp_of(array).copy(array)
 
 
 def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
@@ -181,6 +183,7 @@ def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool, place: Any)
             held.add(number)
             if (
                 owned
+                and type(gx) is HOST
                 and gx.size >= fusion.LARGE
                 and meta.grad is grad
                 and fusion.evaluate(_sum, total, gx, out=total) is not None
@@ -188,7 +191,10 @@ def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool, place: Any)
                 bump(grad, "backward", place)
                 return True
             if meta.grad is grad:
-                np.add(total, gx, out=total, casting="unsafe")
+                if type(total) is HOST:
+                    np.add(total, gx, out=total, casting="unsafe")
+                else:
+                    backend.xp_of(total).add_(total, gx)
                 bump(grad, "backward", place)
                 return True
             return False
@@ -212,6 +218,8 @@ def _refuse_overlap(grad: Any) -> None:
 
 def _laid_out(gx: Any, like: Any) -> Any:
     """A copy of a gradient that lies in memory like the leaf it belongs to; in C order if the leaf has gaps."""
+    if type(gx) is not HOST:
+        return backend.xp_of(gx).copy(gx)
     if gx.strides == like.strides:
         return copied(gx)
     if like.flags.c_contiguous:

@@ -12,7 +12,7 @@ from ferro import cpu
 from ferro.batched.levels import ALIVE
 from ferro.core import backend, dtypes, tape
 from ferro.core.arguments import unlike
-from ferro.core.backend import HOST, xp_of
+from ferro.core.backend import DEVICES, HOST, xp_of
 from ferro.core.base import (  # fmt: skip
     LEAF,
     Lost,
@@ -268,7 +268,7 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
             edges.append(x if n is LEAF else n)
         bit += bit
     mode = None
-    if ALIVE and any(type(a) is not HOST for a in arrays):
+    if (ALIVE or DEVICES) and any(type(a) is not HOST for a in arrays):
         return under_mode(op, xs, (dim,))
     if ACTIVE and (mode := MODE.get()) is not None and mode.special:
         return _special(op, xs, (dim,), mode)
@@ -340,6 +340,8 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
             if recording and (x._node if (v := x._counter) is None or not v.n else history(x)) is not None:
                 mask |= bit
         bit <<= 1
+    if xp is not None:
+        xs, arrays = together(op, xp, xs, arrays)
     try:
         direct = op.direct if xp is None else None
         if op.variadic:
@@ -382,6 +384,22 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
                 _mark_lost(t, None, op, xs)
                 break
     return t
+
+
+def together(op: Op, xp: Any, xs: tuple, arrays: list) -> tuple:
+    """Tensors and arrays of which some are of the backend xp: numbers among them are brought to its device."""
+    bring = getattr(xp, "from_host", None)
+    if bring is None or all(a is None or type(a) is not HOST for a in arrays):
+        return xs, arrays
+    xs = tuple(xs)
+    for i, a in enumerate(arrays):
+        if type(a) is HOST:
+            if a.ndim or history(xs[i]) is not None:
+                raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
+                                   f"{xp.device} and cpu! Bring one to the other with .to(device).")  # fmt: skip
+            arrays[i] = bring(a)
+            xs = (*xs[:i], wrap(arrays[i]), *xs[i + 1 :])
+    return xs, arrays
 
 
 def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params: tuple, recording: bool) -> tuple:

@@ -1,4 +1,15 @@
-"""Backends: which module of array functions (`xp`) serves which type of array. No other file of the core knows NumPy's arrays by name."""
+"""Backends: which module of array functions (`xp`) serves which type of array. No other file of the core knows NumPy's arrays by name.
+
+Note [Backends].  A backend is a type of arrays and a module with the functions of `ferro.cpu` under the same names, for
+those operations that are to run on it; of the functions in `ferro/xp.py` it has those that it does better than they. An
+array has shape, dtype (NumPy's), ndim, size, itemsize, strides, flags, Python's operators, indexing, and the methods
+that formulas use: conj, real, imag, T, reshape, astype, copy, fill, item, sum and their like. Its `base` is None only if no
+other array shows its memory. Numbers, 0-d arrays of NumPy's among them, may stand wherever a function takes an array.
+
+Where the memory is not the processor's, the module has a `device` (the device type, such as "privateuseone"), and
+``from_host(array)`` and ``to_host(array)``, which copy. Then ``tensor.to(device)`` and ``device=`` bring tensors there,
+0-d tensors are brought along where they meet others, and all else that meets must lie on one device.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import new_array as _new_batched
+from ferro.core.device import CPU, PLACES, device
 from ferro.xp import complete
 
 # The arrays that lie in the memory of the processor: those of the backend which is always there. The short forms of
@@ -14,6 +27,7 @@ from ferro.xp import complete
 HOST = np.ndarray
 
 _MODULES: dict[type, Any] = {}
+DEVICES: list[type] = []  # the types whose arrays lie on devices of their own
 
 # Registered by ferro.tensor and ferro.functional, which lie above the core; `apply` by core.apply (it needs base.py).
 tensor_class: Any = None
@@ -38,14 +52,50 @@ COPY_SLICES: Any = None  # the history of a base after a write through a view
 
 
 def register(array_type: type, module: Any) -> None:
-    """Makes tensors of another type of arrays possible: `module` has the functions of `ferro.cpu` under the same names.
-
-    TypeError for a type that has a backend already.
-    """
-    if array_type is HOST or array_type in _MODULES:
+    """Makes tensors of another type of arrays possible; see Note [Backends]. TypeError for a type that has a backend already."""
+    if module_of(array_type) is not None:
         raise TypeError(f"register: {array_type.__name__} has a backend already")
+    name = getattr(module, "device", None)
+    if name is not None:
+        if name in PLACES:
+            raise ValueError(f"register: the device type {name} has a backend already")
+        PLACES[name] = module
+        DEVICES.append(array_type)
     complete(module)
     _MODULES[array_type] = module
+
+
+def module_of(array_type: type) -> Any:
+    """The module of array functions that serves a type of arrays; None if there is none."""
+    return cpu if array_type is HOST else _MODULES.get(array_type)
+
+
+def beside(array: Any, given: Any) -> Any:
+    """A NumPy array, brought to the backend of `array` where that lies on another device."""
+    if type(array) is HOST:
+        return given
+    bring = getattr(xp_of(array), "from_host", None)
+    return given if bring is None or type(given) is not HOST else bring(given)
+
+
+def new_array(like: Any, shape: tuple, make: Any) -> Any:
+    """make(shape), a NumPy array, on the backend of `like`; where that is batched, one for each slice."""
+    return make(shape) if type(like) is HOST else beside(like, _new_batched(like, shape, make))
+
+
+def device_of(array: Any) -> device:
+    """The device on which an array lies."""
+    name = None if type(array) is HOST else getattr(xp_of(array), "device", None)
+    return CPU if name is None else device(name)
+
+
+def moved(array: Any, to: device) -> Any:
+    """The array on a device, itself if it lies there."""
+    at = device_of(array)
+    if at.type == to.type:
+        return array
+    host = array if at is CPU else xp_of(array).to_host(array)
+    return host if to.type == CPU.type else PLACES[to.type].from_host(host)
 
 
 def levels_of(array: Any) -> list:

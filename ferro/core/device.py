@@ -81,6 +81,7 @@ class device:
 
 
 CPU = device("cpu")
+PLACES: dict[str, Any] = {}  # the backends of other devices by their type, see core/backend.py
 
 
 def set_default_device(device: Any) -> None:
@@ -112,3 +113,9 @@ def check(given: Any) -> device:
     if d.type != "cpu":
         raise RuntimeError(f"device {str(d)!r} is not available: this build of ferro computes on the CPU")
     return d
+
+
+def known(given: Any) -> device:
+    """The device an argument names, which may be that of a registered backend; RuntimeError for any other."""
+    d = device(given) if given is not None and not isinstance(given, device) else given
+    return d if d is not None and d.type in PLACES else check(d)

@@ -33,7 +33,7 @@ def tangents_of(x: TensorBase | None) -> dict:
         from ferro.core.inplace import replay
 
         base, steps = tangent_root(view)
-        x._meta.tangents = {level: replay(backend.functional, t, steps) for level, t in tangents_of(base).items()}
+        x._meta.tangents = {level: replay(t, steps) for level, t in tangents_of(base).items()}
         view.tangent_stamp = x._counter.n
     return x._meta.tangents or {}
 

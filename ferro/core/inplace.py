@@ -19,7 +19,7 @@ from ferro.core import backend, dtypes
 from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
-from ferro.core.apply import of_array
+from ferro.core.apply import of_array, together
 from ferro.core.backend import HOST, levels_of
 from ferro.core.base import LEAF, Meta, TensorBase, bump, derived, history, hooked, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
@@ -121,7 +121,7 @@ def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> A
             alias._data = data.copy()
         if alias._counter is not None:
             bump(alias, name)
-        np.copyto(data, out._data, casting="unsafe")
+        write(data, out._data)
     bump(self, name)
     if (
         out._node is None
@@ -204,7 +204,10 @@ def record_write(
         return change(self, name, lambda x: backend.apply(op, (x, *others), params))
     data = self._data
     tensors = (wrap(data, None if node is LEAF else node), *others)
-    arrays = tuple([x._data for x in tensors])
+    arrays: Any = [x._data for x in tensors]
+    if backend.DEVICES:
+        tensors, arrays = together(op, backend.xp_of(data), tensors, arrays)
+    arrays = tuple(arrays)
     mask = needs_gradient(op, tensors) if _mode.is_grad_enabled() and data.dtype in INEXACT else 0
     out = wrap(data)
     if mask:
@@ -229,7 +232,7 @@ def overwrite(self: Any, name: str, op: Any, value: Any, constant: bool = False)
         return change(self, name, lambda x: backend.apply(op, (x, value)))
     data = self._data
     if not _mode.is_grad_enabled() or data.dtype not in INEXACT or (node is None and history(value) is None):
-        np.copyto(data, value._data, casting="unsafe")
+        write(data, value._data)
         bump(self, name)
         return self
     # the history of a base forgets the place of a view anyway: there the old content need not take part
@@ -237,7 +240,7 @@ def overwrite(self: Any, name: str, op: Any, value: Any, constant: bool = False)
     before = wrap(data, node if view is None and node is not LEAF else None)
     _refuse_view(self, name)
     out = backend.apply(op, (before, value))
-    np.copyto(data, out._data)
+    write(data, out._data)
     bump(self, name)
     rebase(self, out)
     return self
@@ -352,9 +355,17 @@ def rebase(self: Any, out: Any) -> None:
         retain(self, before)
 
 
-def replay(xp: Any, x: Any, steps: tuple) -> Any:
-    """The view that `steps` describe, of an array or (with xp the functions on Tensors) of a Tensor."""
-    recorded = xp is backend.functional
+def write(data: Any, value: Any) -> None:
+    """Writes an array, broadcast and cast, into another."""
+    if type(data) is HOST:
+        np.copyto(data, value, casting="unsafe")
+    else:
+        backend.xp_of(data).write_(data, value)
+
+
+def replay(x: Any, steps: tuple) -> Any:
+    """The view that `steps` describe, of an array or of a Tensor."""
+    recorded = isinstance(x, TensorBase)
     for op, params, index in steps:
         x = backend.apply(op, (x,), params) if recorded else op.forward(backend.xp_of(x), x, *params)
         if index is not None:
@@ -364,17 +375,16 @@ def replay(xp: Any, x: Any, steps: tuple) -> Any:
 
 def write_view(base: Any, value: Any, steps: tuple) -> Any:
     """A copy of the array `base` in which the view that `steps` describe holds `value`."""
-    from ferro import cpu
-
     if ALIVE:
-        base = backend.with_levels(base, levels_of(value), levels_of(replay(cpu, base, steps)))
-    fresh = np.array(base, order="C", copy=True) if type(base) is HOST else backend.xp_of(base).contiguous(base)
-    view = replay(cpu, fresh, steps)
-    if np.may_share_memory(view, fresh):
-        np.copyto(_writable(view), value)
+        base = backend.with_levels(base, levels_of(value), levels_of(replay(base, steps)))
+    xp = backend.xp_of(base)
+    fresh = np.array(base, order="C", copy=True) if type(base) is HOST else xp.contiguous(base)
+    view = replay(fresh, steps)
+    if xp.may_share_memory(view, fresh):
+        write(_writable(view), value)
         return fresh
-    where = replay(cpu, np.arange(base.size).reshape(base.shape), steps)  # a reshape that copied: write by flat index
-    fresh.reshape(-1)[where] = value
+    where = replay(np.arange(base.size).reshape(base.shape), steps)  # a reshape that copied: write by flat index
+    fresh.reshape(-1)[backend.beside(base, where)] = value
     return fresh
 
 

@@ -164,10 +164,10 @@ def mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recordin
 
 
 def shares(a: Any, b: Any) -> bool:
-    """Whether a NumPy result is a view of its input (an own copy has no base, or a base of its own)."""
+    """Whether a result is a view of its input (of NumPy's, an own copy has no base, or a base of its own)."""
     if a is b:
         return True
     if isinstance(a, HOST):
         base = a.base
         return base is not None and (base is b or base is b.base or np.may_share_memory(a, b))
-    return np.may_share_memory(a, b)
+    return backend.xp_of(a).may_share_memory(a, b)

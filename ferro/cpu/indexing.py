@@ -18,13 +18,24 @@ from ferro.cpu.kernels.moves import LARGE, assign, contiguous, zeros
 from ferro.cpu.select import select
 
 __all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
-           "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread",
+           "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread", "is_within",
            "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "masked_spread",
            "nonzero", "prod_once", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
            "select_spread", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
+_INT64 = np.dtype(np.int64)
+_top: Any = np.maximum.reduce
 TINY = 1024  # elements below which what comes before an addition costs more than the addition
+
+
+def is_within(index: Any, low: int, high: int) -> bool:
+    """Whether all integers of an index lie in [low, high)."""
+    if 0 in index.strides:  # expanded: to look at every number once is enough
+        index = index[tuple([slice(None) if stride else slice(1) for stride in index.strides])]
+    if not low and index.dtype == _INT64 and _top(index.view(np.uint64), None) < high:
+        return True  # a negative number is huge without its sign
+    return int(index.min()) >= low and int(index.max()) < high
 
 
 def is_half(x: Any) -> bool:

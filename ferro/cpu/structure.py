@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ferro.cpu.kernels.moves import copied
 
 copy = copied
@@ -16,3 +18,18 @@ def cast(x: Any, dtype: Any) -> Any:
     if dtype.kind == "b" and x.dtype.kind != "b":
         return x != 0
     return x.astype(dtype)
+
+
+def may_share_memory(x: Any, y: Any) -> bool:
+    """Whether two arrays may show the same memory; False only where it is certain that they do not."""
+    return np.may_share_memory(x, y)
+
+
+def write_(x: Any, value: Any) -> None:
+    """Writes `value`, broadcast and cast to any dtype, into x."""
+    np.copyto(x, value, casting="unsafe")
+
+
+def add_(x: Any, value: Any) -> None:
+    """Adds `value`, cast to the dtype of x, into x."""
+    np.add(x, value, out=x, casting="unsafe")

@@ -11,6 +11,7 @@ import numpy as np
 from ferro.core import backend, dtypes
 from ferro.core.apply import NUMBERS, apply, binary, constant, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor, real_number, unlike
+from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
@@ -131,19 +132,20 @@ def isclose(
         if given < 0:
             raise RuntimeError(f"isclose: {argument} must be greater than or equal to zero, but got {given}")
     x, y = input._data, other._data
+    xp = xp_of(x)
     try:
-        close = np.equal(x, y)
+        close = x == y
     except ValueError:
         raise unlike("isclose", [x.shape, y.shape]) from None
     if equal_nan:
-        close = close | (np.isnan(x) & np.isnan(y))
+        close = close | (xp.isnan(x) & xp.isnan(y))
     if rtol == 0 and atol == 0:
         return wrap(close)
     if x.dtype.kind in "biu":
         x, y = x.astype(np.float64), y.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        off, allowed = np.abs(x - y), atol + np.abs(rtol * y)
-        return wrap(close | (np.isfinite(off) & (off <= allowed)))
+        off, allowed = xp.abs(x - y), atol + xp.abs(rtol * y)
+        return wrap(close | (xp.isfinite(off) & (off <= allowed)))
 
 
 declare("isclose",
@@ -177,19 +179,25 @@ def equal(input: Tensor, other: Tensor) -> bool:
 SPECIAL = [*points(), Sample(Arg(values=[0.0, -0.0, NAN, INF, -INF])), Sample(Arg(3, dtype="int64"))]
 
 
+def _tested(name: str, input: Any) -> Any:
+    """Where the function of arrays is true of the elements."""
+    a = need_tensor(name, "input", input)._data
+    return wrap(getattr(xp_of(a), name)(a))
+
+
 def isnan(input: Tensor) -> Tensor:
     """Where x is nan (a complex number: either part)."""
-    return wrap(np.isnan(need_tensor("isnan", "input", input)._data))
+    return _tested("isnan", input)
 
 
 def isinf(input: Tensor) -> Tensor:
     """Where x is infinite (a complex number: either part)."""
-    return wrap(np.isinf(need_tensor("isinf", "input", input)._data))
+    return _tested("isinf", input)
 
 
 def isfinite(input: Tensor) -> Tensor:
     """Where x is neither infinite nor nan."""
-    return wrap(np.isfinite(need_tensor("isfinite", "input", input)._data))
+    return _tested("isfinite", input)
 
 
 def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -210,7 +218,7 @@ def isreal(input: Tensor) -> Tensor:
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where the sign bit is set: negative numbers and -0."""
     a = real_input("signbit", input)
-    return into("signbit", out, wrap(np.signbit(a) if a.dtype in dtypes.INEXACT else a < 0), input)
+    return into("signbit", out, wrap(xp_of(a).signbit(a) if a.dtype in dtypes.INEXACT else a < 0), input)
 
 
 def real_input(name: str, x: Any) -> Any:
@@ -253,7 +261,7 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 
 def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Where x = 0."""
-    result = wrap(np.logical_not(need_tensor("logical_not", "input", input)._data))
+    result = _tested("logical_not", input)
     if out is not None and out._data.dtype.kind != "b":  # PyTorch writes the bools as numbers
         result = wrap(result._data.astype(out._data.dtype))
     return into("logical_not", out, result, input)
@@ -310,7 +318,7 @@ def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     a = need_tensor("bitwise_not", "input", input)._data
     if a.dtype.kind not in "biu":
         raise NotImplementedError(f"bitwise_not: only defined for integer and bool tensors, got {input.dtype}")
-    return into("bitwise_not", out, wrap(np.invert(a)), input)
+    return into("bitwise_not", out, wrap(~a), input)
 
 
 def on_bits(op: Op, x: Any, y: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import new_array
 from ferro.core import backend, dtypes
 from ferro.core import device as _device
 from ferro.core.arguments import into, need_tensor, sizes, with_size
@@ -33,7 +32,7 @@ __all__ = [
 def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any:
     """A new leaf around `data`."""
     if device is not None:
-        _device.check(device)
+        data = backend.moved(data, _device.known(device))
     t = wrap(data)
     if requires_grad:
         if data.dtype not in dtypes.INEXACT:
@@ -264,7 +263,7 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any 
     d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     value = _number(fill_value)
     dtypes.check_number("full_like", value, d)
-    data = new_array(input._data, input._data.shape, lambda s: np.full(s, value, d))
+    data = backend.new_array(input._data, input._data.shape, lambda s: np.full(s, value, d))
     return finish("full_like", arranged("full_like", data, input._data, memory_format), requires_grad, device)
 
 
@@ -450,7 +449,7 @@ def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, lay
 def _for_each(like: Any, t: Any) -> Any:
     """A new tensor; under vmap one for each slice of `like`, into which something else may be written."""
     if type(like._data) is not np.ndarray:
-        t._data = new_array(like._data, t._data.shape, lambda s: np.broadcast_to(t._data, s).copy())
+        t._data = backend.new_array(like._data, t._data.shape, lambda s: np.broadcast_to(t._data, s).copy())
     return t
 
 

@@ -215,11 +215,12 @@ view, plain = np.ndarray.view, np.ndarray
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, without a copy and with its history where it is one already."""
-    _device.check(device)
+    place = _device.known(device)
     if isinstance(data, TensorBase):
-        return data if dtype is None else data.to(dtype)  # type: ignore[attr-defined]
+        found: Any = data if dtype is None else data.to(dtype)  # type: ignore[attr-defined]
+        return found if device is None else found.to(place)
     a = to_array("as_tensor", data, dtype)
-    return wrap(a if isinstance(data, (*NUMBERS, *SEQUENCES)) else view(a, plain))
+    return wrap(backend.moved(a if isinstance(data, (*NUMBERS, *SEQUENCES)) else view(a, plain), place))
 
 
 READ_ONLY = (

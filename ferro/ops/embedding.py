@@ -331,7 +331,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError(
             f"one_hot: Class values must be smaller than num_classes={num_classes}, got {numbers.max()}."
         )
-    return wrap((x[..., None] == np.arange(num_classes)).astype(np.int64))
+    return wrap((x[..., None] == backend.beside(x, np.arange(num_classes))).astype(np.int64))
 
 
 declare(

@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core import backend
 from ferro.core.apply import apply, constant
-from ferro.core.base import TensorBase, bump
+from ferro.core.base import TensorBase, bump, wrap
 from ferro.core.dtypes import C_NAMES, check_number
 from ferro.core.inplace import overwrite, unrecorded
 from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
+from ferro.ops.structure import to
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 __all__ = ["fill", "fill_", "zero_"]
+
+
+def beside(like: Any, t: Any) -> Any:
+    """A number as a 0-d tensor, on the device of `like`."""
+    a = backend.beside(like._data, t._data)
+    return t if a is t._data else wrap(a)
 
 
 def number(name: str, value: Any, like: Any) -> Any:
@@ -30,7 +38,7 @@ def number(name: str, value: Any, like: Any) -> Any:
         raise RuntimeError(f"{name}: value cannot be converted to type {C_NAMES[like.dtype]} without overflow: {value}")
     if value:
         check_number(name, value, like._data.dtype)
-    return constant(value, like._data.dtype)
+    return beside(like, constant(value, like._data.dtype))
 
 
 def filler(name: str, x: Any, value: Any) -> Any:
@@ -70,6 +78,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """
     if not isinstance(src, TensorBase):
         src = number("copy_", src, self)
+    elif backend.DEVICES:
+        src = to(src, self.device)
     have, want = src._data.shape, self._data.shape
     if not fits(have, want):
         raise RuntimeError(

@@ -313,7 +313,14 @@ def _stacked(advanced: list) -> tuple:
     except ValueError:
         raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes "
                          f"{', '.join(str(list(a.shape)) for a in arrays)}") from None  # fmt: skip
-    return wrap(np.stack([np.broadcast_to(a, shape) for a in arrays])), dims
+    return wrap(_stack(arrays, shape)), dims
+
+
+def _stack(arrays: list, shape: tuple) -> Any:
+    """Arrays, broadcast to one shape, one behind the other; what lies on a device takes the others along."""
+    some = next((a for a in arrays if type(a) in backend.DEVICES), arrays[0])
+    xp = backend.xp_of(some)
+    return xp.stack([xp.expand(backend.beside(some, a), shape) for a in arrays], 0)
 
 
 def _check_bounds(name: str, shape: tuple, index: Any, dims: tuple) -> None:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import new_array
 from ferro.core import backend
 from ferro.core.arguments import sizes, with_size
 from ferro.core.base import LEAF, mark_inference, wrap
+from ferro.core.device import known
 from ferro.core.dtypes import INEXACT, refuse_gradient, to_numpy
 from ferro.core.layout import arranged, strided
 from ferro.core.mode import is_inference_mode_enabled
@@ -21,7 +21,7 @@ __all__ = ["ones_like", "zeros_like"]
 
 
 def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_grad: bool) -> Tensor:
-    t = wrap(make(shape, dtype) if type(like) is np.ndarray else new_array(like, shape, lambda s: make(s, dtype)))
+    t = wrap(backend.new_array(like, shape, lambda s: make(s, dtype)))
     if requires_grad:
         if dtype not in INEXACT:
             refuse_gradient(name, t.dtype)
@@ -37,7 +37,8 @@ def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: 
     if layout not in (None, strided):
         return backend.sparse_empty("zeros_like", input.shape, dtype or input.dtype, layout, requires_grad)
     d = input._data.dtype if dtype is None else to_numpy(dtype)
-    t = _constant("zeros_like", np.zeros, input._data, input._data.shape, d, requires_grad)
+    like = input._data if device is None else backend.moved(input._data, known(device))
+    t = _constant("zeros_like", np.zeros, like, like.shape, d, requires_grad)
     if memory_format is not None or not input._data.flags.c_contiguous:
         t._data = arranged("zeros_like", t._data, input._data, memory_format)
     return t
@@ -47,7 +48,8 @@ def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: A
               memory_format: Any = None) -> Tensor:  # fmt: skip
     """Ones of the shape (and, unless given, the dtype) of a tensor."""
     d = input._data.dtype if dtype is None else to_numpy(dtype)
-    t = _constant("ones_like", np.ones, input._data, input._data.shape, d, requires_grad)
+    like = input._data if device is None else backend.moved(input._data, known(device))
+    t = _constant("ones_like", np.ones, like, like.shape, d, requires_grad)
     if memory_format is not None or not input._data.flags.c_contiguous:
         t._data = arranged("ones_like", t._data, input._data, memory_format)
     return t
@@ -58,7 +60,8 @@ def new_zeros(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None, la
     """Zeros of any shape, of the dtype of this tensor unless another is given."""
     dtype = self._data.dtype if dtype is None else to_numpy(dtype)
     shape = sizes("new_zeros", with_size("new_zeros", shape, size))
-    return _constant("new_zeros", np.zeros, self._data, shape, dtype, requires_grad)
+    like = self._data if device is None else backend.moved(self._data, known(device))
+    return _constant("new_zeros", np.zeros, like, shape, dtype, requires_grad)
 
 
 class LikeMethods:

@@ -13,6 +13,7 @@ from ferro.batched.array import plain
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply, promote
 from ferro.core.arguments import need_tensor, unlike
+from ferro.core.backend import xp_of
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
@@ -338,7 +339,8 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
                              f"the input's {list(x.shape)}, that without its last dimension, or with "
                              "one dimension of size 1")  # fmt: skip
     # max(var, eps), but with the derivative of var itself
-    floor = wrap(np.maximum(var._data, np.asarray(eps, v.dtype)) - var._data)
+    v = var._data
+    floor = wrap(xp_of(v).clamp(v, np.asarray(eps, v.dtype), None) - v)
     var = var + floor
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)
     if full:

@@ -9,6 +9,7 @@ import numpy as np
 from ferro.batched.array import as_array, plain
 from ferro.core import dtypes
 from ferro.core.arguments import many_dims, need_tensor, one_dim
+from ferro.core.backend import xp_of
 from ferro.core.base import wrap
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops import exponential, extrema, masks, norms, order, reductions, scans
@@ -41,7 +42,7 @@ def _mask(name: str, x: Any, mask: Any) -> np.ndarray | None:
         raise IndexError(f"masked.{name}: expected a mask that can be broadcast to the input, got one with {m.ndim} "
                          f"dimensions for an input with {a.ndim}")  # fmt: skip
     try:
-        return np.broadcast_to(m != 0, a.shape)
+        return xp_of(m).expand(m != 0, a.shape)
     except ValueError:
         raise RuntimeError(f"masked.{name}: the mask of shape {list(m.shape)} cannot be broadcast to the input of "
                            f"shape {list(a.shape)}") from None  # fmt: skip

@@ -523,7 +523,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
 def _pad_channels(t: Tensor, before: int, after: int) -> Tensor:
     """Zero channels put before and after."""
     shape = t._data.shape
-    parts = [wrap(np.zeros((shape[0], n, *shape[2:]), t._data.dtype)) for n in (before, after)]
+    parts = [backend.functional.new_zeros(t, (shape[0], n, *shape[2:])) for n in (before, after)]
     return backend.functional.cat([p for p in (parts[0], t, parts[1]) if p._data.shape[1]], 1) if before or after else t
 
 

@@ -337,29 +337,32 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> Any:
 def _ranks(name: str, ordered: Any, q: Any, interpolation: str) -> Any:
     """The ranks, in general not whole, of the quantiles in rows sorted with nan last: shape (..., number of q)."""
     n = ordered.shape[-1]
+    xp = xp_of(ordered)
     q = backend.functional.reshape(q, (-1,))
     if name == "quantile":
-        nans = np.isnan(ordered[..., -1:])
-        last = np.full(nans.shape, n - 1, ordered.dtype)
+        nans = xp.isnan(ordered[..., -1:])
+        last = backend.beside(ordered, np.full(nans.shape, n - 1, ordered.dtype))
     else:
-        last = np.maximum((~np.isnan(ordered)).sum(-1, keepdims=True) - 1, 0).astype(ordered.dtype)
-        nans = np.zeros_like(last, np.bool_)
+        last = xp.clamp((~xp.isnan(ordered)).sum(-1, keepdims=True) - 1, 0, None).astype(ordered.dtype)
+        nans = last < 0  # nowhere
     ranks = q * wrap(last)
     if plain(nans).any():
         ranks = backend.functional.where(wrap(nans), float(n - 1), ranks)
     if interpolation in ("lower", "higher", "nearest"):
-        whole = {"lower": np.floor, "higher": np.ceil, "nearest": np.rint}[interpolation]
-        return wrap(whole(ranks._data))
+        a = ranks._data
+        return wrap(
+            xp.floor(a) if interpolation == "lower" else xp.ceil(a) if interpolation == "higher" else xp.round(a, 0)
+        )
     return ranks
 
 
 def _between(fn: Any, ordered: Any, ranks: Any, interpolation: str) -> Any:
     """The elements of rank `ranks` of sorted rows, between two of them as told."""
-    below = np.floor(ranks._data)
+    below = xp_of(ranks._data).floor(ranks._data)
     low = fn.gather(ordered, -1, wrap(below.astype(np.int64)))
     if interpolation not in ("linear", "midpoint"):
         return low
-    high = fn.gather(ordered, -1, wrap(np.ceil(ranks._data).astype(np.int64)))
+    high = fn.gather(ordered, -1, wrap(xp_of(ranks._data).ceil(ranks._data).astype(np.int64)))
     return fn.lerp(low, high, 0.5 if interpolation == "midpoint" else ranks - wrap(below))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.apply import apply, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
+from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
@@ -293,14 +294,19 @@ NAN_TO_NUM = Op("nan_to_num", lambda xp, x, /, nan, posinf, neginf: xp.nan_to_nu
 # -- divisors ----------------------------------------------------------------------------------------------------------
 
 
+def _divisor(name: str, input: Any, other: Any) -> Any:
+    x, y = integers(name, input, other)
+    return wrap(getattr(xp_of(x), name)(x, y))
+
+
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greatest common divisor, ≥ 0, of integers."""
-    return into("gcd", out, wrap(np.gcd(*integers("gcd", input, other))), input, other)
+    return into("gcd", out, _divisor("gcd", input, other), input, other)
 
 
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The least common multiple, ≥ 0, of integers."""
-    return into("lcm", out, wrap(np.lcm(*integers("lcm", input, other))), input, other)
+    return into("lcm", out, _divisor("lcm", input, other), input, other)
 
 
 def integers(name: str, x: Any, y: Any) -> list:

@@ -62,14 +62,14 @@ def safe_where(condition: Tensor, function: Callable, input: Any, otherwise: Any
         shapes = ", ".join(str(list(t._data.shape)) for t in tensors)
         raise RuntimeError(f"safe_where: the shapes {shapes} of condition, input and otherwise cannot be broadcast "
                            "together") from None  # fmt: skip
-    mask = wrap(np.broadcast_to(condition._data, shape).copy())
+    mask = wrap(backend.xp_of(condition._data).expand(condition._data, shape).copy())
     full = tuple([expand(x, shape) for x in inputs])
     chosen = _elements(function, full, mask)
     if callable(otherwise) and not isinstance(otherwise, TensorBase):
         rest = wrap(~mask._data)
         other = _elements(otherwise, full, rest)
         chosen, other = promote(chosen, other)
-        base = masked_scatter(wrap(np.zeros(shape, other._data.dtype)), rest, other)
+        base = masked_scatter(wrap(backend.beside(other._data, np.zeros(shape, other._data.dtype))), rest, other)
     else:
         chosen, other = both_operands("safe_where", chosen, otherwise)
         base = expand(other, shape)

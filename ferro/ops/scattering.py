@@ -140,7 +140,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     d = one_dim("take_along_dim", n, dim)
     in_bounds("take_along_dim()", data, input._data.shape[d] if n else 1, d, negative=True)
     if data.size and plain(data).min() < 0:
-        indices = wrap(np.where(data < 0, data + input._data.shape[d], data))
+        indices = wrap(backend.xp_of(data).where(data < 0, data + input._data.shape[d], data))
     a, b = input._data.shape, data.shape
     common = broadcast_shapes((*a[:d], 1, *a[d + 1 :]), (*b[:d], 1, *b[d + 1 :]))
     x = unary(EXPAND, input, ((*common[:d], a[d], *common[d + 1 :]),))
@@ -159,7 +159,7 @@ def _arguments(name: str, x: Any, dim: int, index: Any, src: Any, later: bool = 
     shape = need_tensor(name, "index", index)._data.shape
     if not index._data.size and len(shape) != x._data.ndim:  # nothing is sent anywhere, whatever its shape
         shape = (0,) * max(x._data.ndim, 1)
-        index = wrap(np.zeros(shape, np.int64))
+        index = wrap(backend.beside(x._data, np.zeros(shape, np.int64)))
     if isinstance(src, TensorBase):
         given: Any = src
         have = given._data.shape
@@ -169,7 +169,7 @@ def _arguments(name: str, x: Any, dim: int, index: Any, src: Any, later: bool = 
             )
         d = _index(name, x, dim, index, have, later)
         if not index._data.size:
-            given = wrap(np.zeros(shape, x._data.dtype))
+            given = wrap(backend.beside(x._data, np.zeros(shape, x._data.dtype)))
         elif have != shape:
             cut = (*[slice(0, n) for n in shape], ...)
             given = unary(SLICE, given, (cut,)) if len(have) == len(shape) else unary(RESHAPE, given, (shape,))
@@ -273,11 +273,14 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
     total = apply(SCATTER_ADD, (start, index, src), (d,))
     if reduce == "sum":
         return total
-    zeros, ones = np.zeros(x._data.shape, np.int64), np.ones(index._data.shape, np.int64)
-    counts = backend.xp_of(index._data).scatter_add(zeros, d, index._data, ones)
-    counts = np.maximum(counts + 1 if include_self else counts, 1)
+    zeros = backend.new_array(index._data, x._data.shape, lambda s: np.zeros(s, np.int64))
+    xp = backend.xp_of(index._data)
+    counts = xp.scatter_add(
+        zeros, d, index._data, backend.new_array(index._data, index._data.shape, lambda s: np.ones(s, np.int64))
+    )
+    counts = xp.clamp(counts + 1 if include_self else counts, 1, None)
     if x._data.dtype.kind in "iu":
-        return wrap(as_array(np.floor_divide(total._data, counts), x._data.dtype))
+        return wrap(as_array(total._data // counts, x._data.dtype))
     return total / wrap(counts.astype(x._data.dtype))
 
 

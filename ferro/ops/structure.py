@@ -29,25 +29,35 @@ CAST.short = (
 
 CLONE = backend.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g, layout=FIRST)
 
+TO_DEVICE = Op("to_device", lambda xp, x, /, to, back: backend.moved(x, to), kind=LINEAR,
+               x=lambda xp, g, to, back: move(g, back, to))  # fmt: skip
+
+TO_DEVICE.short, TO_DEVICE.backward_name = False, CAST.backward_name
+
 VIEW_ZERO = Op("view_zero", lambda xp, x, /, steps: write_view(x, 0, steps), kind=LINEAR,
-               x=lambda xp, g, steps: zero_through(xp, g, steps))  # fmt: skip
+               x=lambda xp, g, steps: zero_through(g, steps))  # fmt: skip
 
 COPY_SLICES = backend.COPY_SLICES = Op(
     "copy_slices", lambda xp, base, value, /, steps: base, kind=LINEAR,
-    base=lambda xp, g, steps: zero_through(xp, g, steps),
-    value=lambda xp, g, steps: replay(xp, g, steps))  # fmt: skip
+    base=lambda xp, g, steps: zero_through(g, steps),
+    value=lambda xp, g, steps: replay(g, steps))  # fmt: skip
 
 COPY_SLICES.backward_name = "CopySlices"  # as in PyTorch
 
 VIEW_PUT = backend.VIEW_PUT = Op(
     "view_put", lambda xp, base, value, /, steps: write_view(base, value, steps), kind=LINEAR,
-    base=lambda xp, g, steps: zero_through(xp, g, steps),
-    value=lambda xp, g, steps: replay(xp, g, steps))  # fmt: skip
+    base=lambda xp, g, steps: zero_through(g, steps),
+    value=lambda xp, g, steps: replay(g, steps))  # fmt: skip
 
 
-def zero_through(xp: Any, g: Any, steps: tuple) -> Any:
+def zero_through(g: Any, steps: tuple) -> Any:
     """`g` with zeros where the view described by `steps` lies."""
-    return apply(VIEW_ZERO, (g,), (steps,)) if xp is backend.functional else write_view(g, 0, steps)
+    return apply(VIEW_ZERO, (g,), (steps,)) if isinstance(g, TensorBase) else write_view(g, 0, steps)
+
+
+def move(x: Any, to: Any, back: Any) -> Any:
+    """A tensor or an array on the device `to`, from the device `back`."""
+    return apply(TO_DEVICE, (x,), (to, back)) if isinstance(x, TensorBase) else backend.moved(x, to)
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
@@ -113,11 +123,14 @@ def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
             dtype = a
         elif isinstance(a, TensorBase):
             dtype = dtypes.FROM_NUMPY[a._data.dtype]
+            device = backend.device_of(a._data)
         elif isinstance(a, (str, _device.device)):
             device = a
         elif a is not None and not isinstance(a, bool):
             raise TypeError(f"to: expected a dtype, a device or a tensor, got {type(a).__name__}")
-    _device.check(device)
+    to = None if device is None else _device.known(device)
+    if _device.PLACES and to is not None and to.type != (at := backend.device_of(self._data)).type:
+        self, copy = apply(TO_DEVICE, (self,), (to, at)), False
     if dtype is dtypes.complex32:
         return backend.complex_half(self)
     wanted = self._data.dtype if dtype is None else dtypes.to_numpy(dtype)
