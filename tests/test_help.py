@@ -46,6 +46,8 @@ NAMESPACES = (
     "ferro.linalg",
     "ferro.special",
     "ferro.fft",
+    "ferro.signal.windows",
+    "ferro.sparse",
     "ferro",
     "ferro.Tensor",
 )

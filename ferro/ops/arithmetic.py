@@ -109,7 +109,15 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
 
 
 def add(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """x + alpha y, with broadcasting and type promotion.  d(x + a y) = dx + a dy.
+    """x + alpha y, with broadcasting and type promotion. d(x + a y) = dx + a dy.
+
+    - `input` (Tensor): x
+    - `other` (Tensor or number): y
+    - `*old` (Any): the order of older programs, add(input, alpha, other): deprecated
+    - `alpha` (number, default 1): a factor
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the broadcast shape. RuntimeError for shapes that do not broadcast and a floating alpha of integers.
 
     Example::
 
@@ -133,7 +141,23 @@ ADD = Op("add", lambda xp, x, y: x + y, kind=LINEAR,
 
 
 def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
-    """x - alpha y, with broadcasting and type promotion; not defined for bool tensors.  d(x - a y) = dx - a dy."""
+    """x - alpha y, with broadcasting and type promotion. d(x - a y) = dx - a dy.
+
+    - `input` (Tensor): x
+    - `other` (Tensor or number): y
+    - `*old` (Any): the order of older programs, sub(input, alpha, other): deprecated
+    - `alpha` (number, default 1): a factor
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the broadcast shape. RuntimeError for shapes that do not broadcast, for bool tensors and a floating
+    alpha of integers.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.sub(ferro.tensor([5.0, 6.0]), ferro.tensor([1.0, 2.0]), alpha=2)
+        tensor([3., 2.])
+    """
     if old:
         alpha, other = number_first("sub", "alpha", ("other",), other, *old)
     no_bools("sub", input, other)
@@ -215,10 +239,23 @@ MUL = Op("mul", lambda xp, x, y: x * y, kind=MULTILINEAR,
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
-    """x / y; integers are divided as floating numbers of the default dtype.  d(x / y) = (dx - (x / y) dy) / y.
+    """x / y, with broadcasting and type promotion. d(x / y) = (dx - (x / y) dy) / y.
 
-    rounding_mode "trunc" rounds the quotient towards zero and "floor" down; integers then stay integers, and the
-    derivative is zero.
+    - `input` (Tensor): x
+    - `other` (Tensor or number): y
+    - `rounding_mode` (str, default None): "trunc" rounds the quotient towards zero, "floor" down; integers then stay
+      integers, and the derivative is zero
+    - `out` (Tensor, default None): where to write the result
+
+    Without rounding, integers are divided as floating numbers of the default dtype. x / 0 is inf, -inf or nan. The
+    result has the broadcast shape. RuntimeError for shapes that do not broadcast, another rounding mode and rounded
+    integers divided by 0.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.div(ferro.tensor([7, -7]), 2), ferro.div(ferro.tensor([7, -7]), 2, rounding_mode="floor")
+        (tensor([ 3.5000, -3.5000]), tensor([ 3, -4]))
     """
     if rounding_mode is not None:
         result = rounded_quotient(input, other, rounding_mode)
@@ -332,7 +369,21 @@ SQUARE = Op(
 
 
 def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None) -> Tensor:
-    """x + value y z."""
+    """x + value y z, with broadcasting.
+
+    - `input`, `tensor1`, `tensor2` (Tensor): x, y and z
+    - `*old` (Any): the order of older programs, the number first: deprecated
+    - `value` (number, default 1): a factor
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for shapes that do not broadcast.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.addcmul(ferro.ones(2), ferro.tensor([1.0, 2.0]), ferro.tensor([3.0, 4.0]), value=10)
+        tensor([31., 81.])
+    """
     if old:
         value, tensor1, tensor2 = number_first("addcmul", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)
     xs = promote(*operands("addcmul", input, tensor1, tensor2))
@@ -351,7 +402,21 @@ ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: xp.addcmul(x, y, z, value)
 
 
 def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None) -> Tensor:
-    """x + value y / z; y and z may not both be integers."""
+    """x + value y / z, with broadcasting; y and z may not both be integers.
+
+    - `input`, `tensor1`, `tensor2` (Tensor): x, y and z
+    - `*old` (Any): the order of older programs, the number first: deprecated
+    - `value` (number, default 1): a factor
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for shapes that do not broadcast and for two integer tensors.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.addcdiv(ferro.ones(2), ferro.tensor([1.0, 6.0]), ferro.tensor([2.0, 4.0]), value=2)
+        tensor([2., 4.])
+    """
     if old:
         value, tensor1, tensor2 = number_first("addcdiv", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)
     x, y, z = operands("addcdiv", input, tensor1, tensor2)
@@ -375,7 +440,13 @@ ADDCDIV = Op("addcdiv", lambda xp, x, y, z, /, value: x + y / z * xp.typed(value
 
 
 def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
-    """x + w (y - x), the point at w on the way from x to y; exact at both ends.  All tensors have one dtype.
+    """x + w (y - x), the point at w on the way from x to y; exact at both ends.
+
+    - `input`, `end` (Tensor): x and y, of one dtype
+    - `weight` (Tensor or number): w; may lie outside of [0, 1]
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the broadcast shape. RuntimeError for shapes that do not broadcast and dtypes that differ.
 
     Example::
 

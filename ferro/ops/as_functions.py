@@ -14,12 +14,39 @@ __all__ = ["addmv_", "as_strided_", "detach_", "get_device", "is_distributed", "
 
 
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``input.addmv_(mat, vec)``: beta * input + alpha * mat @ vec in the place of `input`."""
+    """``input.addmv_(mat, vec)``: beta input + alpha mat @ vec in the place of `input`.
+
+    - `input` (Tensor): (n), changed and returned
+    - `mat`, `vec` (Tensor): (n, m) and (m)
+    - `beta`, `alpha` (number, default 1): factors
+
+    RuntimeError for shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.addmv_(ferro.tensor([1.0, 2.0]), ferro.ones(2, 3), ferro.ones(3))
+        tensor([4., 5.])
+    """
     return need_tensor("addmv_", "input", input).addmv_(mat, vec, beta=beta, alpha=alpha)
 
 
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """``input.as_strided_(size, stride, storage_offset)``: other sizes and strides for the same memory."""
+    """``input.as_strided_(size, stride)``: gives the tensor itself other sizes and strides for the same memory.
+
+    - `input` (Tensor): any shape, changed and returned
+    - `size`, `stride` (ints): as in :func:`as_strided`
+    - `storage_offset` (int, default None): where it begins; None: where it did
+
+    RuntimeError for sizes that reach beyond the storage.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.as_strided_(ferro.arange(4), (2, 2), (1, 2))
+        tensor([[0, 2],
+                [1, 3]])
+    """
     return need_tensor("as_strided_", "input", input).as_strided_(size, stride, storage_offset)
 
 

@@ -40,9 +40,15 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 
 def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
            dim: int | None = None) -> Any:  # fmt: skip
-    """The distinct elements (or slices along `dim`) in ascending order; every nan is one of its own.
+    """The distinct elements, or slices along `dim`, in ascending order; every nan is one of its own.
 
-    On request also the number of each element of the input among them, and how often each appears.
+    - `input` (Tensor): any shape
+    - `sorted` (bool, default True): no effect: the elements are always in order
+    - `return_inverse` (bool, default False): gives the number of each element of the input among them, too
+    - `return_counts` (bool, default False): gives how often each appears, too
+    - `dim` (int, default None): the dimension of the slices; None: elements
+
+    A tensor, or a tuple of two or three. IndexError for a `dim` out of range. Not differentiable.
 
     Example::
 
@@ -58,7 +64,21 @@ def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, ret
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """The elements (or slices along `dim`) that differ from the one before; more on request, as in :func:`unique`."""
+    """The elements, or slices along `dim`, that differ from the one before.
+
+    - `input` (Tensor): any shape
+    - `return_inverse` (bool, default False): gives the number of each element of the input among them, too
+    - `return_counts` (bool, default False): gives how long each run is, too
+    - `dim` (int, default None): the dimension of the slices; None: elements
+
+    A tensor, or a tuple of two or three. IndexError for a `dim` out of range. Not differentiable.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.unique_consecutive(ferro.tensor([1, 1, 2, 1]), return_counts=True)
+        (tensor([1, 2, 1]), tensor([2, 1, 1]))
+    """
     a = _checked("unique_consecutive", input, dim)
     d = None if dim is None else one_dim("unique_consecutive", a.ndim, dim)
     return _requested(xp_of(a).unique_consecutive(a, d), return_inverse, return_counts)
@@ -95,9 +115,23 @@ declare("unique_consecutive", _UNIQUE, differentiable=False)
 def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
                  side: str | None = None,
                  sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """Where elements would be inserted into a sorted sequence (its innermost dimension) so that it stays sorted.
+    """Where elements would be inserted into a sorted sequence so that it stays sorted.
 
-    Before equal elements, or behind them with `right`.  `sorter` are indices that sort the sequence.
+    - `sorted_sequence` (Tensor): (n), or (..., n) with the leading dimensions of `input`
+    - `input` (Tensor or number): the elements
+    - `out_int32` (bool, default False): gives int32 instead of int64
+    - `right` (bool, default False): behind equal elements, not before them
+    - `side` (str, default None): the same, "right" or "left"
+    - `sorter` (Tensor, default None): indices that sort the sequence, in its shape
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`. RuntimeError for shapes that do not fit and for `right` against `side`.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.searchsorted(ferro.tensor([1, 3, 5]), ferro.tensor([0, 3, 4]))
+        tensor([0, 1, 2])
     """
     name = "searchsorted"
     edges = need_tensor(name, "sorted_sequence", sorted_sequence)._data
@@ -156,7 +190,23 @@ def _arranged(name: str, edges: Any, order: Any) -> Any:
 def bucketize(
     input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """The number of the bucket, between the sorted boundaries, in which each element lies: see :func:`searchsorted`."""
+    """The number of the bucket, between sorted boundaries, in which each element lies.
+
+    - `input` (Tensor or number): the elements
+    - `boundaries` (Tensor): (n), ascending
+    - `out_int32` (bool, default False): gives int32 instead of int64
+    - `right` (bool, default False): False: boundaries[i - 1] < x <= boundaries[i]; True: boundaries[i - 1] <= x <
+      boundaries[i]
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`. RuntimeError for boundaries of another number of dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.bucketize(ferro.tensor([0, 3, 4]), ferro.tensor([1, 3, 5]))
+        tensor([0, 1, 2])
+    """
     if need_tensor("bucketize", "boundaries", boundaries)._data.ndim != 1:
         raise RuntimeError(f"bucketize: boundaries tensor must be 1 dimension, but got dim({boundaries._data.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
@@ -213,7 +263,21 @@ declare("bincount", [Sample(_COUNTED), Sample(_COUNTED, Arg(3)),
 
 @by_slices
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Tensor | None = None) -> Tensor:
-    """How many elements lie in each of `bins` equal bins between min and max (if these are equal: of the elements)."""
+    """How many elements lie in each of `bins` equal bins between min and max, these included.
+
+    - `input` (Tensor): any shape, real
+    - `bins` (int, default 100): how many
+    - `min`, `max` (number, default 0): if they are equal, those of the elements
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (bins), in the dtype of `input`. RuntimeError for no bins, an infinite range and max < min.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.histc(ferro.tensor([1.0, 2.0, 2.0, 9.0]), bins=2, min=0, max=4)
+        tensor([1., 2.])
+    """
     a = _histogrammed("histc", input)
     left, right = float(min), float(max)
     if left == right and a.size:
@@ -233,8 +297,22 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
               out: Any = None) -> return_types.histogram:  # fmt: skip
     """How many elements (or with which weight) lie in each bin: (hist, bin_edges).
 
-    `bins` are the edges, or the number of equal bins in `range` (by default that of the elements).  With `density` the
-    area under the histogram is 1.
+    - `input` (Tensor): any shape, floating
+    - `bins` (int or Tensor): the number of equal bins, or their edges, ascending
+    - `range` (pair of floats, default None): the first and the last edge; None: those of the elements
+    - `weight` (Tensor, default None): of each element, in the shape of `input`
+    - `density` (bool, default False): makes the area under the histogram 1
+    - `out` (tuple of two Tensors, default None): where to write both
+
+    RuntimeError for weights of another shape, no bins and a range that does not ascend.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.histogram(ferro.tensor([1.0, 2.0, 2.0, 9.0]), bins=2, range=(0.0, 4.0))
+        ferro.return_types.histogram(
+        hist=tensor([1., 2.]),
+        bin_edges=tensor([0., 2., 4.]))
     """
     a = _histogrammed("histogram", input).reshape(-1, 1)
     if range is not None and isinstance(bins, TensorBase):
@@ -257,10 +335,25 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
 @by_slices
 def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
                 out: Any = None) -> return_types.histogramdd:  # fmt: skip
-    """The :func:`histogram` of points, the innermost dimension of `input`: (hist, bin_edges of each coordinate).
+    """The :func:`histogram` of points: (hist, bin_edges), the edges of each coordinate.
 
-    `bins` is a number, or numbers or edges for every coordinate; `range` holds the first and the last edge of the first
-    coordinate, of the second, and so on.
+    - `input` (Tensor): points, (..., D), floating
+    - `bins` (int, ints or Tensors): a number, numbers for each coordinate, or edges for each
+    - `range` (sequence of 2 D floats, default None): the first and the last edge of the first coordinate, of the
+      second, and so on
+    - `weight` (Tensor, default None): of each point, (...)
+    - `density` (bool, default False): makes the volume under the histogram 1
+    - `out` (Tensor, default None): must be None
+
+    RuntimeError for numbers that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> hist, edges = ferro.histogramdd(ferro.tensor([[0.5, 0.5], [1.5, 0.5]]), [2, 1], range=[0.0, 2.0, 0.0, 1.0])
+        >>> hist
+        tensor([[1.],
+                [1.]])
     """
     name = "histogramdd"
     a = _histogrammed(name, input)

@@ -117,6 +117,12 @@ def isclose(
 ) -> Tensor:
     """Where |x - y| ≤ atol + rtol |y|, or x = y; with equal_nan also where both are nan.
 
+    - `input`, `other` (Tensor): x and y, of one dtype, with broadcasting
+    - `rtol`, `atol` (float, default 1e-05 and 1e-08): not negative
+    - `equal_nan` (bool, default False): whether nan is close to nan
+
+    RuntimeError for dtypes that differ, negative tolerances and shapes that do not broadcast.
+
     Example::
 
         >>> import ferro
@@ -158,6 +164,12 @@ def allclose(
     input: Tensor, other: Tensor, rtol: float | Tensor = 1e-05, atol: float | Tensor = 1e-08, equal_nan: bool = False
 ) -> bool:
     """Whether |x - y| ≤ atol + rtol |y| everywhere (see :func:`isclose`), as a bool.
+
+    - `input`, `other` (Tensor): x and y, of one dtype, with broadcasting
+    - `rtol`, `atol` (float, default 1e-05 and 1e-08): not negative
+    - `equal_nan` (bool, default False): whether nan is close to nan
+
+    RuntimeError for dtypes that differ, negative tolerances and shapes that do not broadcast.
 
     Example::
 
@@ -414,11 +426,15 @@ def where(condition: Tensor, input: Any, other: Any, *, out: Tensor | None = Non
 
 
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
-    """x where the condition holds, else y; condition, x and y broadcast, and x or y may be a number.
+    """x where the condition holds, else y; or the indices at which a condition alone is not zero.
 
-    With the condition alone: the indices at which it is not zero, a tuple with one tensor per dimension.  Each of x and y gets
-    the cotangent where it was chosen and 0 elsewhere.  That 0 becomes nan in a function whose slope there is infinite, as in
-    PyTorch: see :func:`safe_where`.
+    - `condition` (Tensor): bool
+    - `input`, `other` (Tensor or number, default None): x and y; all three broadcast
+    - `out` (Tensor, default None): where to write the result
+
+    With the condition alone: a tuple with one tensor of indices per dimension. Each of x and y gets the cotangent where
+    it was chosen and 0 elsewhere. That 0 becomes nan in a function whose slope there is infinite, as in PyTorch: see
+    :func:`safe_where`. RuntimeError for shapes that do not broadcast and a condition that is not bool (or uint8).
 
     Example::
 
@@ -547,9 +563,15 @@ def extremum_operands(name: str, x: Any, y: Any) -> tuple:
 
 
 def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """min(max(x, lower), upper), where either bound may be missing; numbers or tensors.
+    """min(max(x, lower), upper): x kept between two bounds.
 
-    The cotangent passes where lower ≤ x ≤ upper, edges included; a tensor bound gets it where it was taken.
+    - `input` (Tensor): x, any shape, not complex
+    - `min`, `max` (Tensor or number, default None): lower and upper, one of which may be None; where lower > upper, the
+      result is upper
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the broadcast shape; nan stays nan. The cotangent passes where lower ≤ x ≤ upper, edges included; a
+    tensor bound gets it where it was taken. RuntimeError for no bound, NotImplementedError for complex tensors.
 
     Example::
 

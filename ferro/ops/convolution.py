@@ -620,7 +620,8 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
 
     - `input` (Tensor): (N, C KH KW, windows) or (C KH KW, windows)
     - `output_size` (int or pair): H and W of the result
-    - `kernel_size`, `dilation`, `padding`, `stride` (int or pair): as in `unfold`
+    - `kernel_size` (int or pair): as in `unfold`
+    - `dilation`, `padding`, `stride` (int or pair, default 1 and 0 and 1): as in `unfold`
 
     The result is (N, C, H, W). RuntimeError for numbers of rows or windows that do not fit.
 

@@ -55,7 +55,21 @@ def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
                out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """A copy of the slice start:end:step along `dim`."""
+    """A copy of the slice start:end:step along `dim`.
+
+    - `input` (Tensor): of one or more dimensions
+    - `dim` (int, default 0): the dimension
+    - `start`, `end`, `step` (int, default None and None and 1): as between brackets
+    - `out` (Tensor, default None): where to write the result
+
+    IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.slice_copy(ferro.arange(6), start=1, step=2)
+        tensor([1, 3, 5])
+    """
     dim = one_dim("slice_copy", input._data.ndim, dim)
     return into("slice_copy", out, _clone(input[(slice(None),) * dim + (slice(start, end, step),)]))
 

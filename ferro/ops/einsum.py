@@ -282,7 +282,21 @@ def _cheapest(terms: list, sizes: dict[int, int]) -> tuple[int, int]:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Tensor | None = None) -> Tensor:
-    """The sum of products over `dims`: so many last dimensions of a and first of b, or a pair of lists of dimensions."""
+    """The sum of products over pairs of dimensions.
+
+    - `a`, `b` (Tensor): any shapes
+    - `dims` (int or pair of lists, default 2): so many last dimensions of a and first of b, or the dimensions of a and
+      those of b
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the other dimensions of a, then those of b. RuntimeError for sizes that differ.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensordot(ferro.ones(2, 3), ferro.ones(3, 4), dims=1).shape
+        ferro.Size([2, 4])
+    """
     need_tensor("tensordot", "a", a)
     need_tensor("tensordot", "b", b)
     if isinstance(dims, TensorBase):

@@ -114,7 +114,22 @@ def _shared_by_numbers(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: b
 
 
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """The largest element over the dimensions `dim` (all by default); elements that tie share the gradient evenly."""
+    """The largest element over the dimensions `dim` (all by default); elements that tie share the gradient evenly.
+
+    - `input` (Tensor): any shape, not complex; nan wins
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for no elements along `dim` and a `dim` out of range, NotImplementedError for complex tensors.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.amax(ferro.tensor([[1.0, 5.0], [7.0, 2.0]]), dim=1)
+        tensor([5., 7.])
+    """
     if names:
         dim, keepdim = renamed("amax", names, dim, keepdim)
     result = unary(AMAX, input, _over("amax", input, dim, keepdim))
@@ -122,7 +137,22 @@ def amax(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor |
 
 
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """The smallest element over the dimensions `dim` (all by default); elements that tie share the gradient evenly."""
+    """The smallest element over the dimensions `dim` (all by default); elements that tie share the gradient evenly.
+
+    - `input` (Tensor): any shape, not complex; nan wins
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for no elements along `dim` and a `dim` out of range, NotImplementedError for complex tensors.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.amin(ferro.tensor([[1.0, 5.0], [7.0, 2.0]]), dim=1)
+        tensor([1., 2.])
+    """
     if names:
         dim, keepdim = renamed("amin", names, dim, keepdim)
     result = unary(AMIN, input, _over("amin", input, dim, keepdim))
@@ -156,7 +186,24 @@ AMIN = Op("amin", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_sh
 def aminmax(
     input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None, **names: Any
 ) -> return_types.aminmax:
-    """The smallest and the largest element along `dim` (of all by default), (min, max); ties as in :func:`amax`."""
+    """The smallest and the largest element along `dim` (of all by default), (min, max); ties as in :func:`amax`.
+
+    - `input` (Tensor): any shape, not complex; nan wins
+    - `dim` (int, default None): the dimension; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for no elements, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.aminmax(ferro.tensor([[1.0, 5.0], [7.0, 2.0]]), dim=1)
+        ferro.return_types.aminmax(
+        min=tensor([1., 2.]),
+        max=tensor([5., 7.]))
+    """
     if names:
         dim, keepdim = renamed("aminmax", names, dim, keepdim)
     need_real("aminmax", input)
@@ -199,6 +246,14 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
     Of all elements: those that tie share the gradient evenly.  Along `dim`: the element at `indices`, the first of
     several equal ones, gets it.
 
+    - `input` (Tensor): any shape, not complex; nan wins
+    - `dim` (int, or Tensor, default None): the dimension, or the second tensor; None: all elements
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for no elements, IndexError for a `dim` out of range.
+
     Example::
 
         >>> import ferro
@@ -229,6 +284,14 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = Non
 
     Of all elements: those that tie share the gradient evenly.  Along `dim`: the element at `indices`, the first of
     several equal ones, gets it.
+
+    - `input` (Tensor): any shape, not complex; nan wins
+    - `dim` (int, or Tensor, default None): the dimension, or the second tensor; None: all elements
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for no elements, IndexError for a `dim` out of range.
 
     Example::
 
@@ -288,12 +351,21 @@ MIN = Op("min", lambda xp, x, /, dim, keepdim: xp.min_dim(x, dim, keepdim), **IN
 def argmax(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any
 ) -> Tensor:
-    """The position of the largest element along `dim`, or in the flattened tensor: the first of several, or the first nan.
+    """The position of the largest element along `dim`, or in the flattened tensor: the first of several, or the first
+    nan.
+
+    - `input` (Tensor): any shape, real
+    - `dim` (int, default None): the dimension; None: the flattened tensor
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    The result is int64. IndexError for no elements and a `dim` out of range. Not differentiable.
 
     Example::
 
         >>> import ferro
-        >>> ferro.tensor([[1.0, 5.0], [7.0, 2.0]]).argmax(dim=1)
+        >>> ferro.argmax(ferro.tensor([[1.0, 5.0], [7.0, 2.0]]), dim=1)
         tensor([1, 0])
     """
     return _position("argmax", input, dim, keepdim, out, names)
@@ -302,7 +374,23 @@ def argmax(
 def argmin(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any
 ) -> Tensor:
-    """Where the smallest one along `dim`, or in the flattened tensor, is: the first of several, or the first nan."""
+    """The position of the smallest element along `dim`, or in the flattened tensor: the first of several, or the first
+    nan.
+
+    - `input` (Tensor): any shape, real
+    - `dim` (int, default None): the dimension; None: the flattened tensor
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    The result is int64. IndexError for no elements and a `dim` out of range. Not differentiable.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.argmin(ferro.tensor([[1.0, 5.0], [7.0, 2.0]]), dim=1)
+        tensor([0, 1])
+    """
     return _position("argmin", input, dim, keepdim, out, names)
 
 

@@ -109,6 +109,14 @@ def _index_of(
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The slices along `dim` that a vector of positions names, as a copy.
 
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): positions, (n), int64 or int32, not negative
+    - `out` (Tensor, default None): where to write the result
+
+    The result has n in the place of the size along `dim`. IndexError for a position or `dim` out of range and for an
+    index of two dimensions, RuntimeError for one of another dtype.
+
     Example::
 
         >>> import ferro
@@ -196,7 +204,24 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1, out: Tensor | None = None
 ) -> Tensor:
-    """A copy with alpha times the slices of `source` along `dim` added, in order, to the slices that `index` names."""
+    """A copy with alpha times the slices of `source` added, in order, to the slices along `dim` that `index` names.
+
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): positions, (n), int64 or int32
+    - `source` (Tensor): the slices, n along `dim`, in the dtype of `input`
+    - `alpha` (number, default 1): a factor
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`. RuntimeError for shapes and dtypes that do not fit, IndexError or RuntimeError
+    for positions out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.index_add(ferro.zeros(3), 0, ferro.tensor([0, 2, 2]), ferro.ones(3))
+        tensor([1., 0., 2.])
+    """
     others, d = source_arguments("index_add", input, dim, index, source)
     result = apply(INDEX_ADD, (input, others[0], _scaled("index_add", input, others[1], alpha)), (d,))
     return into("index_add", out, result)
@@ -226,7 +251,23 @@ def _rows(xp: Any, g: Any, source_shape: tuple, index: Any, dim: int) -> Any:
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy with the slices of `source` along `dim` in the places that `index` names."""
+    """A copy with the slices of `source` in the places along `dim` that `index` names.
+
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): positions, (n), int64
+    - `source` (Tensor): the slices, n along `dim`, in the dtype of `input`
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`; of several slices for one place the last stays. IndexError for shapes that do
+    not fit and positions out of range, RuntimeError for another dtype.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.index_copy(ferro.zeros(3), 0, ferro.tensor([0, 2]), ferro.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     others, d = source_arguments("index_copy", input, dim, index, source, (INT64,))
     result = apply(INDEX_COPY, (input, *others), (d,))
     return into("index_copy", out, result)
@@ -240,7 +281,21 @@ INDEX_COPY = Op("index_copy", lambda xp, x, index, source, /, dim: xp.index_copy
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    """A copy with one value (a number or a 0-d tensor) in the slices along `dim` that `index` names."""
+    """A copy with one value in the slices along `dim` that `index` names.
+
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): positions, (n), int64
+    - `value` (number or 0-d Tensor): the value
+
+    The result has the shape of `input`. IndexError for a position out of range, RuntimeError for a value of dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.index_fill(ferro.zeros(3), 0, ferro.tensor([0, 2]), 7)
+        tensor([7., 0., 7.])
+    """
     others, d = _index_fill_arguments("index_fill", input, dim, index, value)
     return apply(INDEX_FILL, (input, *others), (d,))
 
@@ -293,7 +348,23 @@ def _reached(name: str, index: Any, x: Any) -> None:
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy with `source` written (or added, in order) to the elements, counted in C order, that `index` names."""
+    """A copy with `source` written to the elements, counted in C order, that `index` names.
+
+    - `input` (Tensor): any shape
+    - `index` (Tensor): positions of elements, int64
+    - `source` (Tensor): as many elements, in the dtype of `input`
+    - `accumulate` (bool, default False): adds, in order, instead of writing
+
+    The result has the shape of `input`. IndexError for numbers of elements that differ and a position out of range,
+    RuntimeError for dtypes that differ.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.put(ferro.zeros(2, 2), ferro.tensor([0, 3]), ferro.tensor([5.0, 6.0]))
+        tensor([[5., 0.],
+                [0., 6.]])
+    """
     return apply(PUT, (input, *_put_arguments("put", input, index, source)), (bool(accumulate),))
 
 
@@ -349,7 +420,23 @@ def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False)
 
 @by_slices
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
-    """The first `size` rows of nonzero(), filled up with rows of `fill_value`."""
+    """The first `size` rows of nonzero(), filled up with rows of `fill_value`.
+
+    - `input` (Tensor): any shape
+    - `size` (int): how many rows
+    - `fill_value` (int, default -1): what stands in rows to spare
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (size, dimensions of `input`), int64. RuntimeError for a negative size.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nonzero_static(ferro.tensor([0, 5, 0, 6]), size=3)
+        tensor([[ 1],
+                [ 3],
+                [-1]])
+    """
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
     found = backend.xp_of(input._data).nonzero(input._data)[:size]

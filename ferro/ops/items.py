@@ -443,7 +443,21 @@ def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulat
 
 
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of the tensor with `values` written (or added, where several meet in the order of the index) to input[indices]."""
+    """A copy of the tensor with `values` written to input[indices].
+
+    - `input` (Tensor): any shape
+    - `indices` (tuple of Tensors): int64 or bool, as between brackets; None for a whole dimension
+    - `values` (Tensor): in a shape that broadcasts to that of input[indices], in the dtype of `input`
+    - `accumulate` (bool, default False): adds instead, several values for one place too, in the order of the index
+
+    The result has the shape of `input`. IndexError for an index out of range, RuntimeError for values of another dtype.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.index_put(ferro.zeros(3), (ferro.tensor([0, 0]),), ferro.tensor([1.0, 2.0]), accumulate=True)
+        tensor([3., 0., 0.])
+    """
     others, params = _index_put_arguments("index_put", input, indices, values, accumulate)
     return apply(INDEX_PUT, (input, *others), params)
 

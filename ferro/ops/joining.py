@@ -53,8 +53,10 @@ def _tensors(name: str, given: Any) -> tuple:
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
     """Concatenates the tensors along `dim`; all other sizes must be equal.
 
-    - `tensors`: a sequence; empty tensors of shape (0,) are ignored, dtypes are promoted
-    - `dim`: an existing dimension; negative ones count from the end
+    - `tensors` (sequence of Tensors): empty tensors of shape (0,) are ignored, dtypes are promoted
+    - `dim` (int, default 0): an existing dimension; negative ones count from the end
+    - `axis` (int, default None): NumPy's name of `dim`
+    - `out` (Tensor, default None): where to write the result
 
     RuntimeError if sizes differ elsewhere, IndexError if there is no such dimension.
 
@@ -127,12 +129,40 @@ CAT = Op("cat", lambda xp, xs, /, dim: xp.cat(xs, dim), vjp=_cat_vjp, diff=("xs"
 
 
 def concat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
-    """Another name of :func:`cat`."""
+    """`cat` under its name in NumPy: joins the tensors along `dim`.
+
+    - `tensors` (sequence of Tensors): empty tensors of shape (0,) are ignored, dtypes are promoted
+    - `dim` (int, default 0): an existing dimension
+    - `axis` (int, default None): NumPy's name of `dim`
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `cat` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.concat([ferro.tensor([1]), ferro.tensor([2, 3])])
+        tensor([1, 2, 3])
+    """
     return cat(tensors, dim, axis=axis, out=out)
 
 
 def concatenate(tensors: Any, axis: int = 0, out: Tensor | None = None, *, dim: int | None = None) -> Tensor:
-    """Another name of :func:`cat`."""
+    """`cat` under its name in NumPy: joins the tensors along `axis`.
+
+    - `tensors` (sequence of Tensors): empty tensors of shape (0,) are ignored, dtypes are promoted
+    - `axis` (int, default 0): an existing dimension
+    - `out` (Tensor, default None): where to write the result
+    - `dim` (int, default None): the same
+
+    Raises what `cat` raises.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.concatenate([ferro.tensor([1]), ferro.tensor([2, 3])])
+        tensor([1, 2, 3])
+    """
     return cat(tensors, axis if dim is None else dim, out=out)
 
 
@@ -379,6 +409,13 @@ def repeat_interleave(
     """Every slice along `dim` (every element, if None) repeated in its place, one number of times or one for each.
 
     Of a tensor of numbers alone: each position repeated that many times.
+
+    - `input` (Tensor): any shape
+    - `repeats` (int or Tensor, default None): how often, a number or (n), not negative
+    - `dim` (int, default None): the dimension; None: the flattened tensor
+    - `output_size` (int, default None): the size of the result along `dim`, if it is known
+
+    RuntimeError for negative repeats and numbers that do not fit, IndexError for a `dim` out of range.
 
     Example::
 

@@ -126,7 +126,23 @@ declare(
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Matrices, in the dimensions dim1 and dim2 of the result, with the last dimension of the input on a diagonal."""
+    """Matrices with the last dimension of the input on a diagonal, zero elsewhere.
+
+    - `input` (Tensor): (..., n)
+    - `offset` (int, default 0): places to the right of the main diagonal; negative ones lie below it
+    - `dim1`, `dim2` (int, default -2 and -1): the dimensions of the matrices in the result
+
+    The result has one dimension more, and matrices of n + |offset| rows. RuntimeError for equal dimensions, IndexError
+    for one out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.diag_embed(ferro.tensor([1, 2]), offset=1)
+        tensor([[0, 1, 0],
+                [0, 0, 2],
+                [0, 0, 0]])
+    """
     n = input._data.ndim
     if not n:
         raise IndexError("diag_embed: expected a tensor of at least one dimension, got a 0-d tensor")

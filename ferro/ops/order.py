@@ -47,10 +47,16 @@ def _all(xp: Any, g: Any, x: Any, out: Any) -> Any:
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
 ) -> return_types.sort:
-    """The elements in ascending order along `dim`: (values, indices); equal ones keep their order, whether or not `stable`.
+    """The elements in ascending order along `dim`: (values, indices).
 
-    - `dim`: the last by default
-    - `descending`: the largest first
+    - `input` (Tensor): any shape, real; nan is last
+    - `dim` (int, default -1): the dimension
+    - `descending` (bool, default False): the largest first
+    - `stable` (bool, default False): no effect: equal elements always keep their order
+    - `out` (tuple of two Tensors, default None): where to write values and indices
+
+    Values and indices (int64) have the shape of `input`; the gradient of each value goes to its element. IndexError for
+    a `dim` out of range.
 
     Example::
 
@@ -81,7 +87,22 @@ SORT = Op("sort", lambda xp, x, /, dim, descending: xp.sort(x, dim, descending),
 def argsort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
-    """The indices that sort along `dim`; equal elements keep their order, whether or not `stable`."""
+    """The indices that sort along `dim`; equal elements keep their order.
+
+    - `input` (Tensor): any shape, real; nan is last
+    - `dim` (int, default -1): the dimension
+    - `descending` (bool, default False): the largest first
+    - `stable` (bool, default False): no effect: equal elements always keep their order
+    - `out` (Tensor, default None): where to write the result
+
+    The result is int64, in the shape of `input`. IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.argsort(ferro.tensor([3.0, 1.0, 2.0]))
+        tensor([1, 2, 0])
+    """
     a = need_tensor("argsort", "input", input)._data
     need_real("argsort", input)
     order = xp_of(a).argsort(a, one_dim("argsort", a.ndim, dim), descending)
@@ -104,9 +125,17 @@ declare("msort", [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4))])
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
 ) -> return_types.topk:
-    """The k largest (or smallest) elements along `dim`: (values, indices), in order also where `sorted` is False.
+    """The k largest (or smallest) elements along `dim`: (values, indices), in order.
 
-    RuntimeError if k is larger than the dimension.
+    - `input` (Tensor): any shape, real; nan counts as the largest
+    - `k` (int): how many
+    - `dim` (int, default -1): the dimension
+    - `largest` (bool, default True): False takes the smallest
+    - `sorted` (bool, default True): no effect: the elements are always in order
+    - `out` (tuple of two Tensors, default None): where to write values and indices
+
+    Values and indices (int64) have the shape of `input` with k in the place of its size along `dim`. RuntimeError if k
+    is larger than that size, IndexError for a `dim` out of range.
 
     Example::
 
@@ -152,7 +181,25 @@ def _selected(name: str, op: Op, input: Any, dim: Any, keepdim: bool, out: Any, 
 def kthvalue(
     input: Tensor, k: int, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any
 ) -> return_types.kthvalue:
-    """The k-th smallest element (k from 1) along `dim`: (values, indices)."""
+    """The k-th smallest element (k from 1) along `dim`: (values, indices).
+
+    - `input` (Tensor): any shape, real; nan counts as the largest
+    - `k` (int): which
+    - `dim` (int, default -1): the dimension
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (tuple of two Tensors, default None): where to write values and indices
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for a k out of range, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.kthvalue(ferro.tensor([3.0, 1.0, 2.0]), 2)
+        ferro.return_types.kthvalue(
+        values=tensor(2.),
+        indices=tensor(2))
+    """
     if names:
         dim, keepdim = renamed("kthvalue", names, dim, keepdim)
     a = need_tensor("kthvalue", "input", input)._data
@@ -187,6 +234,21 @@ def median(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = 
     """The median, of an even number of elements the lower one; along `dim` (values, indices).  nan if one is nan.
 
     Of all elements: those equal to the median share the gradient evenly.  Along `dim` the one at `indices` gets it.
+
+    - `input` (Tensor): any shape, real
+    - `dim` (int, default None): the dimension; None: all elements
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor or tuple of two, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([3.0, 1.0, 2.0, 9.0])
+        >>> ferro.median(x), ferro.median(x, dim=0).indices
+        (tensor(2.), tensor(2))
     """
     return _median("median", MEDIAN_ALL, MEDIAN, input, dim, keepdim, out, names)
 
@@ -200,7 +262,23 @@ def nanmedian(input: Tensor, dim: int, keepdim: bool = False, *, out: Any = None
 
 
 def nanmedian(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Any = None, **names: Any) -> Any:
-    """The :func:`median` of the elements that are not nan."""
+    """The :func:`median` of the elements that are not nan.
+
+    - `input` (Tensor): any shape, real
+    - `dim` (int, default None): the dimension; None: all elements
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor or tuple of two, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([3.0, 1.0, 2.0, 9.0])
+        >>> ferro.nanmedian(x), ferro.nanmedian(x, dim=0).indices
+        (tensor(2.), tensor(2))
+    """
     return _median("nanmedian", NANMEDIAN_ALL, NANMEDIAN, input, dim, keepdim, out, names)
 
 
@@ -246,7 +324,24 @@ NANMEDIAN = Op("nanmedian_dim", lambda xp, x, /, dim, keepdim: xp.nanmedian_dim(
 
 
 def mode(input: Tensor, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any) -> return_types.mode:
-    """The most frequent element along `dim` (of several the smallest) and where it appears last: (values, indices)."""
+    """The most frequent element along `dim` (of several the smallest) and where it appears last: (values, indices).
+
+    - `input` (Tensor): any shape, real
+    - `dim` (int, default -1): the dimension
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (tuple of two Tensors, default None): where to write values and indices
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.mode(ferro.tensor([1, 2, 2, 3, 3]))
+        ferro.return_types.mode(
+        values=tensor(2),
+        indices=tensor(2))
+    """
     if names:
         dim, keepdim = renamed("mode", names, dim, keepdim)
     return _selected("mode", MODE, input, dim, keepdim, out)
@@ -270,6 +365,23 @@ def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = Fals
     """The q-quantiles along `dim` (of all by default): the element of rank q (n - 1), between two by `interpolation`.
 
     A one-dimensional `q` adds a first dimension to the result.  nan where an element is nan.
+
+    - `input` (Tensor): any shape, float32 or float64
+    - `q` (float or Tensor): in [0, 1]; a tensor of one dimension adds a first dimension to the result
+    - `dim` (int, default None): the dimension; None: all elements
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `interpolation` (str, default "linear"): "linear", "lower", "higher", "midpoint" or "nearest": what is taken
+      between two elements
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for a q out of range, other dtypes and no elements, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.quantile(ferro.tensor([0.0, 1.0, 2.0, 10.0]), ferro.tensor([0.0, 0.5, 1.0]))
+        tensor([ 0.0000,  1.5000, 10.0000])
     """
     return _quantile("quantile", input, q, dim, keepdim, interpolation, out, names)
 
@@ -277,7 +389,25 @@ def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = Fals
 @in_full_precision
 def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
                 out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
-    """The :func:`quantile` of the elements that are not nan; nan if all are."""
+    """The :func:`quantile` of the elements that are not nan; nan if all are.
+
+    - `input` (Tensor): any shape, float32 or float64
+    - `q` (float or Tensor): in [0, 1]; a tensor of one dimension adds a first dimension to the result
+    - `dim` (int, default None): the dimension; None: all elements
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `interpolation` (str, default "linear"): "linear", "lower", "higher", "midpoint" or "nearest": what is taken
+      between two elements
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for a q out of range, other dtypes and no elements, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nanquantile(ferro.tensor([0.0, 1.0, 2.0, 10.0]), ferro.tensor([0.0, 0.5, 1.0]))
+        tensor([ 0.0000,  1.5000, 10.0000])
+    """
     return _quantile("nanquantile", input, q, dim, keepdim, interpolation, out, names)
 
 

@@ -67,7 +67,19 @@ def slice_put(x: Tensor, src: Tensor, key: tuple) -> Tensor:
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The slice at `index` along `dim`, without that dimension: a view."""
+    """The slice at `index` along `dim`, without that dimension: a view.
+
+    - `input` (Tensor): of one or more dimensions
+    - `dim`, `index` (int): negative ones count from the end
+
+    IndexError for either out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([[1, 2], [3, 4]]).select(1, 0)
+        tensor([1, 3])
+    """
     return viewed(SELECT, input, (_select_key("select", input, dim, index),))
 
 
@@ -82,7 +94,21 @@ def _select_key(name: str, x: Any, dim: int, index: int) -> tuple:
 
 
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """`length` elements along `dim` from `start` on: a view."""
+    """`length` elements along `dim` from `start` on: a view.
+
+    - `input` (Tensor): of one or more dimensions
+    - `dim` (int): the dimension
+    - `start` (int or 0-d Tensor): negative ones count from the end
+    - `length` (int): how many
+
+    RuntimeError for a length out of range, IndexError for a `dim` or start out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.narrow(ferro.tensor([1, 2, 3, 4]), 0, 1, 2)
+        tensor([2, 3])
+    """
     shape = input._data.shape
     if not shape:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -103,7 +129,21 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy of the tensor with `src` as its slice at `index` along `dim`."""
+    """A copy of the tensor with `src` as its slice at `index` along `dim`.
+
+    - `input` (Tensor): of one or more dimensions
+    - `src` (Tensor): in the shape of the slice
+    - `dim`, `index` (int): which slice
+
+    RuntimeError for another shape, IndexError for a `dim` or index out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.select_scatter(ferro.zeros(2, 2), ferro.ones(2), 0, 1)
+        tensor([[0., 0.],
+                [1., 1.]])
+    """
     key = _select_key("select_scatter", input, dim, index)
     return _put("select_scatter", input, src, key)
 
@@ -114,7 +154,22 @@ declare("select_scatter", [Sample(Arg(3, 4), Arg(4), 0, 1), Sample(Arg(3, 4), Ar
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
-    """A copy of the tensor with `src` as its slice start:end:step along `dim`."""
+    """A copy of the tensor with `src` as its slice start:end:step along `dim`.
+
+    - `input` (Tensor): of one or more dimensions
+    - `src` (Tensor): in the shape of the slice
+    - `dim` (int, default 0): the dimension
+    - `start`, `end` (int, default None): as between brackets
+    - `step` (int, default 1): positive
+
+    RuntimeError for another shape and a step that is not positive, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.slice_scatter(ferro.zeros(4), ferro.ones(2), start=0, end=4, step=2)
+        tensor([1., 0., 1., 0.])
+    """
     if step <= 0:
         raise RuntimeError(f"slice_scatter: slice step must be positive, got {step}")
     d = one_dim("slice_scatter", input._data.ndim, dim)
@@ -139,13 +194,39 @@ def _put(name: str, x: Any, src: Any, key: tuple) -> Tensor:
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of the matrices in dim1 and dim2 as the last dimension, `offset` places to the right: a view."""
+    """The diagonal of the matrices in two dimensions as the last dimension of a view.
+
+    - `input` (Tensor): of two or more dimensions
+    - `offset` (int, default 0): places to the right of the main diagonal; negative ones lie below it
+    - `dim1`, `dim2` (int, default 0 and 1): the dimensions
+
+    RuntimeError for equal dimensions, IndexError for one out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.diagonal(ferro.tensor([[1, 2], [3, 4]])), ferro.diagonal(ferro.tensor([[1, 2], [3, 4]]), offset=1)
+        (tensor([1, 4]), tensor([2]))
+    """
     d1, d2 = _two_dims("diagonal", input, dim1, dim2)
     return viewed(DIAGONAL, input, (int(offset), d1, d2))
 
 
 def matrix_diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The diagonal of the matrices in the last two dimensions (linalg.diagonal)."""
+    """The diagonal of the matrices in the last two dimensions, or others, as the last dimension of a view.
+
+    - `A` (Tensor): (..., n, m)
+    - `offset` (int, default 0): places to the right of the main diagonal; negative ones lie below it
+    - `dim1`, `dim2` (int, default -2 and -1): the dimensions
+
+    RuntimeError for equal dimensions, IndexError for one out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.diagonal(ferro.tensor([[1, 2], [3, 4]]))
+        tensor([1, 4])
+    """
     return diagonal(A, offset, dim1, dim2)
 
 
@@ -182,7 +263,22 @@ def diagonal_put(x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> T
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of the tensor with `src` as its diagonal."""
+    """A copy of the tensor with `src` as its diagonal.
+
+    - `input` (Tensor): of two or more dimensions
+    - `src` (Tensor): in the shape that :func:`diagonal` gives
+    - `offset` (int, default 0): places to the right of the main diagonal
+    - `dim1`, `dim2` (int, default 0 and 1): the dimensions of the matrices
+
+    RuntimeError for another shape, IndexError for a dimension out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.diagonal_scatter(ferro.zeros(2, 2), ferro.tensor([5.0, 6.0]))
+        tensor([[5., 0.],
+                [0., 6.]])
+    """
     d1, d2 = _two_dims("diagonal_scatter", input, dim1, dim2)
     place = diagonal(input.detach(), offset, d1, d2)._data.shape
     if need_tensor("diagonal_scatter", "src", src)._data.shape != place:
@@ -222,8 +318,11 @@ UNSAFE_SPLIT = Op("unsafe_split", lambda xp, x, /, lengths, dim: xp.split(x, len
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of the tensor: pieces along `dim`.
 
-    - `split_size_or_sections`: the size of all pieces (the last may be smaller), or a list with the size of each
-    - `dim`: the dimension that is cut
+    - `tensor` (Tensor): of one or more dimensions
+    - `split_size_or_sections` (int or ints): the size of all pieces (the last may be smaller), or the size of each
+    - `dim` (int, default 0): the dimension that is cut
+
+    A tuple of tensors. RuntimeError for sizes with another sum than the size along `dim`.
 
     Example::
 
@@ -237,7 +336,20 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Views of the tensor: pieces along `dim` of the given sizes."""
+    """Views of the tensor: pieces along `dim` of the given sizes.
+
+    - `input` (Tensor): of one or more dimensions
+    - `split_sizes` (ints): their sum is the size along `dim`
+    - `dim` (int, default 0): the dimension
+
+    A tuple of tensors. RuntimeError for sizes with another sum.
+
+    Example::
+
+        >>> import ferro
+        >>> [p.tolist() for p in ferro.split_with_sizes(ferro.arange(4), [1, 3])]
+        [[0], [1, 2, 3]]
+    """
     return _split("split_with_sizes", SPLIT, input, tuple(split_sizes), dim)
 
 
@@ -327,7 +439,22 @@ MOST_SECTIONS = 1 << 20  # of a dimension that has fewer elements: the rest are 
 def tensor_split(
     input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, indices: Any = None, sections: Any = None
 ) -> tuple[Tensor, ...]:
-    """Views of the tensor along `dim`: n pieces of sizes that differ by at most 1, or pieces that begin at the given indices."""
+    """Views of the tensor along `dim`: pieces of sizes that differ by at most 1, or pieces that begin at given places.
+
+    - `input` (Tensor): of one or more dimensions
+    - `indices_or_sections` (int, ints or Tensor, default None): the number of pieces, or where all but the first begin
+    - `dim` (int, default 0): the dimension
+    - `indices`, `sections` (int, ints or Tensor, default None): the same by name
+
+    A tuple of tensors. RuntimeError for a number that is not positive and a 0-d input, IndexError for a `dim` out of
+    range.
+
+    Example::
+
+        >>> import ferro
+        >>> [p.tolist() for p in ferro.tensor_split(ferro.arange(5), 2)]
+        [[0, 1, 2], [3, 4]]
+    """
     where = next((a for a in (indices_or_sections, indices, sections) if a is not None), None)
     return _tensor_split("tensor_split", input, where, dim)
 
@@ -424,6 +551,12 @@ UNBIND = Op("unbind", lambda xp, x, /, dim: xp.unbind(x, dim), kind=LINEAR, view
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of `size` elements along a dimension, `step` apart, as a view; the window is the last dimension.
 
+    - `self` (Tensor): any shape
+    - `dimension` (int): the dimension
+    - `size`, `step` (int): of the windows
+
+    RuntimeError for a size out of range and a step that is not positive, IndexError for a dimension out of range.
+
     Example::
 
         >>> import ferro
@@ -464,10 +597,23 @@ def windows_add(g: Tensor, shape: tuple, dim: int, size: int, step: int) -> Tens
 
 
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """A view of the tensor's storage with any shape, strides and offset (in elements); places may overlap.
+    """A view of the tensor's storage with any shape, strides and offset; places may overlap.
+
+    - `input` (Tensor): any shape
+    - `size`, `stride` (ints): of the view, in elements
+    - `storage_offset` (int, default None): where it begins; None: where `input` does
 
     The gradient of an element is the sum over the places at which the view shows it; where several elements of the
-    input lie at one place (an expanded input), each gets an equal share.
+    input lie at one place (an expanded input), each gets an equal share. RuntimeError for a view that reaches beyond
+    the storage, and for negative strides.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.as_strided(ferro.arange(4), (3, 2), (1, 1))
+        tensor([[0, 1],
+                [1, 2],
+                [2, 3]])
     """
     where = _strided_arguments("as_strided", input, size, stride, storage_offset)
     out = unary(AS_STRIDED, input, where)
@@ -541,7 +687,21 @@ def as_strided_put(x: Tensor, src: Tensor, size: tuple, stride: tuple, offset: i
 
 
 def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """A copy of the tensor with `src` in the view of its storage that as_strided() would give."""
+    """A copy of the tensor with `src` in the view of its storage that :func:`as_strided` gives.
+
+    - `input` (Tensor): any shape
+    - `src` (Tensor): in the shape `size`
+    - `size`, `stride` (ints): of the view, in elements
+    - `storage_offset` (int, default None): where it begins; None: where `input` does
+
+    RuntimeError for another shape and a view that reaches beyond the storage.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.as_strided_scatter(ferro.zeros(4), ferro.ones(2), (2,), (2,))
+        tensor([1., 0., 1., 0.])
+    """
     where = _strided_arguments("as_strided_scatter", input, size, stride, storage_offset)
     if need_tensor("as_strided_scatter", "src", src)._data.shape != where[0]:
         raise RuntimeError(f"as_strided_scatter: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "

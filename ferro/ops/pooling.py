@@ -249,7 +249,8 @@ def max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None,
     """:func:`max_pool1d` with the positions of the maxima: (maxima, positions), both (N, C, L').
 
     - `input` (Tensor): (N, C, L) or (C, L)
-    - `kernel_size`, `stride`, `padding`, `dilation` (int): as in `max_pool1d`
+    - `kernel_size` (int): as in `max_pool1d`
+    - `stride`, `padding`, `dilation` (int, default None and 0 and 1): as in `max_pool1d`
     - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
     - `return_indices` (bool, default False): no effect
 
@@ -270,7 +271,8 @@ def max_pool2d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None,
     """:func:`max_pool2d` with the positions of the maxima: (maxima, positions), both (N, C, H', W').
 
     - `input` (Tensor): (N, C, H, W) or (C, H, W)
-    - `kernel_size`, `stride`, `padding`, `dilation` (int or pair): as in `max_pool2d`
+    - `kernel_size` (int or pair): as in `max_pool2d`
+    - `stride`, `padding`, `dilation` (int or pair, default None and 0 and 1): as in `max_pool2d`
     - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
     - `return_indices` (bool, default False): no effect
 
@@ -292,7 +294,8 @@ def max_pool3d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None,
     """:func:`max_pool3d` with the positions of the maxima: (maxima, positions), both (N, C, D', H', W').
 
     - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
-    - `kernel_size`, `stride`, `padding`, `dilation` (int or triple): as in `max_pool3d`
+    - `kernel_size` (int or triple): as in `max_pool3d`
+    - `stride`, `padding`, `dilation` (int or triple, default None and 0 and 1): as in `max_pool3d`
     - `ceil_mode` (bool, default False): keeps a last window that reaches beyond the end
     - `return_indices` (bool, default False): no effect
 
@@ -758,7 +761,8 @@ def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any =
 
     - `input` (Tensor): maxima, (N, C, L) or (C, L)
     - `indices` (Tensor): their positions, int64, in the shape of `input`
-    - `kernel_size`, `stride`, `padding` (int): those of the pooling; stride None is the size of the window
+    - `kernel_size` (int): those of the pooling; stride None is the size of the window
+    - `stride`, `padding` (int, default None and 0): those of the pooling; stride None is the size of the window
     - `output_size` (sequence of ints, default None): the size of what was pooled, where several sizes give one pooled
       size; None: (L - 1) stride - 2 padding + K
 
@@ -782,7 +786,8 @@ def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any =
 
     - `input` (Tensor): maxima, (N, C, H, W) or (C, H, W)
     - `indices` (Tensor): their positions, int64, in the shape of `input`
-    - `kernel_size`, `stride`, `padding` (int or pair): those of the pooling; stride None is the size of the window
+    - `kernel_size` (int or pair): those of the pooling; stride None is the size of the window
+    - `stride`, `padding` (int or pair, default None and 0): those of the pooling; stride None is the size of the window
     - `output_size` (sequence of ints, default None): the size of what was pooled, where several sizes give one pooled
       size; None: (L - 1) stride - 2 padding + K
 
@@ -807,7 +812,9 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any =
 
     - `input` (Tensor): maxima, (N, C, D, H, W) or (C, D, H, W)
     - `indices` (Tensor): their positions, int64, in the shape of `input`
-    - `kernel_size`, `stride`, `padding` (int or triple): those of the pooling; stride None is the size of the window
+    - `kernel_size` (int or triple): those of the pooling; stride None is the size of the window
+    - `stride`, `padding` (int or triple, default None and 0): those of the pooling; stride None is the size of the
+      window
     - `output_size` (sequence of ints, default None): the size of what was pooled, where several sizes give one pooled
       size; None: (L - 1) stride - 2 padding + K
 
@@ -917,7 +924,8 @@ def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_s
     """:func:`fractional_max_pool2d` with the positions of the maxima: (maxima, positions).
 
     - `input` (Tensor): (N, C, H, W) or (C, H, W)
-    - `kernel_size`, `output_size` (int or pair): as in `fractional_max_pool2d`
+    - `kernel_size` (int or pair): as in `fractional_max_pool2d`
+    - `output_size` (int or pair, default None): as in `fractional_max_pool2d`
     - `output_ratio` (float or sequence, default None): as there
     - `return_indices` (bool, default False): no effect
 
@@ -941,7 +949,8 @@ def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_s
     """:func:`fractional_max_pool3d` with the positions of the maxima: (maxima, positions).
 
     - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
-    - `kernel_size`, `output_size` (int or triple): as in `fractional_max_pool3d`
+    - `kernel_size` (int or triple): as in `fractional_max_pool3d`
+    - `output_size` (int or triple, default None): as in `fractional_max_pool3d`
     - `output_ratio` (float or sequence, default None): as there
     - `return_indices` (bool, default False): no effect
 

@@ -334,7 +334,24 @@ def _add_product(op: Op, input: Any, x: Any, y: Any, beta: Any, alpha: Any, shap
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """beta C + alpha X Y for matrices X, Y and C broadcast to their product; C is not read when beta is 0."""
+    """beta C + alpha X Y for matrices, with C broadcast to the product.
+
+    - `input` (Tensor): C, in a shape that broadcasts to (n, p); not read when beta is 0
+    - `mat1` (Tensor): X, (n, m)
+    - `mat2` (Tensor): Y, (m, p)
+    - `*old` (Any): the order of older programs, the numbers first: deprecated
+    - `beta`, `alpha` (number, default 1): factors
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (n, p). RuntimeError for shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.addmm(ferro.tensor([1.0, 2.0]), ferro.ones(2, 3), ferro.ones(3, 2), beta=10)
+        tensor([[13., 23.],
+                [13., 23.]])
+    """
     if old:
         input, mat1, mat2, beta, alpha = factors_first("addmm", ("mat1", "mat2"), input, mat1, mat2, *old)
     same_dtype("addmm", input=input, mat1=mat1, mat2=mat2)
@@ -356,7 +373,23 @@ ADDMM = Op("addmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """beta c + alpha X v for a matrix X, a vector v, and c broadcast to their product."""
+    """beta c + alpha X v for a matrix X and a vector v.
+
+    - `input` (Tensor): c, (n), or one element; not read when beta is 0
+    - `mat` (Tensor): X, (n, m)
+    - `vec` (Tensor): v, (m)
+    - `*old` (Any): the order of older programs, the numbers first: deprecated
+    - `beta`, `alpha` (number, default 1): factors
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (n). RuntimeError for shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.addmv(ferro.tensor([1.0, 2.0]), ferro.ones(2, 3), ferro.ones(3))
+        tensor([4., 5.])
+    """
     if old:
         input, mat, vec, beta, alpha = factors_first("addmv", ("mat", "vec"), input, mat, vec, *old)
     same_dtype("addmv", input=input, mat=mat, vec=vec)
@@ -376,7 +409,24 @@ ADDMV = Op("addmv", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
             out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """beta C + alpha X Y for batches of matrices X and Y, and C broadcast to their product."""
+    """beta C + alpha X Y for batches of matrices.
+
+    - `input` (Tensor): C, in a shape that broadcasts to (b, n, p); not read when beta is 0
+    - `batch1` (Tensor): X, (b, n, m)
+    - `batch2` (Tensor): Y, (b, m, p)
+    - `*old` (Any): the order of older programs, the numbers first: deprecated
+    - `beta`, `alpha` (number, default 1): factors
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (b, n, p). RuntimeError for shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.baddbmm(ferro.ones(1), ferro.ones(1, 2, 3), ferro.ones(1, 3, 2))
+        tensor([[[4., 4.],
+                 [4., 4.]]])
+    """
     if old:
         input, batch1, batch2, beta, alpha = factors_first("baddbmm", ("batch1", "batch2"), input, batch1, batch2, *old)
     same_dtype("baddbmm", input=input, batch1=batch1, batch2=batch2)
@@ -398,7 +448,24 @@ BADDBMM = Op("baddbmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, be
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
            out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """beta C + alpha Σ XᵢYᵢ over two batches of matrices, with C broadcast to the sum."""
+    """beta C + alpha Σ XᵢYᵢ, the sum of the products of two batches of matrices.
+
+    - `input` (Tensor): C, in a shape that broadcasts to (n, p); not read when beta is 0
+    - `batch1` (Tensor): X, (b, n, m)
+    - `batch2` (Tensor): Y, (b, m, p)
+    - `*old` (Any): the order of older programs, the numbers first: deprecated
+    - `beta`, `alpha` (number, default 1): factors
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (n, p). RuntimeError for shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.addbmm(ferro.zeros(1), ferro.ones(5, 2, 3), ferro.ones(5, 3, 2))
+        tensor([[15., 15.],
+                [15., 15.]])
+    """
     if old:
         input, batch1, batch2, beta, alpha = factors_first("addbmm", ("batch1", "batch2"), input, batch1, batch2, *old)
     same_dtype("addbmm", input=input, batch1=batch1, batch2=batch2)
@@ -417,7 +484,24 @@ declare("addbmm", [Sample(Arg(3, 2), Arg(2, 3, 4), Arg(2, 4, 2)),
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
          out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """beta C + alpha x yᵀ for vectors x and y, and C broadcast to their outer product; dtypes are promoted."""
+    """beta C + alpha x yᵀ, with the outer product of two vectors; dtypes are promoted.
+
+    - `input` (Tensor): C, in a shape that broadcasts to (n, m); not read when beta is 0
+    - `vec1` (Tensor): x, (n)
+    - `vec2` (Tensor): y, (m)
+    - `*old` (Any): the order of older programs, the numbers first: deprecated
+    - `beta`, `alpha` (number, default 1): factors
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (n, m). RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.addr(ferro.zeros(1), ferro.tensor([1.0, 2.0]), ferro.tensor([3.0, 4.0, 5.0]))
+        tensor([[ 3.,  4.,  5.],
+                [ 6.,  8., 10.]])
+    """
     if old:
         input, vec1, vec2, beta, alpha = factors_first("addr", ("vec1", "vec2"), input, vec1, vec2, *old)
     product = outer(vec1, vec2)
@@ -578,7 +662,20 @@ declare("chain_matmul", [Sample(Arg(2, 3), Arg(3, 4), Arg(4, 1)), Sample(Arg(2, 
 
 @in_low_precision
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
-    """Σ conj(x) y along `dim`, the rest broadcast."""
+    """Σ conj(x) y along `dim`, the other dimensions broadcast.
+
+    - `x`, `y` (Tensor): of shapes that broadcast
+    - `dim` (int, default -1): the dimension that is summed
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for shapes that do not broadcast.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.vecdot(ferro.tensor([[1.0, 2.0], [3.0, 4.0]]), ferro.tensor([1.0, 10.0]))
+        tensor([21., 43.])
+    """
     same_dtype("linalg.vecdot", x=x, y=y)
     dim = one_dim("linalg.vecdot", max(x._data.ndim, y._data.ndim), dim)
     product: Any = x.conj() * y
@@ -592,7 +689,20 @@ declare("linalg.vecdot", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)), Sam
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """The cross product x × y of vectors along `dim`; None: the first dimension of size 3."""
+    """The cross product x × y of vectors of three elements.
+
+    - `input`, `other` (Tensor): x and y, of one shape, or of shapes that broadcast
+    - `dim` (int, default None): the dimension of the vectors, of size 3; None: the first such, with a warning
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError where no dimension has size 3 or the shapes do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.cross(ferro.tensor([1.0, 0.0, 0.0]), ferro.tensor([0.0, 1.0, 0.0]), dim=0)
+        tensor([0., 0., 1.])
+    """
     need_tensor("cross", "input", input)
     need_tensor("cross", "other", other)
     if dim is None:
@@ -603,7 +713,20 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor |
 
 
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
-    """x × y along `dim`, the other dimensions broadcast.  d(x × y) = dx × y + x × dy."""
+    """The cross product x × y of vectors of three elements. d(x × y) = dx × y + x × dy.
+
+    - `input`, `other` (Tensor): x and y, of shapes that broadcast
+    - `dim` (int, default -1): the dimension of the vectors, of size 3
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError where it has another size or the shapes do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.cross(ferro.tensor([1.0, 0.0, 0.0]), ferro.tensor([0.0, 1.0, 0.0]))
+        tensor([0., 0., 1.])
+    """
     a = need_tensor("linalg.cross", "input", input)._data.shape
     b = need_tensor("linalg.cross", "other", other)._data.shape
     if len(a) != len(b):

@@ -121,11 +121,16 @@ def need_real(name: str, x: Any) -> None:
 
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
         **names: Any) -> Tensor:  # fmt: skip
-    """The sum of the elements over the dimensions `dim` (all by default); integers are summed as int64.
+    """The sum of the elements over the dimensions `dim`.
 
-    - `dim`: an int or several
-    - `keepdim`: the dimensions stay, with size 1
-    - `dtype`: elements are cast to it first
+    - `input` (Tensor): any shape
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `dtype` (dtype, default None): elements are cast to it first; None keeps it, and sums integers and bools as int64
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for a `dim` out of range.
 
     Example::
 
@@ -154,7 +159,23 @@ SUM = Op("sum", lambda xp, x, /, dim, keepdim: xp.sum(x, dim, keepdim), kind=LIN
 
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
            **names: Any) -> Tensor:  # fmt: skip
-    """The sum over the dimensions `dim` with nan counted as zero; the derivative at nan is 0."""
+    """The sum over the dimensions `dim` with nan counted as zero; the derivative at nan is 0.
+
+    - `input` (Tensor): any shape
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nansum(ferro.tensor([[1.0, float("nan")], [3.0, 4.0]]), dim=1)
+        tensor([1., 7.])
+    """
     if names:
         dim, keepdim = renamed("nansum", names, dim, keepdim)
     need_real("nansum", input)
@@ -177,11 +198,16 @@ NANSUM = Op("nansum", lambda xp, x, /, dim, keepdim: xp.nansum(x, dim, keepdim),
 
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
          **names: Any) -> Tensor:  # fmt: skip
-    """The mean of the elements over the dimensions `dim` (all by default); nan over none.
+    """The mean of the elements over the dimensions `dim`; nan over none.
 
-    - `dim`: an int or several
-    - `keepdim`: the dimensions stay, with size 1
-    - `dtype`: elements are cast to it first; integers need it, else RuntimeError
+    - `input` (Tensor): any shape
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `dtype` (dtype, default None): elements are cast to it first; integers need it, else RuntimeError
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for a `dim` out of range.
 
     Example::
 
@@ -212,7 +238,23 @@ MEAN = Op("mean", lambda xp, x, /, dim, keepdim: xp.mean(x, dim, keepdim), kind=
 
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
             **names: Any) -> Tensor:  # fmt: skip
-    """The mean of the elements that are not nan, over the dimensions `dim`."""
+    """The mean of the elements that are not nan, over the dimensions `dim`; nan where all are.
+
+    - `input` (Tensor): any shape, floating
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for integers, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nanmean(ferro.tensor([[1.0, float("nan")], [3.0, 4.0]]), dim=1)
+        tensor([1.0000, 3.5000])
+    """
     if names:
         dim, keepdim = renamed("nanmean", names, dim, keepdim)
     need_inexact("nanmean", input)
@@ -227,9 +269,18 @@ declare("nanmean", [*REDUCED[:6], Sample(Arg(values=[1.0, NAN, 2.0]), smooth=Fal
 
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
          **names: Any) -> Tensor:  # fmt: skip
-    """The product of all elements, or along the dimension `dim`; integers are multiplied as int64.
+    """The product of all elements, or along a dimension.
 
-    d prod / d x_i is the product of the other elements: exact, to any order, where elements are zero.
+    - `input` (Tensor): any shape
+    - `dim` (int, default None): the dimension; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `dtype` (dtype, default None): elements are cast to it first; None keeps it, and multiplies integers and bools as
+      int64
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    d prod / d x_i is the product of the other elements: exact, to any order, where elements are zero. IndexError for a
+    `dim` out of range.
 
     Example::
 
@@ -275,10 +326,18 @@ singular(
 
 def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None,
         out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
-    """The variance sum |x - mean|^2 / max(0, n - correction) over the dimensions `dim`; `correction` is 1 by default.
+    """The variance Σ |x - mean|² / max(0, n - correction) over the dimensions `dim`.
 
-    `unbiased` is the older spelling of correction=1 (True) or 0.  d var / d x = 2 (x - mean) / (n - correction).
-    With n <= correction variance and gradient are infinite, or nan where all elements are equal.
+    - `input` (Tensor): any shape, floating or complex
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `unbiased` (bool, default None): the older spelling of correction=1 (True) or 0
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `correction` (number, default None): what n is reduced by; None is 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    d var / d x = 2 (x - mean) / (n - correction). With n <= correction variance and gradient are infinite, or nan where
+    all elements are equal, with a warning. RuntimeError for integers, IndexError for a `dim` out of range.
 
     Example::
 
@@ -294,7 +353,17 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
 
 def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None,
         out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
-    """The square root of the variance (see :func:`var`); its gradient is 0 where it is 0.
+    """The standard deviation, the square root of the variance (see :func:`var`); its gradient is 0 where it is 0.
+
+    - `input` (Tensor): any shape, floating or complex
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `unbiased` (bool, default None): the older spelling of correction=1 (True) or 0
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `correction` (number, default None): what n is reduced by; None is 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for integers, IndexError for a `dim` out of range.
 
     Example::
 
@@ -310,13 +379,45 @@ def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
 
 def var_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
              correction: Any = None, **names: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The variance and the mean over the dimensions `dim` (see :func:`var`)."""
+    """The variance and the mean over the dimensions `dim` (see :func:`var`).
+
+    - `input` (Tensor): any shape, floating or complex
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `unbiased` (bool, default None): the older spelling of correction=1 (True) or 0
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `correction` (number, default None): what n is reduced by; None is 1
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for integers, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.var_mean(ferro.tensor([[1.0, 3.0], [2.0, 6.0]]), dim=1, correction=0)
+        (tensor([1., 4.]), tensor([2., 4.]))
+    """
     return apply(VAR_MEAN, (input,), _moments("var_mean", input, dim, unbiased, keepdim, correction, names))
 
 
 def std_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
              correction: Any = None, **names: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """The standard deviation and the mean over the dimensions `dim` (see :func:`std`)."""
+    """The standard deviation and the mean over the dimensions `dim` (see :func:`std`).
+
+    - `input` (Tensor): any shape, floating or complex
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `unbiased` (bool, default None): the older spelling of correction=1 (True) or 0
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `correction` (number, default None): what n is reduced by; None is 1
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    RuntimeError for integers, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.std_mean(ferro.tensor([[1.0, 3.0], [2.0, 6.0]]), dim=1, correction=0)
+        (tensor([1., 2.]), tensor([2., 4.]))
+    """
     return apply(STD_MEAN, (input,), _moments("std_mean", input, dim, unbiased, keepdim, correction, names))
 
 
@@ -417,9 +518,16 @@ STD_MEAN = Op("std_mean", lambda xp, x, /, dim, correction, keepdim: xp.std_mean
 def logsumexp(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any
 ) -> Tensor:
-    """log(sum(exp(x))) over the dimensions `dim`, without overflow.  Its derivative is softmax(x).
+    """log Σ exp(x) over the dimensions `dim`, without overflow. Its derivative is softmax(x).
 
-    Over nothing, or over elements that are all -inf, the result is -inf; the gradient is then 0.
+    - `input` (Tensor): any shape; integers are computed in the default dtype
+    - `dim` (int or ints, default None): the dimensions
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    Over nothing, or over elements that are all -inf, the result is -inf; the gradient is then 0. IndexError for a `dim`
+    out of range.
 
     Example::
 
@@ -475,7 +583,15 @@ singular(
 
 
 def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """Whether all elements over the dimensions `dim` are non-zero: bool (uint8 for uint8).
+    """Whether all elements over the dimensions `dim` are non-zero.
+
+    - `input` (Tensor): any shape and dtype
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    The result is bool, or uint8 for uint8; True over no elements. IndexError for a `dim` out of range.
 
     Example::
 
@@ -489,7 +605,15 @@ def all(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | 
 
 
 def any(input: Tensor, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """Whether any element over the dimensions `dim` is non-zero: bool (uint8 for uint8).
+    """Whether any element over the dimensions `dim` is non-zero.
+
+    - `input` (Tensor): any shape and dtype
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    The result is bool, or uint8 for uint8; False over no elements. IndexError for a `dim` out of range.
 
     Example::
 

@@ -271,7 +271,22 @@ declare(
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *,
                out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """x with nan and the infinities (by default by the largest numbers) replaced.  The derivative there is 0."""
+    """x with nan and the infinities replaced by numbers. The derivative there is 0.
+
+    - `input` (Tensor): x, any shape
+    - `nan` (float, default 0.0): in the place of nan
+    - `posinf`, `neginf` (float, default None): in the place of inf and -inf; None: the largest and the smallest number
+      of the dtype
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`; integers stay as they are.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nan_to_num(ferro.tensor([1.0, float("nan"), float("inf")]), posinf=9.0)
+        tensor([1., 0., 9.])
+    """
     a = need_tensor("nan_to_num", "input", input)._data
     if a.dtype not in dtypes.INEXACT:
         return into("nan_to_num", out, wrap(a.copy()))

@@ -30,7 +30,22 @@ def probabilities(name: str, p: Any) -> Any:
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, out: Any = None) -> Tensor:
-    """Ones with the probabilities in `input` (or `p`), zeros otherwise; not differentiable: its gradient is zero."""
+    """Ones with the probabilities in `input` (or `p`), zeros otherwise; its gradient is zero.
+
+    - `input` (Tensor): probabilities, in [0, 1]; with `p` only its shape and dtype count
+    - `p` (float, default None): one probability for all
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape and dtype of `input`. RuntimeError for probabilities out of range, NotImplementedError for
+    probabilities that are integers.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.bernoulli(ferro.tensor([0.0, 1.0]))
+        tensor([0., 1.])
+    """
     a = input._data
     if p is None and a.dtype.kind not in "fV":
         raise NotImplementedError(
@@ -85,7 +100,23 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None, out: Any = None
 ) -> Tensor:
-    """`num_samples` indices per row, drawn with the (unnormalised) weights of the row."""
+    """Indices drawn with the weights in each row.
+
+    - `input` (Tensor): weights, not normalised, (C) or (N, C), floating, not negative
+    - `num_samples` (int): how many indices for each row
+    - `replacement` (bool, default False): lets an index be drawn twice
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (num_samples) or (N, num_samples), int64. RuntimeError for more samples than positive weights without
+    replacement, and for weights that are negative, infinite, nan or sum to 0.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.multinomial(ferro.tensor([0.0, 1.0, 0.0]), 1)
+        tensor([1])
+    """
     if not input.dtype.is_floating_point:
         raise RuntimeError(
             f"multinomial only supports floating-point dtypes for input, got: {dtypes.type_name(input.dtype)}"

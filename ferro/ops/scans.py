@@ -99,7 +99,15 @@ PICKED_SUM = Op("picked_sum", lambda xp, x, index, /, dim: xp.picked_sum(x, dim,
 
 
 def cumsum(input: Tensor, dim: Any = None, *, dtype: Any = None, out: Tensor | None = None, **names: Any) -> Tensor:
-    """The sums x_0 + ... + x_i along `dim`; integers are summed as int64.
+    """The sums x_0 + ... + x_i along `dim`.
+
+    - `input` (Tensor): any shape
+    - `dim` (int, default None): the dimension
+    - `dtype` (dtype, default None): elements are cast to it first; None keeps it, and sums integers and bools as int64
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    The result has the shape of `input`. IndexError for a `dim` out of range.
 
     Example::
 
@@ -132,7 +140,23 @@ def cumsum_vjp(g: Tensor, dim: int) -> Tensor:
 
 
 def cumprod(input: Tensor, dim: Any = None, *, dtype: Any = None, out: Tensor | None = None, **names: Any) -> Tensor:
-    """The products x_0 ... x_i along `dim`; the gradient is exact, to any order, where elements are zero."""
+    """The products x_0 ... x_i along `dim`; the gradient is exact, to any order, where elements are zero.
+
+    - `input` (Tensor): any shape
+    - `dim` (int, default None): the dimension
+    - `dtype` (dtype, default None): elements are cast to it first; None keeps it, and multiplies integers and bools as
+      int64
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    The result has the shape of `input`. IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.cumprod(ferro.tensor([1.0, 2.0, 3.0]), dim=0)
+        tensor([1., 2., 6.])
+    """
     dim = _dim("cumprod", input, dim, names)
     result = unary(CUMPROD, summable(input, computed_in("cumprod", dtype, out)), (dim,))
     return result if out is None else into("cumprod", out, result)
@@ -150,7 +174,21 @@ singular("cumprod", "two zeros", Sample(Arg(values=[2.0, 0.0, 0.0]), 0), "a poly
 
 
 def logcumsumexp(input: Tensor, dim: Any = None, *, out: Tensor | None = None, **names: Any) -> Tensor:
-    """log(exp(x_0) + ... + exp(x_i)) along `dim`, without overflow; an element -inf gets gradient 0."""
+    """log(exp(x_0) + ... + exp(x_i)) along `dim`, without overflow; an element -inf gets gradient 0.
+
+    - `input` (Tensor): any shape, floating or complex
+    - `dim` (int, default None): the dimension
+    - `out` (Tensor, default None): where to write the result
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    The result has the shape of `input`. IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.logcumsumexp(ferro.zeros(2), dim=0)
+        tensor([0.0000, 0.6931])
+    """
     dim = _dim("logcumsumexp", input, dim, names)
     if input._data.dtype.kind in "biu":
         raise NotImplementedError(f"logcumsumexp: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it "
@@ -178,12 +216,44 @@ LOGCUMSUMEXP = Op("logcumsumexp", lambda xp, x, /, dim: xp.logcumsumexp(x, dim),
 
 
 def cummax(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> return_types.cummax:
-    """The largest of x_0 ... x_i along `dim`, (values, indices): of equal ones the last, which gets the gradient."""
+    """The largest of x_0 ... x_i along `dim`, (values, indices): of equal ones the last, which gets the gradient.
+
+    - `input` (Tensor): any shape, real; nan wins
+    - `dim` (int, default None): the dimension
+    - `out` (tuple of two Tensors, default None): where to write values and indices
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    Values and indices (int64) have the shape of `input`. IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.cummax(ferro.tensor([2.0, 1.0, 3.0]), dim=0)
+        ferro.return_types.cummax(
+        values=tensor([2., 2., 3.]),
+        indices=tensor([0, 0, 2]))
+    """
     return _running("cummax", CUMMAX, input, dim, out, names)
 
 
 def cummin(input: Tensor, dim: Any = None, *, out: Any = None, **names: Any) -> return_types.cummin:
-    """The smallest of x_0 ... x_i along `dim`, (values, indices): of equal ones the last, which gets the gradient."""
+    """The smallest of x_0 ... x_i along `dim`, (values, indices): of equal ones the last, which gets the gradient.
+
+    - `input` (Tensor): any shape, real; nan wins
+    - `dim` (int, default None): the dimension
+    - `out` (tuple of two Tensors, default None): where to write values and indices
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    Values and indices (int64) have the shape of `input`. IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.cummin(ferro.tensor([2.0, 1.0, 3.0]), dim=0)
+        ferro.return_types.cummin(
+        values=tensor([2., 1., 1.]),
+        indices=tensor([0, 1, 1]))
+    """
     return _running("cummin", CUMMIN, input, dim, out, names)
 
 
@@ -212,8 +282,21 @@ CUMMIN = Op("cummin", lambda xp, x, /, dim: xp.cummin(x, dim), **INDEXED,
 
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *,
          out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """The n-th differences x_(i+1) - x_i along `dim`, of x with `prepend` and `append` joined on (x itself for n = 0);
-    of bools, whether they differ.
+    """The n-th differences x_(i+1) - x_i along `dim`; of bools, whether they differ.
+
+    - `input` (Tensor): x, of one or more dimensions
+    - `n` (int, default 1): how often differences are taken; 0 gives x itself
+    - `dim` (int, default -1): the dimension
+    - `prepend`, `append` (Tensor, default None): joined on at the ends before
+    - `out` (Tensor, default None): where to write the result
+
+    The result is n shorter along `dim`. RuntimeError for a negative n, a 0-d input and shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.diff(ferro.tensor([1, 4, 9, 16]))
+        tensor([3, 5, 7])
     """
     a = need_tensor("diff", "input", input)._data
     if a.ndim == 0:
@@ -257,7 +340,21 @@ declare("diff", [Sample(Arg(5)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), dim=0),
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
-    """The area under y along `dim` by the trapezoidal rule, at points x or with spacing dx (1 by default)."""
+    """The area under y along `dim` by the trapezoidal rule: Σ (x_(i+1) - x_i) (y_i + y_(i+1)) / 2.
+
+    - `y` (Tensor): any shape
+    - `x` (Tensor, default None): the points, (n), or in a shape that broadcasts to that of y; None: evenly spaced ones
+    - `dx` (float, default None): their spacing; None is 1
+    - `dim` (int, default -1): the dimension, which the result does not have
+
+    RuntimeError for x and dx at once and for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.trapezoid(ferro.tensor([0.0, 1.0, 4.0]), dx=2.0)
+        tensor(6.)
+    """
     d, pairs, widths = _trapezoids("trapezoid", y, x, dx, dim)
     if y._data.shape[d] == 0:
         pairs = y.detach()  # as in PyTorch, the area under nothing has no history
@@ -267,7 +364,21 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, di
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
-    """The areas under y along `dim` up to each point after the first: see :func:`trapezoid`."""
+    """The areas under y along `dim` up to each point after the first: see :func:`trapezoid`.
+
+    - `y` (Tensor): any shape
+    - `x` (Tensor, default None): the points, (n), or in a shape that broadcasts to that of y; None: evenly spaced ones
+    - `dx` (float, default None): their spacing; None is 1
+    - `dim` (int, default -1): the dimension, one shorter in the result
+
+    RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.cumulative_trapezoid(ferro.tensor([0.0, 1.0, 4.0]), dx=2.0)
+        tensor([1., 6.])
+    """
     d, pairs, widths = _trapezoids("cumulative_trapezoid", y, x, dx, dim)
     if widths is None:
         return cumsum(pairs, d) * ((1 if dx is None else dx) / 2.0)

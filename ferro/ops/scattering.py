@@ -86,10 +86,14 @@ def _applied(name: str, op: Op, x: Any, others: tuple, d: int) -> Tensor:
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Reads elements along `dim` at the positions in `index`: out[i][j] = input[index[i][j]][j] for dim 0, and so on.
 
-    - `index`: int64, with as many dimensions as the input; no larger than it in the other dimensions
-    - the result has the shape of `index`
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): int64, with as many dimensions as the input; no larger than it in the other dimensions
+    - `sparse_grad` (bool, default False): makes the gradient of `input` a sparse tensor
+    - `out` (Tensor, default None): where to write the result
 
-    RuntimeError if an index is out of range.
+    The result has the shape of `index`. RuntimeError if an index is out of range or the shapes do not fit, IndexError
+    for a `dim` out of range.
 
     Example::
 
@@ -118,7 +122,14 @@ def gather_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """gather() with the other dimensions broadcast; without `dim`, elements counted in C order.
+    """`gather` with the other dimensions broadcast.
+
+    - `input` (Tensor): any shape
+    - `indices` (Tensor): positions, int64, with as many dimensions
+    - `dim` (int, default None): the dimension; None: elements counted in C order
+    - `out` (Tensor, default None): where to write the result
+
+    IndexError for positions out of range, RuntimeError for numbers of dimensions that differ.
 
     Example::
 
@@ -187,9 +198,18 @@ def _source(name: str, src: Any, value: Any) -> Any:
 
 def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
             out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """A copy with `src` (a tensor or a number) written along `dim` at the positions in `index`: the reverse of :func:`gather`.
+    """A copy with `src` written along `dim` at the positions in `index`: the reverse of :func:`gather`.
 
-    - `reduce`: "add" or "multiply" combines with the elements that are there
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): positions, int64, with as many dimensions as the input
+    - `src` (Tensor or number, default None): what is written, no smaller than `index`, in the dtype of `input`
+    - `value` (number, default None): the same as a number
+    - `reduce` (str, default None): "add" or "multiply" combines with the elements that are there
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`; of several elements for one place the last stays. RuntimeError for positions
+    out of range, shapes and dtypes that do not fit.
 
     Example::
 
@@ -229,7 +249,22 @@ SCATTER = Op("scatter", lambda xp, x, index, src, /, dim: xp.scatter(x, dim, ind
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """A copy with src added at the positions along `dim` that `index` names."""
+    """A copy with `src` added at the positions along `dim` that `index` names.
+
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): positions, int64, with as many dimensions as the input
+    - `src` (Tensor): no smaller than `index`, in the dtype of `input`
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`. RuntimeError for positions out of range, shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.scatter_add(ferro.zeros(3), 0, ferro.tensor([0, 2, 2]), ferro.ones(3))
+        tensor([1., 0., 2.])
+    """
     others, (d,) = _arguments("scatter_add", input, dim, index, need_tensor("scatter_add", "src", src), later=True)
     result = _applied("scatter_add", SCATTER_ADD, input, others, d)
     return result if out is None else into("scatter_add", out, result)
@@ -249,10 +284,27 @@ REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True, *,
                    out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """A copy in which each position along `dim` holds the sum, mean, prod, amax or amin of the src that `index` sends there.
+    """A copy in which each position along `dim` holds the sum, mean, product, maximum or minimum of the `src` that
+    `index` sends there.
 
-    include_self: with the element of the input that was there.  Positions that nothing is sent to keep their element.
-    amax and amin: equal extremes share the gradient equally.
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): where the elements are sent, int64, with as many dimensions as the input
+    - `src` (Tensor): no smaller than `index`, in the dtype of `input`
+    - `reduce` (str): "sum", "prod", "mean", "amax" or "amin"
+    - `include_self` (bool, default True): whether the element of `input` that was there counts
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`; positions to which nothing is sent keep their element. amax and amin: equal
+    extremes share the gradient equally. RuntimeError for another reduction, positions out of range, shapes and dtypes
+    that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> index, src = ferro.tensor([0, 0]), ferro.tensor([3.0, 5.0])
+        >>> ferro.scatter_reduce(ferro.ones(2), 0, index, src, "mean", include_self=False)
+        tensor([4., 1.])
     """
     (index, src), (d,) = _arguments("scatter_reduce", input, dim, index, need_tensor("scatter_reduce", "src", src))
     result = _scatter_reduce("scatter_reduce", input, index, src, d, reduce, include_self)
@@ -342,7 +394,26 @@ SCATTER_REDUCE = Op("scatter_reduce", lambda xp, x, index, src, /, dim, reduce, 
 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
                  out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """A copy in which each slice along `dim` holds the prod, mean, amax or amin of the slices of `source` sent to it."""
+    """A copy in which each slice along `dim` holds the product, mean, maximum or minimum of the slices of `source` sent
+    to it.
+
+    - `input` (Tensor): any shape
+    - `dim` (int): the dimension
+    - `index` (Tensor): where the slices are sent, (n), int64
+    - `source` (Tensor): the slices, n along `dim`, in the dtype of `input`
+    - `reduce` (str): "prod", "mean", "amax" or "amin"
+    - `include_self` (bool, default True): whether the slice of `input` that was there counts
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`; slices to which nothing is sent stay. RuntimeError for another reduction,
+    shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.index_reduce(ferro.ones(2), 0, ferro.tensor([1, 1]), ferro.tensor([3.0, 5.0]), "prod")
+        tensor([ 1., 15.])
+    """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
     (index, source), d = source_arguments("index_reduce", input, dim, index, source)

@@ -103,9 +103,11 @@ def infer(name: str, have: tuple, shape: tuple) -> tuple:
 def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     """The same memory in another shape, or (given a dtype) its bits as elements of another type.
 
-    - `shape`: numbers, or one tuple of them; one may be -1 and is computed from the others
+    - `input` (Tensor): any shape
+    - `*shape` (ints): numbers, or one tuple of them; one may be -1 and is computed from the others
+    - `dtype` (dtype, default None): the dtype that the bits are read as; this has no derivative
 
-    RuntimeError where the strides do not allow a view: reshape() copies there.  Reading bits has no derivative.
+    RuntimeError where the strides do not allow a view: reshape() copies there.
 
     Example::
 
@@ -300,7 +302,13 @@ _ORDERS = frozenset([p for n in range(6) for p in permutations(range(n))])  # th
 
 
 def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
-    """A view with the dimensions in the order `dims`.
+    """A view with the dimensions in another order.
+
+    - `input` (Tensor): any shape
+    - `*given` (ints): the dimensions in their new order, or one tuple of them
+    - `dims` (ints, default None): the same by name
+
+    RuntimeError for a dimension that is missing or repeated, IndexError for one out of range.
 
     Example::
 
@@ -333,7 +341,12 @@ PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR,
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """A view with the dimensions `dim0` and `dim1` exchanged.
+    """A view with two dimensions exchanged.
+
+    - `input` (Tensor): any shape
+    - `dim0`, `dim1` (int): the dimensions
+
+    IndexError for one out of range.
 
     Example::
 
@@ -432,6 +445,13 @@ def expand(input: Tensor, *sizes: Any, size: Any = None, implicit: bool = False)
     """The tensor with dimensions of size 1 repeated to the given sizes, without a copy; -1 keeps a size.
 
     Extra sizes add leading dimensions.  Several elements share one place in memory: clone() before writing.
+
+    - `input` (Tensor): any shape
+    - `*sizes` (ints): numbers, or one tuple of them; -1 keeps a size
+    - `size` (ints, default None): the same by name
+    - `implicit` (bool, default False): no effect
+
+    RuntimeError for sizes that do not fit.
 
     Example::
 

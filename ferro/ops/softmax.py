@@ -90,6 +90,14 @@ def softmax(
     - `dtype` (dtype, default None): elements are cast to it first
     - `out` (Tensor, default None): where to write the result
 
+    The result has the shape of `input`.
+
+    - `input` (Tensor): x, any shape
+    - `dim` (int, default None): the dimension over which the sum is 1; None warns and takes 0, or 1 for two and four or
+      more dimensions
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+
     Example::
 
         >>> import ferro
