@@ -384,12 +384,16 @@ class Tensor(
                  inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
         """Adds the gradient of this tensor to the ``.grad`` of the leaves: see :func:`ferro.autograd.backward`.
 
-        - `gradient`: the cotangent, in the shape of the tensor; needed unless the tensor has one element
-        - `retain_graph`: keeps the saved values for another backward
-        - `create_graph`: records the gradients, for derivatives of them
-        - `inputs`: only these tensors get gradients
+        - `self` (Tensor): mostly of one element
+        - `gradient` (Tensor, default None): the cotangent, in the shape of the tensor; needed unless the tensor has one
+          element
+        - `retain_graph` (bool, default None): keeps the saved values for another backward; None: as `create_graph`
+        - `create_graph` (bool, default False): records the gradients, for derivatives of them
+        - `inputs` (sequence of Tensors, default None): only these get gradients; None: all leaves
+        - `num_threads` (int, default None): how many threads share the work; None: as set by `set_num_threads`
 
-        RuntimeError if nothing was recorded, or if the graph was freed by an earlier backward; the message names the lines.
+        RuntimeError if nothing was recorded, or if the graph was freed by an earlier backward; the message names the
+        lines.
 
         Example::
 

@@ -46,7 +46,20 @@ def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any
 def scalar_tensor(
     s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
-    """A 0-d tensor of the default dtype."""
+    """A 0-d tensor of the default dtype.
+
+    - `s` (number): its value
+    - `dtype` (dtype, default None): another dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.scalar_tensor(3)
+        tensor(3.)
+    """
     return finish(
         "scalar_tensor",
         np.array(s, dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)),
@@ -118,11 +131,16 @@ def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, lay
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A tensor of zeros.
 
-    - `size`: numbers, or one tuple of them
-    - `out`: a tensor to fill
-    - `dtype`: the default dtype unless given; `device`: the CPU
-    - `layout`: `sparse_coo` makes one without values
-    - `requires_grad`: records what is computed from it
+    - `*shape` (ints): the sizes, or one tuple of them
+    - `size` (ints, default None): the same by name
+    - `out` (Tensor, default None): a tensor to fill
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default None): ferro.sparse_coo makes a sparse tensor (of zeros only)
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    RuntimeError for a negative size.
 
     Example::
 
@@ -140,7 +158,18 @@ def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, lay
 
 def ones(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """A tensor of ones; the arguments are those of :func:`zeros`.
+    """A tensor of ones.
+
+    - `*shape` (ints): the sizes, or one tuple of them
+    - `size` (ints, default None): the same by name
+    - `out` (Tensor, default None): a tensor to fill
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default None): ferro.sparse_coo makes a sparse tensor (of zeros only)
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    RuntimeError for a negative size.
 
     Example::
 
@@ -155,7 +184,26 @@ def ones(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layo
 
 def empty(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
           memory_format: Any = None, layout: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """A tensor without set values (zeros here), in C order or that of a memory format; with layout=sparse_coo one without values."""
+    """A tensor without set values (zeros here).
+
+    - `*shape` (ints): the sizes, or one tuple of them
+    - `size` (ints, default None): the same by name
+    - `out` (Tensor, default None): a tensor of another shape, resized
+    - `dtype` (dtype, default None): None: the default dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `memory_format` (memory_format, default None): the order of the strides; None: C order
+    - `layout` (layout, default None): ferro.sparse_coo makes a sparse tensor without values
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    RuntimeError for a negative size.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.empty(2, 3).shape
+        ferro.Size([2, 3])
+    """
     shape = with_size("empty", shape, size)
     if layout not in (None, strided):
         return _sparse("empty", shape, dtype, layout, requires_grad, out)
@@ -189,7 +237,23 @@ def refuse_shape(name: str, shape: tuple) -> None:
 def empty_strided(
     size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
-    """A tensor without set values with the given strides (counted in elements)."""
+    """A tensor without set values with given strides.
+
+    - `size` (ints): the shape
+    - `stride` (ints): the steps in memory along each dimension, in elements
+    - `dtype` (dtype, default None): None: the default dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    RuntimeError for numbers of sizes and strides that differ, and negative ones.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.empty_strided((2, 3), (1, 2)).stride()
+        (1, 2)
+    """
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     size, stride = sizes("empty_strided", (size,)), sizes("empty_strided", (stride,))
     if len(size) != len(stride):
@@ -209,7 +273,23 @@ def empty_strided(
 
 def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
                    **ignored: Any) -> Tensor:  # fmt: skip
-    """A tensor without set values whose dimensions lie in memory in the order `physical_layout`."""
+    """A tensor without set values whose dimensions lie in memory in a given order.
+
+    - `size` (ints): the shape
+    - `physical_layout` (ints): the dimensions, the one with the largest stride first
+    - `dtype` (dtype, default None): None: the default dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    RuntimeError for an order that does not name each dimension once.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.empty_permuted((2, 3, 5), (1, 0, 2)).stride()
+        (5, 10, 1)
+    """
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     size, order = tuple(size), tuple(physical_layout)
     if len(order) != len(size):
@@ -236,7 +316,17 @@ def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     **ignored: Any,
 ) -> Tensor:  # fmt: skip
-    """A tensor filled with a number, of the number's dtype unless one is given.
+    """A tensor filled with a number.
+
+    - `size` (ints): the shape
+    - `fill_value` (number): the number
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: that of the number: bool, int64, the default dtype, or its complex one
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    RuntimeError for a negative size.
 
     Example::
 
@@ -259,7 +349,22 @@ def full(
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """A tensor like `input` filled with a number."""
+    """A tensor like `input`, filled with a number.
+
+    - `input` (Tensor): has the shape
+    - `fill_value` (number): the number
+    - `dtype` (dtype, default None): None: that of `input`
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `memory_format` (memory_format, default None): the order of the strides; None: that of `input`
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.full_like(ferro.zeros(2), 7)
+        tensor([7., 7.])
+    """
     d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     value = _number(fill_value)
     dtypes.check_number("full_like", value, d)
@@ -269,7 +374,22 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any 
 
 def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
                layout: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """A tensor like `input` without set values (zeros here)."""
+    """A tensor like `input` without set values (zeros here).
+
+    - `input` (Tensor): has the shape
+    - `dtype` (dtype, default None): None: that of `input`
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `memory_format` (memory_format, default None): the order of the strides; None: that of `input`
+    - `layout` (layout, default None): None: that of `input`
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.empty_like(ferro.ones(2, 3)).shape
+        ferro.Size([2, 3])
+    """
     if layout not in (None, strided):
         raise NotImplementedError("empty_like: Could not run 'aten::empty_strided' with arguments from the 'SparseCPU' backend: a "
                                   f"dense tensor has none like it of layout {layout}; use zeros_like")  # fmt: skip
@@ -279,10 +399,20 @@ def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The numbers start, start + step, ... below `end`: `arange(end)`, `arange(start, end)` or `arange(start, end, step)`.
+    """The numbers start, start + step, ... below `end`: `arange(end)`, `arange(start, end)` or `arange(start, end,
+    step)`.
 
-    int64 if all three are integers, else the default dtype.  An integer dtype, or that of `out`, cuts the three to integers
-    first; a step of 0 then raises ValueError, else RuntimeError, as do a step away from `end` and infinite bounds.
+    - `start` (number, default 0): the first, included
+    - `end` (number, default None): the last, not included
+    - `step` (number, default 1): may be negative
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: int64 if all three are integers, else the default dtype
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    An integer dtype, or that of `out`, cuts the three to integers first; a step of 0 then raises ValueError, else
+    RuntimeError, as do a step away from `end` and infinite bounds.
 
     Example::
 
@@ -391,7 +521,17 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
 @by_slices
 def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """`steps` evenly spaced numbers from `start` to `end`, both included; complex if one of them is.
+    """Evenly spaced numbers from `start` to `end`, both included.
+
+    - `start`, `end` (number or 0-d Tensor): the ends
+    - `steps` (int): how many numbers
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype, or its complex one if an end is complex
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    The result is (steps). RuntimeError for negative steps.
 
     Example::
 
@@ -406,14 +546,49 @@ def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = 
 @by_slices
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None, dtype: Any = None, layout: Any = None,
              device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """base to the powers of `steps` evenly spaced numbers from `start` to `end`; complex if one of them is."""
+    """Powers of a base: base to each of the evenly spaced numbers from `start` to `end`, both included.
+
+    - `start`, `end` (number or 0-d Tensor): the first and the last exponent
+    - `steps` (int): how many numbers
+    - `base` (float, default 10.0): the base
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype, or its complex one if an end is complex
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    The result is (steps). RuntimeError for negative steps.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.logspace(0, 2, 3).round()
+        tensor([  1.,  10., 100.])
+    """
     a, d = _spaced("logspace", start, end, steps, dtype, out)
     return listed("logspace", np.power(float(base), a).astype(d), out, requires_grad, device)
 
 
 def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None,
            device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """``torch.range``: like arange, but with `end` included and always floating by default.  Deprecated: warns."""
+    """The numbers start, start + step, ... up to `end`, which is included. Deprecated: warns; use arange.
+
+    - `start`, `end`, `step` (number, default 0 and None and 1): as in arange
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype, for integers too
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    RuntimeError for a step of 0, a step away from `end` and infinite bounds.
+
+    Example::
+
+        >>> import ferro
+        >>> import warnings
+        >>> with warnings.catch_warnings(action="ignore"): ferro.range(1, 3)
+        tensor([1., 2., 3.])
+    """
     warnings.warn(
         "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range "
         "builtin. Instead, use torch.arange, which produces values in [start, end).",
@@ -430,7 +605,17 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, d
 
 def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """Ones on the diagonal of an n x m matrix of zeros; m is n unless given.
+    """Ones on the diagonal of an n x m matrix of zeros.
+
+    - `n` (int): the rows
+    - `m` (int, default None): the columns; None: n
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    RuntimeError for a negative number.
 
     Example::
 
@@ -455,7 +640,22 @@ def _for_each(like: Any, t: Any) -> Any:
 
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
              **ignored: Any) -> Tensor:  # fmt: skip
-    """A filled tensor with this tensor's dtype unless one is given."""
+    """A filled tensor with this tensor's dtype.
+
+    - `self` (Tensor): has the dtype
+    - `size` (ints): the shape
+    - `fill_value` (number): the number
+    - `dtype` (dtype, default None): another dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1]).new_full((2,), 7)
+        tensor([7, 7])
+    """
     return _for_each(
         self, full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
     )
@@ -470,7 +670,22 @@ def new_ones(
     requires_grad: bool = False,
     **ignored: Any,
 ) -> Tensor:
-    """A tensor of ones with this tensor's dtype unless one is given."""
+    """A tensor of ones with this tensor's dtype.
+
+    - `self` (Tensor): has the dtype
+    - `*shape` (ints): the sizes, or one tuple of them
+    - `size` (ints, default None): the same by name
+    - `dtype` (dtype, default None): another dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1]).new_ones(2).dtype
+        ferro.int64
+    """
     return _for_each(
         self, ones(*shape, size=size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
     )
@@ -485,7 +700,22 @@ def new_empty(
     requires_grad: bool = False,
     **ignored: Any,
 ) -> Tensor:
-    """A tensor without set values (zeros here) with this tensor's dtype unless one is given."""
+    """A tensor without set values (zeros here) with this tensor's dtype.
+
+    - `self` (Tensor): has the dtype
+    - `*shape` (ints): the sizes, or one tuple of them
+    - `size` (ints, default None): the same by name
+    - `dtype` (dtype, default None): another dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1]).new_empty(2).dtype
+        ferro.int64
+    """
     return _for_each(
         self, empty(*shape, size=size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
     )
@@ -493,7 +723,22 @@ def new_empty(
 
 def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
                       **ignored: Any) -> Tensor:  # fmt: skip
-    """empty_strided with this tensor's dtype unless one is given."""
+    """:func:`empty_strided` with this tensor's dtype.
+
+    - `self` (Tensor): has the dtype
+    - `size` (ints): the shape
+    - `stride` (ints): the steps in memory along each dimension, in elements
+    - `dtype` (dtype, default None): another dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1]).new_empty_strided((2, 3), (1, 2)).stride()
+        (1, 2)
+    """
     return empty_strided(size, stride, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 

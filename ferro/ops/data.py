@@ -181,10 +181,16 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new leaf with a copy of `data`: a number, nested sequences, a NumPy array or a tensor.
+    """A new leaf with a copy of `data`.
 
-    Python floats take the default dtype, ints int64, bools bool; arrays and tensors keep theirs, also as elements of a
-    sequence, where tensors are of one element.  Numbers that an integer dtype does not hold raise.
+    - `data` (Any, default <object object at 0x7f9c243a7370>): a number, nested sequences, a NumPy array or a tensor
+    - `dtype` (dtype, default None): None: the default dtype for Python floats, int64 for ints, bool for bools; arrays
+      and tensors keep theirs, also as elements of a sequence, where tensors are of one element
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    ValueError for sequences of different lengths, and an error for numbers that an integer dtype does not hold.
 
     Example::
 
@@ -205,7 +211,21 @@ def tensor(
 def new_tensor(
     self: Tensor, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **ignored: Any
 ) -> Tensor:
-    """A new tensor from data, with this tensor's dtype unless one is given."""
+    """A new leaf with a copy of `data` and this tensor's dtype.
+
+    - `self` (Tensor): has the dtype
+    - `data` (Any): what :func:`tensor` takes
+    - `dtype` (dtype, default None): another dtype
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1.0]).new_tensor([2, 3])
+        tensor([2., 3.])
+    """
     return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
@@ -256,10 +276,14 @@ def from_numpy(ndarray: Any) -> Tensor:
 def asarray(
     obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """`obj` as a tensor, sharing memory where possible (copy=None), always copied (True) or never (False: ValueError if needed).
+    """`obj` as a tensor, sharing memory where possible.
 
-    obj: a tensor, an array, a DLPack capsule, a buffer (whose bytes are read as the dtype, the default dtype if none is given),
-    a number or a sequence.
+    - `obj` (Any): a tensor, an array, a DLPack capsule, a buffer (whose bytes are read as the dtype, the default dtype
+      if none is given), a number or a sequence
+    - `dtype` (dtype, default None): None: that of `obj`
+    - `device` (device, default None): only "cpu"
+    - `copy` (bool, default None): True always copies, False never (ValueError if needed), None where it must
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     Example::
 
@@ -310,9 +334,15 @@ def _is_buffer(obj: Any) -> bool:
 def frombuffer(
     buffer: Any, *, dtype: Any = _NOTHING, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A one-dimensional tensor that shares the memory of an object with the buffer protocol: `count` elements behind `offset` bytes.
+    """A one-dimensional tensor that shares the memory of an object with the buffer protocol.
 
-    count: -1 for all that there are.  ValueError where they are none, more than there are, or end within an element.
+    - `buffer` (Any): bytes, a bytearray, an array, ...
+    - `dtype` (dtype, default <object object at 0x7f9c243a7370>): of the elements; must be given
+    - `count` (int, default -1): how many elements; -1: all that there are
+    - `offset` (int, default 0): how many bytes to leave out before
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError where there are no elements, fewer than asked for, or bytes that end within an element.
 
     Example::
 

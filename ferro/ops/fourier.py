@@ -192,11 +192,16 @@ def _complex(name: str, input: Any, dims: tuple, counts: tuple, norm: Any, inver
 def fft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """The discrete Fourier transform along one dimension: X_k = Σ_j x_j exp(-2πi jk/n), complex, of the input's shape.
+    """The discrete Fourier transform along one dimension: X_k = Σ_j x_j exp(-2πi jk/n), complex.
 
-    `n`: as many elements are transformed; the input is cut or continued by zeros.  `norm`: the transform is divided by
-    1 ("backward", the default), √n ("ortho") or n ("forward").  Linear; the transpose is the inverse transform with the
-    same divisor.  Half precision and n < 1 raise RuntimeError, a 0-d input IndexError.
+    - `input` (Tensor): x, any shape
+    - `n` (int, default None): how many elements are transformed: the input is cut or continued by zeros; None: all
+    - `dim` (int, default -1): the dimension
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of n, "forward" by n
+    - `out` (Tensor, default None): where to write the result
+
+    Linear; the transpose is the inverse transform with the same divisor. Half precision and n < 1 raise RuntimeError, a
+    0-d input and a `dim` out of range IndexError.
 
     Example::
 
@@ -211,7 +216,22 @@ def fft(
 def ifft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """The inverse of :func:`fft`: x_j = 1/n Σ_k X_k exp(2πi jk/n).  The divisor is n ("backward"), √n or 1 ("forward")."""
+    """The inverse of :func:`fft`: x_j = 1/n Σ_k X_k exp(2πi jk/n), complex.
+
+    - `input` (Tensor): X, any shape
+    - `n` (int, default None): how many elements are transformed: the input is cut or continued by zeros; None: all
+    - `dim` (int, default -1): the dimension
+    - `norm` (str, default None): "backward" (None too) divides by n, "ortho" by the root of n, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    Half precision and n < 1 raise RuntimeError, a 0-d input and a `dim` out of range IndexError.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.ifft(ferro.tensor([4.0, 0.0, 0.0, 0.0])).abs()
+        tensor([1., 1., 1., 1.])
+    """
     return _one(_complex, "ifft", input, n, dim, norm, True, out)
 
 
@@ -219,9 +239,23 @@ def ifft(
 def fftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`fft` along several dimensions, one after the other: all, or `dim`, or as many of the last as `s` has sizes.
+    """:func:`fft` along several dimensions, one after the other.
 
-    `s` says how many elements are transformed along each, -1 meaning all.
+    - `input` (Tensor): any shape
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default None): the dimensions; None: all, or as many of the last as `s` has sizes
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of the number of elements that
+      are transformed, "forward" by the number of elements that are transformed
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `fft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.fftn(ferro.ones(2, 2)).abs()
+        tensor([[4., 0.],
+                [0., 0.]])
     """
     return _many(_complex, "fftn", input, s, dim, norm, False, out)
 
@@ -230,7 +264,24 @@ def fftn(
 def ifftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`ifft` along several dimensions: see :func:`fftn`."""
+    """:func:`ifft` along several dimensions, one after the other.
+
+    - `input` (Tensor): any shape
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default None): the dimensions; None: all, or as many of the last as `s` has sizes
+    - `norm` (str, default None): "backward" (None too) divides by the number of elements that are transformed, "ortho"
+      by the root of the number of elements that are transformed, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `ifft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.ifftn(ferro.ones(2, 2)).abs()
+        tensor([[1., 0.],
+                [0., 0.]])
+    """
     return _many(_complex, "ifftn", input, s, dim, norm, True, out)
 
 
@@ -238,7 +289,24 @@ def ifftn(
 def fft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`fftn` along the last two dimensions, or others."""
+    """:func:`fft` along two dimensions, the last by default.
+
+    - `input` (Tensor): of two or more dimensions
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default (-2, -1)): the two dimensions
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of the number of elements that
+      are transformed, "forward" by the number of elements that are transformed
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `fft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.fft2(ferro.ones(2, 2)).abs()
+        tensor([[4., 0.],
+                [0., 0.]])
+    """
     return _many(_complex, "fft2", input, s, _needed("fft2", dim), norm, False, out)
 
 
@@ -246,7 +314,24 @@ def fft2(
 def ifft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`ifftn` along the last two dimensions, or others."""
+    """:func:`ifft` along two dimensions, the last by default.
+
+    - `input` (Tensor): of two or more dimensions
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default (-2, -1)): the two dimensions
+    - `norm` (str, default None): "backward" (None too) divides by the number of elements that are transformed, "ortho"
+      by the root of the number of elements that are transformed, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `ifft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.ifft2(ferro.ones(2, 2)).abs()
+        tensor([[1., 0.],
+                [0., 0.]])
+    """
     return _many(_complex, "ifft2", input, s, _needed("ifft2", dim), norm, True, out)
 
 
@@ -272,7 +357,15 @@ def rfft(
 ) -> Tensor:
     """The bins 0 to n // 2 of :func:`fft` of real numbers: the others are their conjugates, X_(n-k) = conj(X_k).
 
-    A complex input raises RuntimeError.  The transpose takes every bin once, not twice: g_j = Re Σ_k G_k exp(2πi jk/n).
+    - `input` (Tensor): real, any shape
+    - `n` (int, default None): how many elements are transformed: the input is cut or continued by zeros; None: all
+    - `dim` (int, default -1): the dimension
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of n, "forward" by n
+    - `out` (Tensor, default None): where to write the result
+
+    The result has n // 2 + 1 elements along `dim`. The transpose takes every bin once, not twice: g_j = Re Σ_k G_k
+    exp(2πi jk/n). A complex input raises RuntimeError. Half precision and n < 1 raise RuntimeError, a 0-d input and a
+    `dim` out of range IndexError.
 
     Example::
 
@@ -287,7 +380,24 @@ def rfft(
 def rfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`rfft` along the last of several dimensions, :func:`fft` along the others: see :func:`fftn`."""
+    """:func:`rfft` along the last of several dimensions, then :func:`fft` along the others.
+
+    - `input` (Tensor): real, any shape
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default None): the dimensions; None: all, or as many of the last as `s` has sizes
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of the number of elements that
+      are transformed, "forward" by the number of elements that are transformed
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `rfft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.rfftn(ferro.ones(2, 2)).abs()
+        tensor([[4., 0.],
+                [0., 0.]])
+    """
     return _many(_halved, "rfftn", input, s, dim, norm, False, out)
 
 
@@ -295,7 +405,24 @@ def rfftn(
 def rfft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`rfftn` along the last two dimensions, or others."""
+    """:func:`rfft` along the last of two dimensions, then :func:`fft` along the others.
+
+    - `input` (Tensor): real, of two or more dimensions
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default (-2, -1)): the two dimensions
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of the number of elements that
+      are transformed, "forward" by the number of elements that are transformed
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `rfft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.rfft2(ferro.ones(2, 2)).abs()
+        tensor([[4., 0.],
+                [0., 0.]])
+    """
     return _many(_halved, "rfft2", input, s, _needed("rfft2", dim), norm, False, out)
 
 
@@ -303,21 +430,71 @@ def rfft2(
 def ihfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """The inverse of :func:`hfft`: the bins 0 to n // 2 of :func:`ifft` of real numbers."""
+    """The inverse of :func:`hfft`: the bins 0 to n // 2 of :func:`ifft` of real numbers.
+
+    - `input` (Tensor): real, any shape
+    - `n` (int, default None): how many elements are transformed: the input is cut or continued by zeros; None: all
+    - `dim` (int, default -1): the dimension
+    - `norm` (str, default None): "backward" (None too) divides by n, "ortho" by the root of n, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    The result has n // 2 + 1 elements along `dim`. A complex input raises RuntimeError. Half precision and n < 1 raise
+    RuntimeError, a 0-d input and a `dim` out of range IndexError.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.ihfft(ferro.tensor([4.0, 0.0, 0.0, 0.0])).abs()
+        tensor([1., 1., 1.])
+    """
     return _one(_halved, "ihfft", input, n, dim, norm, True, out)
 
 
 def ihfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`ihfft` along the last of several dimensions, :func:`ifft` along the others: see :func:`fftn`."""
+    """:func:`ihfft` along the last of several dimensions, then :func:`ifft` along the others.
+
+    - `input` (Tensor): real, any shape
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default None): the dimensions; None: all, or as many of the last as `s` has sizes
+    - `norm` (str, default None): "backward" (None too) divides by the number of elements that are transformed, "ortho"
+      by the root of the number of elements that are transformed, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `ihfft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.ihfftn(ferro.ones(2, 2)).abs()
+        tensor([[1., 0.],
+                [0., 0.]])
+    """
     return _many(_halved, "ihfftn", input, s, dim, norm, True, out)
 
 
 def ihfft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`ihfftn` along the last two dimensions, or others."""
+    """:func:`ihfft` along the last of two dimensions, then :func:`ifft` along the others.
+
+    - `input` (Tensor): real, of two or more dimensions
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default (-2, -1)): the two dimensions
+    - `norm` (str, default None): "backward" (None too) divides by the number of elements that are transformed, "ortho"
+      by the root of the number of elements that are transformed, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `ihfft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.ihfft2(ferro.ones(2, 2)).abs()
+        tensor([[1., 0.],
+                [0., 0.]])
+    """
     return _many(_halved, "ihfft2", input, s, _needed("ihfft2", dim), norm, True, out)
 
 
@@ -337,9 +514,16 @@ def _whole(name: str, input: Any, dims: tuple, counts: tuple, norm: Any, inverse
 def irfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """The inverse of :func:`rfft`: n real numbers from the bins 0 to n // 2; n is 2 (bins - 1) unless given.
+    """The inverse of :func:`rfft`: n real numbers from the bins 0 to n // 2.
 
-    The imaginary part of the bins 0 and n/2, which real numbers do not have, is ignored; its gradient is 0.
+    - `input` (Tensor): the bins, any shape
+    - `n` (int, default None): how many elements are transformed: the input is cut or continued by zeros; None: all
+    - `dim` (int, default -1): the dimension
+    - `norm` (str, default None): "backward" (None too) divides by n, "ortho" by the root of n, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    `n` None is 2 (bins - 1). The imaginary part of the bins 0 and n/2, which real numbers do not have, is ignored; its
+    gradient is 0. Half precision and n < 1 raise RuntimeError, a 0-d input and a `dim` out of range IndexError.
 
     Example::
 
@@ -354,7 +538,25 @@ def irfft(
 def irfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`irfft` along the last of several dimensions after :func:`ifft` along the others: see :func:`fftn`."""
+    """:func:`irfft` along the last of several dimensions, after :func:`ifft` along the others. Of the last dimension
+    the elements 0 to n // 2 are given.
+
+    - `input` (Tensor): any shape
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default None): the dimensions; None: all, or as many of the last as `s` has sizes
+    - `norm` (str, default None): "backward" (None too) divides by the number of elements that are transformed, "ortho"
+      by the root of the number of elements that are transformed, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `irfft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.irfftn(ferro.ones(2, 2)).abs()
+        tensor([[1., 0.],
+                [0., 0.]])
+    """
     return _many(_whole, "irfftn", input, s, dim, norm, True, out)
 
 
@@ -362,7 +564,25 @@ def irfftn(
 def irfft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`irfftn` along the last two dimensions, or others."""
+    """:func:`irfft` along the last of two dimensions, after :func:`ifft` along the others. Of the last dimension the
+    elements 0 to n // 2 are given.
+
+    - `input` (Tensor): of two or more dimensions
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default (-2, -1)): the two dimensions
+    - `norm` (str, default None): "backward" (None too) divides by the number of elements that are transformed, "ortho"
+      by the root of the number of elements that are transformed, "forward" by 1
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `irfft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.irfft2(ferro.ones(2, 2)).abs()
+        tensor([[1., 0.],
+                [0., 0.]])
+    """
     return _many(_whole, "irfft2", input, s, _needed("irfft2", dim), norm, True, out)
 
 
@@ -370,21 +590,73 @@ def irfft2(
 def hfft(
     input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`fft` of a Hermitian signal (x_(n-j) = conj(x_j)) of which the elements 0 to n // 2 are given: real."""
+    """The real transform of a Hermitian signal (x_(n-j) = conj(x_j)) of which the elements 0 to n // 2 are given.
+
+    - `input` (Tensor): these elements, any shape
+    - `n` (int, default None): how many elements are transformed: the input is cut or continued by zeros; None: all
+    - `dim` (int, default -1): the dimension
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of n, "forward" by n
+    - `out` (Tensor, default None): where to write the result
+
+    `n` None is 2 (elements - 1). Half precision and n < 1 raise RuntimeError, a 0-d input and a `dim` out of range
+    IndexError.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.hfft(ferro.tensor([1.0, 1.0, 0.0]))
+        tensor([ 3.,  1., -1.,  1.])
+    """
     return _one(_whole, "hfft", input, n, dim, norm, False, out)
 
 
 def hfftn(
     input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`hfft` along the last of several dimensions after :func:`fft` along the others: see :func:`fftn`."""
+    """:func:`hfft` along the last of several dimensions, after :func:`fft` along the others. Of the last dimension the
+    elements 0 to n // 2 are given.
+
+    - `input` (Tensor): any shape
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default None): the dimensions; None: all, or as many of the last as `s` has sizes
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of the number of elements that
+      are transformed, "forward" by the number of elements that are transformed
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `hfft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.hfftn(ferro.ones(2, 2)).abs()
+        tensor([[4., 0.],
+                [0., 0.]])
+    """
     return _many(_whole, "hfftn", input, s, dim, norm, False, out)
 
 
 def hfft2(
     input: Tensor, s: Any = None, dim: Any = LAST_TWO, norm: str | None = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """:func:`hfftn` along the last two dimensions, or others."""
+    """:func:`hfft` along the last of two dimensions, after :func:`fft` along the others. Of the last dimension the
+    elements 0 to n // 2 are given.
+
+    - `input` (Tensor): of two or more dimensions
+    - `s` (ints, default None): how many elements are transformed along each of them, -1 meaning all; None: all
+    - `dim` (ints, default (-2, -1)): the two dimensions
+    - `norm` (str, default None): "backward" (None too) divides by 1, "ortho" by the root of the number of elements that
+      are transformed, "forward" by the number of elements that are transformed
+    - `out` (Tensor, default None): where to write the result
+
+    Raises what `hfft` raises, and RuntimeError for repeated dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.hfft2(ferro.ones(2, 2)).abs()
+        tensor([[4., 0.],
+                [0., 0.]])
+    """
     return _many(_whole, "hfft2", input, s, _needed("hfft2", dim), norm, False, out)
 
 
@@ -409,7 +681,17 @@ def _frequencies(
 
 def fftfreq(n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
             requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The frequencies of the bins of :func:`fft` of n elements at a distance `d`: 0, 1, ..., -2, -1, divided by n d.
+    """The frequencies of the bins of :func:`fft` of n elements: 0, 1, ..., -2, -1, divided by n d.
+
+    - `n` (int): how many elements there are, positive
+    - `d` (float, default 1.0): their distance
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    The result is (n). RuntimeError for an n that is not positive.
 
     Example::
 
@@ -427,7 +709,24 @@ def fftfreq(n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = N
 
 def rfftfreq(n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
              requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The frequencies of the bins of :func:`rfft` of n elements at a distance `d`: 0, 1, ..., n // 2, divided by n d."""
+    """The frequencies of the bins of :func:`rfft` of n elements: 0, 1, ..., n // 2, divided by n d.
+
+    - `n` (int): how many elements there are, positive
+    - `d` (float, default 1.0): their distance
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    The result is (n // 2 + 1). RuntimeError for an n that is not positive.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fft.rfftfreq(4)
+        tensor([0.0000, 0.2500, 0.5000])
+    """
     (n,) = sizes("rfftfreq", (n,))
     if n < 0:
         raise RuntimeError(f"rfftfreq: expected a number of elements of at least 0, got {n}")

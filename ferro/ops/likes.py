@@ -33,7 +33,21 @@ def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_
 
 def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None) -> Tensor:  # fmt: skip
-    """Zeros of the shape (and, unless given, the dtype) of a tensor; with layout=sparse_coo one without values."""
+    """A tensor of zeros in the shape of another.
+
+    - `input` (Tensor): has the shape
+    - `dtype` (dtype, default None): None: that of `input`
+    - `layout` (layout, default None): None: that of `input`
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `memory_format` (memory_format, default None): the order of the strides; None: that of `input`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.zeros_like(ferro.tensor([3, 4]))
+        tensor([0, 0])
+    """
     if layout not in (None, strided):
         return backend.sparse_empty("zeros_like", input.shape, dtype or input.dtype, layout, requires_grad)
     d = input._data.dtype if dtype is None else to_numpy(dtype)
@@ -46,7 +60,21 @@ def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: 
 
 def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None) -> Tensor:  # fmt: skip
-    """Ones of the shape (and, unless given, the dtype) of a tensor."""
+    """A tensor of ones in the shape of another.
+
+    - `input` (Tensor): has the shape
+    - `dtype` (dtype, default None): None: that of `input`
+    - `layout` (layout, default None): None: that of `input`
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `memory_format` (memory_format, default None): the order of the strides; None: that of `input`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.ones_like(ferro.tensor([3, 4]))
+        tensor([1, 1])
+    """
     d = input._data.dtype if dtype is None else to_numpy(dtype)
     like = input._data if device is None else backend.moved(input._data, known(device))
     t = _constant("ones_like", np.ones, like, like.shape, d, requires_grad)
@@ -57,7 +85,23 @@ def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: A
 
 def new_zeros(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
               pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """Zeros of any shape, of the dtype of this tensor unless another is given."""
+    """A tensor of zeros with this tensor's dtype.
+
+    - `self` (Tensor): has the dtype
+    - `*shape` (ints): the sizes, or one tuple of them
+    - `size` (ints, default None): the same by name
+    - `dtype` (dtype, default None): another dtype
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tensor([1]).new_zeros(2)
+        tensor([0, 0])
+    """
     dtype = self._data.dtype if dtype is None else to_numpy(dtype)
     shape = sizes("new_zeros", with_size("new_zeros", shape, size))
     like = self._data if device is None else backend.moved(self._data, known(device))

@@ -78,14 +78,46 @@ TRIU = Op("triu", lambda xp, x, /, diagonal: xp.triu(x, diagonal), kind=LINEAR, 
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
-    """Rows and columns (two rows of a matrix) of the elements on and below a diagonal."""
+    """The rows and the columns of the elements on and below a diagonal of a matrix.
+
+    - `row`, `col` (int): the sizes of the matrix
+    - `offset` (int, default 0): places of the diagonal to the right of the main one
+    - `dtype` (dtype, default None): None: int64
+    - `device` (device, default None): only "cpu"
+    - `layout` (layout, default None): only ferro.strided
+
+    The result is (2, elements), in the order of rows. RuntimeError for negative sizes.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tril_indices(2, 2)
+        tensor([[0, 1, 1],
+                [0, 0, 1]])
+    """
     return _indices("tril_indices", row, col, dtype, lambda: np.tri(row, col, offset, dtype=bool))
 
 
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> Tensor:
-    """Rows and columns (two rows of a matrix) of the elements on and above a diagonal."""
+    """The rows and the columns of the elements on and above a diagonal of a matrix.
+
+    - `row`, `col` (int): the sizes of the matrix
+    - `offset` (int, default 0): places of the diagonal to the right of the main one
+    - `dtype` (dtype, default None): None: int64
+    - `device` (device, default None): only "cpu"
+    - `layout` (layout, default None): only ferro.strided
+
+    The result is (2, elements), in the order of rows. RuntimeError for negative sizes.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.triu_indices(2, 2)
+        tensor([[0, 0, 1],
+                [0, 1, 1]])
+    """
     return _indices("triu_indices", row, col, dtype, lambda: ~np.tri(row, col, offset - 1, dtype=bool))
 
 

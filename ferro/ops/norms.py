@@ -44,11 +44,25 @@ INF = math.inf
 
 def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
                 out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """(sum |x|^ord)^(1/ord) over the dimensions `dim` (all by default), for any real `ord`, also negative.
+    """(Σ |x|^ord)^(1/ord) over the dimensions `dim`, real.
 
-    0 counts the non-zero elements, inf and -inf take the largest and the smallest |x|.  The gradient is
-    sgn(x) (|x| / norm)^(ord - 1); it is 0 where x is 0 or the norm is 0, and everywhere for ord 0.  For inf and -inf
-    the elements of extreme |x| share it evenly.  The result is real.
+    - `x` (Tensor): any shape, floating or complex
+    - `ord` (number, default 2): any real one, also negative; 0 counts the non-zero elements, inf and -inf take the
+      largest and the smallest |x|
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+
+    The gradient is sgn(x) (|x| / norm)^(ord - 1); it is 0 where x is 0 or the norm is 0, and everywhere for ord 0. For
+    inf and -inf the elements of extreme |x| share it evenly. RuntimeError for integers, IndexError for a `dim` out of
+    range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.vector_norm(ferro.tensor([3.0, -4.0])), ferro.linalg.vector_norm(ferro.tensor([3.0, -4.0]), 1)
+        (tensor(5.), tensor(7.))
     """
     a = need_tensor("linalg.vector_norm", "x", x)._data
     if not isinstance(ord, (int, float)):
@@ -143,9 +157,17 @@ singular(
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Tensor | None = None, dtype: Any = None
 ) -> Tensor:
-    """The p-norm of the elements over the dimensions `dim` (all by default), as :func:`linalg.vector_norm`.
+    """The p-norm of the elements over the dimensions `dim`, as :func:`linalg.vector_norm`.
 
-    "fro" is the 2-norm, over at most two dimensions; "nuc" the sum of the singular values (:func:`linalg.matrix_norm`).
+    - `input` (Tensor): any shape, floating or complex
+    - `p` (number or str, default "fro"): "fro" is the 2-norm, over at most two dimensions; "nuc" the sum of the
+      singular values (:func:`linalg.matrix_norm`)
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): elements are cast to it first
+
+    RuntimeError for integers, IndexError for a `dim` out of range.
 
     Example::
 
@@ -174,8 +196,23 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool 
                 out: Tensor | None = None) -> Tensor:  # fmt: skip
     """The norm of the matrices in the dimensions `dim`.
 
-    "fro": the root of the sum of |a|^2; 1 and -1: the largest and the smallest sum of |a| of a column, inf and -inf of
-    a row; 2 and -2: the largest and the smallest singular value, "nuc" their sum.
+    - `A` (Tensor): (..., m, n), floating or complex
+    - `ord` (number or str, default "fro"): "fro": the root of the sum of |a|²; 1 and -1: the largest and the smallest
+      sum of |a| of a column, inf and -inf of a row; 2 and -2: the largest and the smallest singular value, "nuc" their
+      sum
+    - `dim` (pair of ints, default (-2, -1)): the dimensions of the matrices
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for another `ord`, fewer than two dimensions and integers.
+
+    Example::
+
+        >>> import ferro
+        >>> A = ferro.tensor([[3.0, 0.0], [0.0, -4.0]])
+        >>> ferro.linalg.matrix_norm(A), ferro.linalg.matrix_norm(A, 1)
+        (tensor(5.), tensor(4.))
     """
     name = "linalg.matrix_norm"
     a = need_tensor(name, "A", A)._data
@@ -229,12 +266,40 @@ declare("linalg.matrix_norm", [Sample(Arg(3, 4)), Sample(Arg(2, 3, 4), "fro", (0
 
 
 def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The sum of the singular values of the matrices in the dimensions `dim`: the older form of :func:`matrix_norm`."""
+    """The sum of the singular values of matrices: the older form of :func:`linalg.matrix_norm`.
+
+    - `input` (Tensor): of two or more dimensions
+    - `dim` (pair of ints, default (-2, -1)): the dimensions of the matrices
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for fewer dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nuclear_norm(ferro.tensor([[3.0, 0.0], [0.0, -4.0]])).round()
+        tensor(7.)
+    """
     return matrix_norm(input, "nuc", dim, keepdim, out=out)
 
 
 def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The root of the sum of |x|² over the dimensions `dim`, all if empty: the older form of :func:`vector_norm`."""
+    """The root of the sum of |x|² over dimensions: the older form of :func:`linalg.vector_norm`.
+
+    - `input` (Tensor): any shape
+    - `dim` (int or ints): the dimensions; empty: all
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+
+    IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.frobenius_norm(ferro.tensor([[3.0, 4.0]]), dim=1)
+        tensor([5.])
+    """
     return vector_norm(input, 2, dim, keepdim, out=out)
 
 
@@ -246,7 +311,23 @@ declare(
 
 def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None,
                 dtype: Any = None) -> Tensor:  # fmt: skip
-    """The norm of a vector (one `dim`) or matrix (two), or with `ord` None the 2-norm of the elements."""
+    """The norm of a vector (one `dim`) or a matrix (two).
+
+    - `A` (Tensor): any shape, floating or complex
+    - `ord` (number or str, default None): as in `vector_norm` or `matrix_norm`; None: the 2-norm of the elements
+    - `dim` (int or pair of ints, default None): the dimensions; None: all, which are then one or two if `ord` is given
+    - `keepdim` (bool, default False): whether the reduced dimensions stay, with size 1
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): elements are cast to it first
+
+    RuntimeError for another `ord` or number of dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.norm(ferro.tensor([[3.0, 4.0], [0.0, 0.0]]), dim=1)
+        tensor([5., 0.])
+    """
     name = "linalg.norm"
     n = need_tensor(name, "A", A)._data.ndim
     dims = None if dim is None else tuple(dim) if isinstance(dim, (tuple, list)) else (dim,)
@@ -461,7 +542,23 @@ declare(
 
 
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
-    """Every slice along `dim` whose p-norm is above maxnorm, scaled down to it; the others as they are."""
+    """Every slice along `dim` whose p-norm is above `maxnorm`, scaled down to it; the others as they are.
+
+    - `input` (Tensor): of two or more dimensions
+    - `p` (float): of the norm, positive
+    - `dim` (int): the dimension of the slices
+    - `maxnorm` (float): not negative
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`. RuntimeError for a p or maxnorm out of range and fewer dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.renorm(ferro.tensor([[3.0, 4.0], [0.0, 0.5]]), 2, 0, 1.0)
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.5000]])
+    """
     name = "renorm"
     n = need_tensor(name, "input", input)._data.ndim
     if n < 2:
@@ -487,10 +584,22 @@ MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot
 
 @in_full_precision
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = MODES[0]) -> Tensor:
-    """The p-norm distances between the rows of x1 (..., P, M) and of x2 (..., R, M): (..., P, R).
+    """The p-norm distances between the rows of two matrices.
 
-    For p = 2 and more than 25 rows (by default) from |x|^2 + |y|^2 - 2 x.y, else from the differences.  The gradient at
-    distance 0 is 0; for p = inf the components of extreme difference share it.
+    - `x1` (Tensor): (..., P, M)
+    - `x2` (Tensor): (..., R, M), with leading dimensions that broadcast
+    - `p` (float, default 2.0): of the norm, not negative
+    - `compute_mode` (str, default "use_mm_for_euclid_dist_if_necessary"): for p = 2: "use_mm_for_euclid_dist" takes
+      |x|² + |y|² - 2 x·y, "donot_use_mm_for_euclid_dist" the differences; the default the former from 26 rows on
+
+    The result is (..., P, R). The gradient at distance 0 is 0; for p = inf the components of extreme difference share
+    it. RuntimeError for a negative p and shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.cdist(ferro.tensor([[0.0, 0.0]]), ferro.tensor([[3.0, 4.0], [0.0, 1.0]]))
+        tensor([[5., 1.]])
     """
     for label, x in (("X1", x1), ("X2", x2)):
         if need_tensor("cdist", label.lower(), x)._data.ndim < 2:

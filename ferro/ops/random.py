@@ -49,10 +49,20 @@ def _drawn(
 
 def rand(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """Uniform random numbers from [0, 1), in the shape `size`.
+    """Uniform random numbers from [0, 1).
 
-    - `generator`: a Generator, the default one unless given; manual_seed() makes the numbers repeatable
-    - `dtype`: the default dtype unless given
+    - `*shape` (ints): the sizes, or one tuple of them
+    - `size` (ints, default None): the same by name
+    - `generator` (Generator, default None): the source of the numbers, else the default one; manual_seed() makes them
+      repeatable
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    NotImplementedError for an integer dtype.
 
     Example::
 
@@ -67,7 +77,20 @@ def rand(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, 
 
 def randn(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
           requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """Random numbers from the standard normal distribution, in the shape `size`; the arguments are those of :func:`rand`.
+    """Random numbers from the standard normal distribution.
+
+    - `*shape` (ints): the sizes, or one tuple of them
+    - `size` (ints, default None): the same by name
+    - `generator` (Generator, default None): the source of the numbers, else the default one; manual_seed() makes them
+      repeatable
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    NotImplementedError for an integer dtype.
 
     Example::
 
@@ -80,9 +103,20 @@ def randn(*shape: Any, size: Any = None, generator: Any = None, out: Any = None,
 
 def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None,
             layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
-    """Random integers from [low, high), in the shape `size`; randint(high, size) counts from 0.
+    """Random integers from [low, high): `randint(low, high, size)`, or `randint(high, size)` from 0.
 
-    RuntimeError where the dtype does not hold `low` or ``high - 1``.
+    - `low` (int, default None): the least
+    - `high` (int, default None): one above the largest
+    - `size` (ints, default None): the shape
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: int64
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    RuntimeError for high <= low, and where the dtype does not hold `low` or ``high - 1``.
 
     Example::
 
@@ -174,6 +208,17 @@ def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = Non
              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """The numbers 0 to n - 1 in random order.
 
+    - `n` (int): how many
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: int64
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    The result is (n). RuntimeError for a negative n.
+
     Example::
 
         >>> import ferro
@@ -224,7 +269,22 @@ def _like(
 
 def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
               memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """Uniform random numbers from [0, 1) in the shape and dtype of `input`."""
+    """Uniform random numbers from [0, 1) in the shape of a tensor.
+
+    - `input` (Tensor): has the shape
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `dtype` (dtype, default None): None: that of `input`
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `memory_format` (memory_format, default None): the order of the strides
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.rand_like(ferro.zeros(2, 3)).shape
+        ferro.Size([2, 3])
+    """
     if (dtype or input.dtype) is dtypes.complex32:
         return rand(input._data.shape, generator=generator, dtype=dtypes.complex32, requires_grad=requires_grad)
 
@@ -237,7 +297,22 @@ def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device
 
 def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
                memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """Standard normal random numbers in the shape and dtype of `input`."""
+    """Standard normal random numbers in the shape of a tensor.
+
+    - `input` (Tensor): has the shape
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `dtype` (dtype, default None): None: that of `input`
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `memory_format` (memory_format, default None): the order of the strides
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.randn_like(ferro.zeros(2, 3)).shape
+        ferro.Size([2, 3])
+    """
     if (dtype or input.dtype) is dtypes.complex32:
         return randn(input._data.shape, generator=generator, dtype=dtypes.complex32, requires_grad=requires_grad)
 
@@ -250,7 +325,27 @@ def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, devic
 
 def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
                  requires_grad: bool = False, memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """Random integers from [low, high) in the shape and dtype of `input`."""
+    """Random integers from [low, high) in the shape of a tensor: `randint_like(input, high)` counts from 0.
+
+    - `input` (Tensor): has the shape
+    - `low` (int or 0-d Tensor, default 0): the least
+    - `high` (int or 0-d Tensor, default None): one above the largest
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `dtype` (dtype, default None): None: that of `input`
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `memory_format` (memory_format, default None): the order of the strides
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    RuntimeError for high <= low.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.randint_like(ferro.zeros(2, 3), 5, 6)
+        tensor([[5., 5., 5.],
+                [5., 5., 5.]])
+    """
     if high is None:
         low, high = 0, low
     low, high = whole_bounds("randint_like", low, high, input._data.dtype if dtype is None else dtypes.to_numpy(dtype))
@@ -260,7 +355,25 @@ def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, generator: An
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, device: Any = None,
            requires_grad: bool = False, **ignored: Any) -> Tensor:  # fmt: skip
-    """Normal random numbers with the given means and standard deviations (numbers with `size`, or tensors)."""
+    """Normal random numbers with given means and standard deviations.
+
+    - `mean`, `std` (Tensor or float, default 0.0 and 1.0): one for each number, with broadcasting
+    - `size` (ints, default None): the shape, where both are numbers
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `out` (Tensor, default None): where to write the result
+    - `dtype` (dtype, default None): None: the default dtype, or that of the tensors
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
+
+    RuntimeError for a negative standard deviation and shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.normal(ferro.tensor([1.0, 2.0]), 0.0)
+        tensor([1., 2.])
+    """
     values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
     if isinstance(std, TensorBase) and std._data.dtype in dtypes.COMPLEX:
         raise RuntimeError("normal expects standard deviation to be non-complex")

@@ -35,7 +35,22 @@ def _fill(self: Any, name: str, make: Any) -> Any:
 
 
 def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any = None, **bounds: float) -> Tensor:
-    """Fills with uniform random numbers from [from, to)."""
+    """Fills the tensor with uniform random numbers from [from, to).
+
+    - `self` (Tensor): any shape, floating
+    - `from_` (float, default 0.0): the least
+    - `to` (float, default 1.0): the upper end
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+    - `**bounds` (float): the same by PyTorch's name `from`
+
+    RuntimeError for from > to, NotImplementedError for integers.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.zeros(2).uniform_(3.0, 3.0)
+        tensor([3., 3.])
+    """
     low = bounds.get("from", bounds.get("a", from_))
     d = self.dtype
     if d.is_floating_point:

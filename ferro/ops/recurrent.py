@@ -289,11 +289,29 @@ def _run(name: str, mode: str, arguments: tuple) -> tuple:
 
 def rnn_tanh(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
              bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
-    """h_t = tanh(W x_t + b + U h_{t-1} + c) over sequences (L, N, I): the outputs of the last layer, and the last states.
+    """h_t = tanh(W x_t + b + U h_{t-1} + c) over sequences: (the outputs of the last layer, the last states).
 
-    hx: (layers * directions, N, H); params: w_ih, w_hh and with has_biases b_ih, b_hh of each direction of each layer.
-    Of packed sequences the arguments are (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train,
-    bidirectional).
+    - `input` (Tensor): x, (L, N, I), or (N, L, I) with `batch_first`; of packed sequences (data) with `batch_sizes` as
+      the next argument
+    - `hx` (Tensor): the first states, (layers * directions, N, H)
+    - `params` (sequence of Tensors): w_ih, w_hh, and with `has_biases` b_ih, b_hh, for each direction of each layer
+    - `has_biases` (bool): whether there are b and c
+    - `num_layers` (int): each takes the outputs of the one before
+    - `dropout` (float): between layers, in training
+    - `train` (bool): whether there is dropout
+    - `bidirectional` (bool): a second set of weights reads each sequence from its end
+    - `batch_first` (bool): whether N comes before L; not given for packed sequences
+
+    The outputs are (L, N, directions H). RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> x, h = ferro.ones(3, 1, 2), ferro.zeros(1, 1, 2)
+        >>> params = [ferro.eye(2), ferro.zeros(2, 2)]
+        >>> y, last = ferro.rnn_tanh(x, h, params, False, 1, 0.0, False, False, False)
+        >>> y.shape, last.shape
+        (ferro.Size([3, 1, 2]), ferro.Size([1, 1, 2]))
     """
     return _run(
         "rnn_tanh", "RNN_TANH", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
@@ -302,7 +320,30 @@ def rnn_tanh(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any,
 
 def rnn_relu(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
              bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
-    """`rnn_tanh` with relu for tanh."""
+    """h_t = relu(W x_t + b + U h_{t-1} + c) over sequences: (the outputs of the last layer, the last states).
+
+    - `input` (Tensor): x, (L, N, I), or (N, L, I) with `batch_first`; of packed sequences (data) with `batch_sizes` as
+      the next argument
+    - `hx` (Tensor): the first states, (layers * directions, N, H)
+    - `params` (sequence of Tensors): w_ih, w_hh, and with `has_biases` b_ih, b_hh, for each direction of each layer
+    - `has_biases` (bool): whether there are b and c
+    - `num_layers` (int): each takes the outputs of the one before
+    - `dropout` (float): between layers, in training
+    - `train` (bool): whether there is dropout
+    - `bidirectional` (bool): a second set of weights reads each sequence from its end
+    - `batch_first` (bool): whether N comes before L; not given for packed sequences
+
+    The outputs are (L, N, directions H). RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> x, h = ferro.ones(3, 1, 2), ferro.zeros(1, 1, 2)
+        >>> params = [ferro.eye(2), ferro.zeros(2, 2)]
+        >>> y, last = ferro.rnn_relu(x, h, params, False, 1, 0.0, False, False, False)
+        >>> y.shape, last.shape
+        (ferro.Size([3, 1, 2]), ferro.Size([1, 1, 2]))
+    """
     return _run(
         "rnn_relu", "RNN_RELU", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
     )
@@ -310,18 +351,61 @@ def rnn_relu(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any,
 
 def gru(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
         bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
-    """The gated recurrent unit (Cho et al. 2014, Learning Phrase Representations using RNN Encoder-Decoder) over
-    sequences; arguments as in `rnn_tanh`.
+    """The gated recurrent unit over sequences: (the outputs of the last layer, the last states).
+
+    - `input` (Tensor): x, (L, N, I), or (N, L, I) with `batch_first`; of packed sequences (data) with `batch_sizes` as
+      the next argument
+    - `hx` (Tensor): the first states, (layers * directions, N, H)
+    - `params` (sequence of Tensors): w_ih (3 H, I), w_hh (3 H, H), and with `has_biases` b_ih, b_hh (3 H), for each
+      direction of each layer
+    - `has_biases` (bool): whether there are biases
+    - `num_layers` (int): each takes the outputs of the one before
+    - `dropout` (float): between layers, in training
+    - `train` (bool): whether there is dropout
+    - `bidirectional` (bool): a second set of weights reads each sequence from its end
+    - `batch_first` (bool): whether N comes before L; not given for packed sequences
+
+    The outputs are (L, N, directions H). RuntimeError for shapes that do not fit. Source: Cho et al., Learning Phrase
+    Representations using RNN Encoder-Decoder, 2014.
+
+    Example::
+
+        >>> import ferro
+        >>> x, h = ferro.ones(3, 1, 2), ferro.zeros(1, 1, 2)
+        >>> y, last = ferro.gru(x, h, [ferro.ones(6, 2), ferro.ones(6, 2)], False, 1, 0.0, False, False, False)
+        >>> y.shape, last.shape
+        (ferro.Size([3, 1, 2]), ferro.Size([1, 1, 2]))
     """
     return _run("gru", "GRU", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
 
 
 def lstm(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
          bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
-    """The long short-term memory (Hochreiter and Schmidhuber 1997, Long Short-Term Memory) over sequences: outputs, last
-    hidden state, last cell.
+    """The long short-term memory over sequences: (the outputs of the last layer, the last hidden state, the last cell).
 
-    Arguments as in `rnn_tanh`, with hx = (h, c); a third (fifth) weight projects the hidden state.
+    - `input` (Tensor): x, (L, N, I), or (N, L, I) with `batch_first`; of packed sequences (data) with `batch_sizes` as
+      the next argument
+    - `hx` (pair of Tensors): the first states and cells, (layers * directions, N, H) each
+    - `params` (sequence of Tensors): w_ih (4 H, I), w_hh (4 H, H), with `has_biases` b_ih, b_hh (4 H), and perhaps a
+      projection of the hidden state, for each direction of each layer
+    - `has_biases` (bool): whether there are biases
+    - `num_layers` (int): each takes the outputs of the one before
+    - `dropout` (float): between layers, in training
+    - `train` (bool): whether there is dropout
+    - `bidirectional` (bool): a second set of weights reads each sequence from its end
+    - `batch_first` (bool): whether N comes before L; not given for packed sequences
+
+    The outputs are (L, N, directions H). RuntimeError for shapes that do not fit. Source: Hochreiter and Schmidhuber,
+    Long Short-Term Memory, 1997.
+
+    Example::
+
+        >>> import ferro
+        >>> x, h = ferro.ones(3, 1, 2), ferro.zeros(1, 1, 2)
+        >>> params = [ferro.ones(8, 2), ferro.ones(8, 2)]
+        >>> y, last, cell = ferro.lstm(x, (h, h), params, False, 1, 0.0, False, False, False)
+        >>> y.shape, last.shape, cell.shape
+        (ferro.Size([3, 1, 2]), ferro.Size([1, 1, 2]), ferro.Size([1, 1, 2]))
     """
     return _run("lstm", "LSTM", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
 
@@ -421,31 +505,85 @@ def _check(name: str, mode: str, input: Any, state: tuple, w_ih: Any, w_hh: Any)
 
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
                   b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
-    """One step of `rnn_tanh`.
+    """One step of `rnn_tanh`: the new states, (N, H).
 
-    >>> import ferro
-    >>> one = ferro.ones(1, 1)
-    >>> rnn_tanh_cell(one, one, one, -one)
-    tensor([[0.]])
+    - `input` (Tensor): x, (N, I) or (I)
+    - `hx` (Tensor): the states, (N, H) or (H)
+    - `w_ih`, `w_hh` (Tensor): as in `rnn_tanh`
+    - `b_ih`, `b_hh` (Tensor, default None): as there
+
+    RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> x, h, w = ferro.zeros(1, 2), ferro.zeros(1, 2), ferro.ones(2, 2)
+        >>> ferro.rnn_tanh_cell(x, h, w, w)
+        tensor([[0., 0.]])
     """
     return cell("rnn_tanh_cell", "RNN_TANH", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
 
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
                   b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
-    """One step of `rnn_relu`."""
+    """One step of `rnn_relu`: the new states, (N, H).
+
+    - `input` (Tensor): x, (N, I) or (I)
+    - `hx` (Tensor): the states, (N, H) or (H)
+    - `w_ih`, `w_hh` (Tensor): as in `rnn_relu`
+    - `b_ih`, `b_hh` (Tensor, default None): as there
+
+    RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> x, h, w = ferro.zeros(1, 2), ferro.zeros(1, 2), ferro.ones(2, 2)
+        >>> ferro.rnn_relu_cell(x, h, w, w)
+        tensor([[0., 0.]])
+    """
     return cell("rnn_relu_cell", "RNN_RELU", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
 
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
              b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
-    """One step of `gru`."""
+    """One step of `gru`: the new states, (N, H).
+
+    - `input` (Tensor): x, (N, I) or (I)
+    - `hx` (Tensor): the states, (N, H) or (H)
+    - `w_ih`, `w_hh` (Tensor): as in `gru`
+    - `b_ih`, `b_hh` (Tensor, default None): as there
+
+    RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> x, h, w = ferro.zeros(1, 2), ferro.zeros(1, 2), ferro.ones(6, 2)
+        >>> ferro.gru_cell(x, h, w, w)
+        tensor([[0., 0.]])
+    """
     return cell("gru_cell", "GRU", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
 
 def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
               b_hh: Tensor | None = None) -> tuple:  # fmt: skip
-    """One step of `lstm`: the new h and c from hx = (h, c)."""
+    """One step of `lstm`: the new states and cells, (N, H) each.
+
+    - `input` (Tensor): x, (N, I) or (I)
+    - `hx` (pair of Tensors): the states and the cells, (N, H) or (H)
+    - `w_ih`, `w_hh` (Tensor): (4 H, I) and (4 H, H)
+    - `b_ih`, `b_hh` (Tensor, default None): (4 H)
+
+    RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> x, h, w = ferro.zeros(1, 2), ferro.zeros(1, 2), ferro.ones(8, 2)
+        >>> ferro.lstm_cell(x, (h, h), w, w)
+        (tensor([[0., 0.]]), tensor([[0., 0.]]))
+    """
     if not isinstance(hx, (tuple, list)) or len(hx) != 2:
         raise RuntimeError("lstm_cell: expected two hidden states, hx = (h, c)")
     return cell("lstm_cell", "LSTM", input, tuple(hx), w_ih, w_hh, b_ih, b_hh)

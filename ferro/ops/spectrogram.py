@@ -63,17 +63,25 @@ def _weights(name: str, window: Any, n: int, length: int) -> Any:
 def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
          center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
          return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:  # fmt: skip
-    """The Fourier transforms of frames of n_fft elements, hop_length apart, times a window: X[k, t] = Σ_j w_j x_(t hop + j) exp(-2πi jk/n).
+    """The Fourier transforms of frames of a signal times a window: X[k, t] = Σ_j w_j x_(t hop + j) exp(-2πi jk/n).
 
-    Of a signal (L) or a batch (B, L), to (frequencies, frames) or (B, frequencies, frames).  hop_length is n_fft // 4 and
-    win_length n_fft unless given; a shorter window stands in the middle of the frame.  `center`: the signal is padded by
-    n_fft // 2 on both sides, by `pad_mode` as in nn.functional.pad, so that frame t is centered at t hop_length.
-    `normalized`: divided by √n_fft.  `onesided` (the default for real numbers): the frequencies 0 to n_fft // 2 only.
-    `return_complex` must be given for real numbers; False shows real and imaginary part in a last dimension of 2.
-    `align_to_window` (only without `center`): the first window, not the first frame, begins with the signal.
+    - `input` (Tensor): (L) or (B, L)
+    - `n_fft` (int): the elements of a frame
+    - `hop_length` (int, default None): the step from frame to frame; None: n_fft // 4
+    - `win_length` (int, default None): of the window; None: n_fft; a shorter one stands in the middle of the frame
+    - `window` (Tensor, default None): w, (win_length); None: ones
+    - `center` (bool, default True): pads the signal by n_fft // 2 on both sides, so that frame t is centered at t
+      hop_length
+    - `pad_mode` (str, default "reflect"): how, as in nn.functional.pad
+    - `normalized` (bool, default False): divides by √n_fft
+    - `onesided` (bool, default None): gives the frequencies 0 to n_fft // 2 only; None: for real numbers
+    - `return_complex` (bool, default None): must be given for real numbers; False shows real and imaginary part in a
+      last dimension of 2
+    - `align_to_window` (bool, default None): (only without `center`) lets the first window, not the first frame, begin
+      with the signal
 
-    RuntimeError for a signal shorter than a frame and arguments that do not fit together.  Linear in the signal and in
-    the window.
+    The result is (frequencies, frames) or (B, frequencies, frames). RuntimeError for a signal shorter than a frame and
+    arguments that do not fit together. Linear in the signal and in the window.
 
     Example::
 
@@ -139,11 +147,20 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
           return_complex: bool = False) -> Tensor:  # fmt: skip
     """The signal whose :func:`stft` comes closest to `input` in the sense of least squares: Σ_t w y_t / Σ_t w².
 
-    y_t are the inverse transforms of the frames; (frequencies, frames) or (B, frequencies, frames) becomes (length) or
-    (B, length).  Source: D. W. Griffin, J. S. Lim, Signal estimation from modified short-time Fourier transform, IEEE
-    Trans. ASSP 32 (1984), eq. (6).  `length`: the result is cut, or continued by zeros (with a warning).  Otherwise the
-    options are those of stft.  RuntimeError where the squared windows sum to less than 1e-11 somewhere, and for arguments
-    that do not fit together.
+    - `input` (Tensor): (frequencies, frames) or (B, frequencies, frames), complex
+    - `n_fft` (int): the elements of a frame
+    - `hop_length` (int, default None): the step from frame to frame; None: n_fft // 4
+    - `win_length` (int, default None): of the window; None: n_fft
+    - `window` (Tensor, default None): w, (win_length); None: ones
+    - `center` (bool, default True): whether the signal was padded
+    - `normalized` (bool, default False): whether it was divided by √n_fft
+    - `onesided` (bool, default None): whether only the frequencies 0 to n_fft // 2 are there; None: by their number
+    - `length` (int, default None): the result is cut, or continued by zeros (with a warning)
+    - `return_complex` (bool, default False): gives a complex signal
+
+    The result is (length) or (B, length); y_t are the inverse transforms of the frames. RuntimeError where the squared
+    windows sum to less than 1e-11 somewhere, and for arguments that do not fit together. Source: D. W. Griffin and J.
+    S. Lim, Signal estimation from modified short-time Fourier transform, 1984, eq. (6).
 
     Example::
 

@@ -40,11 +40,14 @@ def cov(
 ) -> Tensor:
     """The covariances of variables (rows) over observations (columns): C = Σ_i w_i (x_i - μ)(x_i - μ)ᴴ / d.
 
-    μ = Σ w x / Σ w; the weights w are the product of `fweights` (how often an observation was made: integers) and
-    `aweights` (how much it counts: floating); d = Σ w - correction Σ w a / Σ w, or Σ w - correction without aweights.
-    Where d is not positive it counts as 0, with a warning.  One variable, (n) or 0-d, gives its variance, 0-d.
+    - `input` (Tensor): (variables, n), (n) or 0-d
+    - `correction` (int, default 1): what d is reduced by
+    - `fweights` (Tensor, default None): how often each observation was made, (n), integers
+    - `aweights` (Tensor, default None): how much it counts, (n), floating
 
-    RuntimeError for more than two dimensions, a bool input and weights of wrong dtype, shape or sign.  Differentiable by
+    μ = Σ w x / Σ w; the weights w are the product of both; d = Σ w - correction Σ w a / Σ w, or Σ w - correction
+    without aweights. Where d is not positive it counts as 0, with a warning. One variable gives its variance, 0-d.
+    RuntimeError for more than two dimensions, a bool input and weights of wrong dtype, shape or sign. Differentiable by
     the input and the aweights.
 
     Example::
@@ -154,12 +157,15 @@ declare(
 def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1) -> tuple[Tensor, ...]:
     """Estimates of the partial derivatives of a function of which the input holds values: one tensor per dimension.
 
-    Inside, the derivative of the parabola through a point and its neighbours; at the ends, of the line through two points
-    (edge_order=1) or of the parabola through three (2).  `spacing`: the distance of the points, one for each dimension,
-    or 1-d tensors with their coordinates.  `dim`: one or more dimensions, else all.
+    - `input` (Tensor): the values, any shape
+    - `spacing` (number, numbers or Tensors, default None): the distance of the points, one for each dimension, or 1-d
+      tensors with their coordinates
+    - `dim` (int or ints, default None): the dimensions; None: all
+    - `edge_order` (int, default 1): at the ends, 1 takes the line through two points, 2 the parabola through three
 
-    Linear in the input, differentiable by coordinates.  RuntimeError for fewer than edge_order + 1 points, repeated
-    dimensions, spacings that do not fit, and uint8 and bool inputs; IndexError for a dimension out of range.
+    Inside, it is the derivative of the parabola through a point and its neighbours. Linear in the input, differentiable
+    by coordinates. RuntimeError for fewer than edge_order + 1 points, repeated dimensions, spacings that do not fit,
+    and uint8 and bool inputs; IndexError for a dimension out of range.
 
     Example::
 
@@ -278,10 +284,16 @@ declare("gradient", [
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None
 ) -> Tensor:
-    """Whether each element is among the test elements (not among them, with `invert`): a bool tensor.
+    """Whether each element is among the test elements: a bool tensor.
 
-    One of the two may be a number.  They are compared in the dtype to which both promote; nan is among nothing.
-    RuntimeError for bool and complex tensors.  Not differentiable.
+    - `elements` (Tensor or number): any shape
+    - `test_elements` (Tensor or number): any shape; one of the two is a tensor
+    - `assume_unique` (bool, default False): no effect
+    - `invert` (bool, default False): whether it is not among them
+    - `out` (Tensor, default None): where to write the result
+
+    They are compared in the dtype to which both promote; nan is among nothing. RuntimeError for bool and complex
+    tensors. Not differentiable.
 
     Example::
 

@@ -90,7 +90,28 @@ def from_file(filename: str, shared: bool | None = None, size: int = 0, *, dtype
               requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
     """A one-dimensional tensor of the first `size` elements of a file, mapped into memory.
 
-    shared: what is written reaches the file, which is made, or grows, as needed; else it must be long enough, and stays as it is.
+    - `filename` (str): the path
+    - `shared` (bool, default None): whether what is written reaches the file, which is made, or grows, as needed; else
+      it must be long enough, and stays as it is
+    - `size` (int, default 0): how many elements
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default None): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+    - `pin_memory` (bool, default False): no effect on the CPU
+
+    FileNotFoundError for a file that is not there, RuntimeError for one that is too short.
+
+    Example::
+
+        >>> import ferro
+        >>> import tempfile, pathlib
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = pathlib.Path(folder.name) / "data"
+        >>> _ = path.write_bytes(bytes([1, 2, 3]))
+        >>> ferro.from_file(str(path), size=3, dtype=ferro.uint8)
+        tensor([1, 2, 3], dtype=ferro.uint8)
+        >>> folder.cleanup()
     """
     d = FROM_NUMPY[default().np if dtype is None else to_numpy(dtype)]
     held = UntypedStorage.from_file(filename, bool(shared), size * d.itemsize)
@@ -178,11 +199,22 @@ class StorageMethods:
         )
 
     def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
-        """Makes the tensor one more name of the memory of `source`, a tensor or a storage (None: no memory), seen with the given geometry.
+        """Makes the tensor one more name of the memory of `source`, seen with a given geometry.
 
-        A storage that is too small for a new geometry grows.  Versions are counted separately, as in PyTorch: a change through one
-        of the two tensors is not seen by what was saved of the other.  RuntimeError for tensors that require grad: there is no
-        derivative (detach() the source).
+        - `self` (Tensor): changed and returned
+        - `source` (Tensor or storage, default None): has the memory; None: no memory
+        - `storage_offset` (int, default 0): where to begin, in elements
+        - `size`, `stride` (ints, default None): the geometry; None: that of `source`
+
+        A storage that is too small for a new geometry grows. Versions are counted separately, as in PyTorch: a change
+        through one of the two tensors is not seen by what was saved of the other. RuntimeError for tensors that require
+        grad: there is no derivative (detach() the source).
+
+        Example::
+
+            >>> import ferro
+            >>> ferro.zeros(2).set_(ferro.arange(4.0), 1, (2,), (2,))
+            tensor([1., 3.])
         """
         if isinstance(source, (UntypedStorage, TypedStorage)):
             return self._set_storage(source, storage_offset, size, stride)

@@ -108,9 +108,18 @@ def cast(x: Any, dtype: Any) -> Any:
 
 def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False,
        memory_format: Any = None) -> Tensor:  # fmt: skip
-    """The tensor with another dtype or device, or those of another tensor: ``to(dtype)``, ``to(device)``, ``to(other)``.
+    """The tensor with another dtype or device, or those of another tensor: ``to(dtype)``, ``to(device)``,
+    ``to(other)``.
 
-    Returns the tensor itself if nothing changes (unless copy=True).
+    - `self` (Tensor): any shape
+    - `*args` (dtype, device or Tensor): what to take
+    - `dtype` (dtype, default None): the same by name
+    - `device` (device, default None): only "cpu"
+    - `copy` (bool, default False): makes a copy where nothing changes, too
+    - `non_blocking` (bool, default False): no effect on the CPU
+    - `memory_format` (memory_format, default None): the order of the strides
+
+    Returns the tensor itself if nothing changes. Differentiable between floating dtypes.
 
     Example::
 

@@ -73,9 +73,16 @@ def _window(name: str, M: Any, sym: bool, dtype: Any, layout: Any, device: Any, 
 
 def bartlett(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
              requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The triangle 1 - |2k/N - 1| for k = 0 .. M - 1, with N = M - 1, or M without `sym` (a period of a longer window).
+    """The triangle 1 - |2k/N - 1| for k = 0 .. M - 1.
 
-    A negative M, another layout than strided and other dtypes than float32 and float64 raise ValueError.
+    - `M` (int): the length
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes.
 
     Example::
 
@@ -88,7 +95,24 @@ def bartlett(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strid
 
 def general_cosine(M: int, *, a: Iterable, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
                    requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """Σ_i (-1)^i a_i cos(2πik/N): see :func:`bartlett` for k, N and errors.  An empty `a` raises ValueError."""
+    """A sum of cosines, Σ_i (-1)^i a_i cos(2πik/N) for k = 0 .. M - 1.
+
+    - `M` (int): the length
+    - `a` (sequence of floats): the factors a_i; an empty one raises ValueError
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.general_cosine(3, a=[0.5, 0.5])
+        tensor([0., 1., 0.])
+    """
     if not isinstance(a, (list, tuple)):
         raise TypeError(f"general_cosine: Coefficients must be a list/tuple, got {type(a).__name__}")
     if not a:
@@ -104,19 +128,61 @@ def _general_cosine(
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
                     requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """alpha - (1 - alpha) cos(2πk/N): see :func:`bartlett` for k, N and errors."""
+    """alpha - (1 - alpha) cos(2πk/N) for k = 0 .. M - 1.
+
+    - `M` (int): the length
+    - `alpha` (float, default 0.54): of the formula
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.general_hamming(3)
+        tensor([0.0800, 1.0000, 0.0800])
+    """
     return _general_cosine("general_hamming", M, (alpha, 1 - alpha), sym, dtype, layout, device, requires_grad)
 
 
 def hamming(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
             requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """0.54 - 0.46 cos(2πk/N): see :func:`bartlett` for k, N and errors."""
+    """0.54 - 0.46 cos(2πk/N) for k = 0 .. M - 1.
+
+    - `M` (int): the length
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.hamming(3)
+        tensor([0.0800, 1.0000, 0.0800])
+    """
     return _general_cosine("hamming", M, (0.54, 0.46), sym, dtype, layout, device, requires_grad)
 
 
 def hann(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
          requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """sin²(πk/N): see :func:`bartlett` for k, N and errors.
+    """sin²(πk/N) for k = 0 .. M - 1.
+
+    - `M` (int): the length
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes.
 
     Example::
 
@@ -129,28 +195,93 @@ def hann(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, 
 
 def blackman(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
              requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """0.42 - 0.5 cos(2πk/N) + 0.08 cos(4πk/N): see :func:`bartlett` for k, N and errors."""
+    """0.42 - 0.5 cos(2πk/N) + 0.08 cos(4πk/N) for k = 0 .. M - 1.
+
+    - `M` (int): the length
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.blackman(5)[1:4]
+        tensor([0.3400, 1.0000, 0.3400])
+    """
     return _general_cosine("blackman", M, BLACKMAN, sym, dtype, layout, device, requires_grad)
 
 
 def nuttall(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
             requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """Four cosine terms with least side lobes, Nuttall's minimum: see :func:`bartlett` for k, N and errors."""
+    """Four cosine terms with least side lobes, 0.3635819 - 0.4891775 cos(2πk/N) + 0.1365995 cos(4πk/N) - 0.0106411
+    cos(6πk/N).
+
+    - `M` (int): the length
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes. Source: A. H. Nuttall, Some Windows with
+    Very Good Sidelobe Behavior, 1981.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.nuttall(3)
+        tensor([3.6280e-04, 1.0000e+00, 3.6280e-04])
+    """
     return _general_cosine("nuttall", M, NUTTALL, sym, dtype, layout, device, requires_grad)
 
 
 def cosine(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
            requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """sin(π(k + 1/2) / (N + 1)): see :func:`bartlett` for k, N and errors."""
+    """sin(π(k + 1/2) / (N + 1)) for k = 0 .. M - 1.
+
+    - `M` (int): the length
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.cosine(3)
+        tensor([0.5000, 1.0000, 0.5000])
+    """
     return _window("cosine", M, sym, dtype, layout, device, requires_grad,
                    lambda n, end: np.sin((np.arange(n) + 0.5) * (math.pi / (end + 1))))  # fmt: skip
 
 
 def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = strided,
                 device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """exp(-|k - center| / tau), by default with the center N/2: see :func:`bartlett` for k, N and errors.
+    """exp(-|k - center| / tau) for k = 0 .. M - 1.
 
-    `tau` must be positive, and `center` None for a symmetric window (else ValueError).
+    - `M` (int): the length
+    - `center` (float, default None): where it is 1; None: N/2, as it must be for a symmetric window
+    - `tau` (float, default 1.0): the decay, positive
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.exponential(3)
+        tensor([0.3679, 1.0000, 0.3679])
     """
     if tau <= 0:
         raise ValueError(f"exponential: Tau must be positive, got: {tau} instead.")
@@ -163,7 +294,24 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: b
 
 def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
              requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """exp(-((k - N/2) / std)² / 2): see :func:`bartlett` for k, N and errors.  `std` must be positive."""
+    """exp(-((k - N/2) / std)² / 2) for k = 0 .. M - 1.
+
+    - `M` (int): the length
+    - `std` (float, default 1.0): the width, positive
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.gaussian(3)
+        tensor([0.6065, 1.0000, 0.6065])
+    """
     if std <= 0:
         raise ValueError(f"gaussian: Standard deviation must be positive, got: {std} instead.")
     return _window("gaussian", M, sym, dtype, layout, device, requires_grad,
@@ -172,7 +320,24 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, l
 
 def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
            requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """I₀(beta √(1 - (2k/N - 1)²)) / I₀(beta): see :func:`bartlett` for k, N and errors.  `beta` must not be negative."""
+    """I₀(beta √(1 - (2k/N - 1)²)) / I₀(beta) for k = 0 .. M - 1.
+
+    - `M` (int): the length
+    - `beta` (float, default 12.0): how narrow it is, not negative
+    - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
+    - `dtype` (dtype, default None): float32 or float64; None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.signal.windows.kaiser(3)
+        tensor([5.2773e-05, 1.0000e+00, 5.2773e-05])
+    """
     if beta < 0:
         raise ValueError(f"kaiser: beta must be non-negative, got: {beta} instead.")
     return _window("kaiser", M, sym, dtype, layout, device, requires_grad, lambda n, end: _kaiser(n, end, float(beta)))
@@ -201,9 +366,17 @@ def _named(name: str, window_length: Any, periodic: bool, dtype: Any, layout: An
 
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
                     pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The triangle 1 - |2k/N - 1| for k = 0 .. length - 1, with N = length, or length - 1 unless `periodic`.
+    """The triangle 1 - |2k/N - 1| for k = 0 .. length - 1.
 
-    A negative length and a dtype that is not floating raise RuntimeError.
+    - `window_length` (int): the length
+    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `pin_memory` (bool, default False): no effect on the CPU
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    RuntimeError for a negative length and a dtype that is not floating.
 
     Example::
 
@@ -216,28 +389,98 @@ def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = N
 
 def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
                     pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """0.42 - 0.5 cos(2πk/N) + 0.08 cos(4πk/N): see :func:`bartlett_window` for k and N."""
+    """0.42 - 0.5 cos(2πk/N) + 0.08 cos(4πk/N) for k = 0 .. length - 1.
+
+    - `window_length` (int): the length
+    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `pin_memory` (bool, default False): no effect on the CPU
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    RuntimeError for a negative length and a dtype that is not floating.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.blackman_window(4)[1:]
+        tensor([0.3400, 1.0000, 0.3400])
+    """
     return _named("blackman_window", window_length, periodic, dtype, layout, device, requires_grad,
                   lambda n, end: _cosines(n, end, BLACKMAN))  # fmt: skip
 
 
 def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
                    layout: Any = strided, device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """alpha - beta cos(2πk/N): see :func:`bartlett_window` for k and N."""
+    """alpha - beta cos(2πk/N) for k = 0 .. length - 1.
+
+    - `window_length` (int): the length
+    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
+    - `alpha`, `beta` (float, default 0.54 and 0.46): of the formula
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `pin_memory` (bool, default False): no effect on the CPU
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    RuntimeError for a negative length and a dtype that is not floating.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.hamming_window(4, periodic=False)
+        tensor([0.0800, 0.7700, 0.7700, 0.0800])
+    """
     return _named("hamming_window", window_length, periodic, dtype, layout, device, requires_grad,
                   lambda n, end: _cosines(n, end, (alpha, beta)))  # fmt: skip
 
 
 def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
                 pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """sin²(πk/N): see :func:`bartlett_window` for k and N."""
+    """sin²(πk/N) for k = 0 .. length - 1.
+
+    - `window_length` (int): the length
+    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `pin_memory` (bool, default False): no effect on the CPU
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    RuntimeError for a negative length and a dtype that is not floating.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.hann_window(4, periodic=False)
+        tensor([0.0000, 0.7500, 0.7500, 0.0000])
+    """
     return _named("hann_window", window_length, periodic, dtype, layout, device, requires_grad,
                   lambda n, end: _cosines(n, end, (0.5, 0.5)))  # fmt: skip
 
 
 def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, layout: Any = strided,
                   device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """I₀(beta √(1 - (2k/N - 1)²)) / I₀(beta): see :func:`bartlett_window` for k and N."""
+    """I₀(beta √(1 - (2k/N - 1)²)) / I₀(beta) for k = 0 .. length - 1.
+
+    - `window_length` (int): the length
+    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
+    - `beta` (float, default 12.0): how narrow it is
+    - `dtype` (dtype, default None): None: the default dtype
+    - `layout` (layout, default ferro.strided): only ferro.strided
+    - `device` (device, default None): only "cpu"
+    - `pin_memory` (bool, default False): no effect on the CPU
+    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
+
+    RuntimeError for a negative length and a dtype that is not floating.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.kaiser_window(4, periodic=False)
+        tensor([5.2773e-05, 5.1884e-01, 5.1884e-01, 5.2773e-05])
+    """
     return _named("kaiser_window", window_length, periodic, dtype, layout, device, requires_grad,
                   lambda n, end: _kaiser(n, end, float(beta)))  # fmt: skip
 

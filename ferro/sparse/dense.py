@@ -30,7 +30,20 @@ class LayoutMethods:
     def to_sparse(
         self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
     ) -> Any:
-        """What of the tensor is not zero, as a sparse tensor (see ``ferro.sparse``); gradients flow back to it."""
+        """What of the tensor is not zero, as a sparse tensor (see ``ferro.sparse``); gradients flow back to it.
+
+        - `self` (Tensor): any shape
+        - `sparse_dim` (int, default None): how many dimensions are sparse; None: all
+        - `layout` (layout, default None): ferro.sparse_coo (None too), sparse_csr or sparse_csc
+        - `blocksize` (pair of ints, default None): must be None
+        - `dense_dim` (int, default None): must be None or 0
+
+        Example::
+
+            >>> import ferro
+            >>> ferro.tensor([0.0, 5.0]).to_sparse().indices()
+            tensor([[1]])
+        """
         from ferro.sparse.making import from_dense
 
         return from_dense(self, sparse_dim, layout)
