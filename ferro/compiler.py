@@ -69,9 +69,20 @@ def compile(
 ) -> Any:
     """The function, or the module behind an `OptimizedModule`: it runs as it is written, and a warning says so once.
 
-    Without `model`, a decorator. `backend` is "inductor", "cudagraphs", "aot_eager" or "eager"; the last two promise no speed,
-    so that nothing is said. All else is for a compiler and has no effect. RuntimeError for an unknown backend or mode, or for
-    mode and options at once; NotImplementedError for a backend that is a function, which would be given a graph.
+    - `model` (callable or Module, default None): None makes a decorator
+    - `fullgraph`, `dynamic` (bool, default False and None): no effect
+    - `backend` (str, default None): "inductor" (None too), "cudagraphs", "aot_eager" or "eager"; the last two promise
+      no speed, so that nothing is said
+    - `mode` (str, default None): one of PyTorch's modes, without effect
+    - `options` (dict, default None): for a compiler, without effect
+    - `name` (str, default None): no effect
+    - `disable` (bool, default False): gives the model itself
+    - `recompile_limit` (int, default None): no effect
+    - `isolate_recompiles` (bool, default False): no effect
+    - `shapes_spec` (Any, default None): no effect
+
+    RuntimeError for an unknown backend or mode, or for mode and options at once; NotImplementedError for a backend that
+    is a function, which would be given a graph.
 
     Example::
 

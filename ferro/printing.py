@@ -25,9 +25,22 @@ def set_printoptions(precision: int | None = None, threshold: int | None = None,
                      linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None) -> None:  # fmt: skip
     """Sets how tensors are printed.
 
-    precision: digits behind the point (4); threshold: elements above which the middle is left out (1000); edgeitems:
-    how many are then shown at each end (3); linewidth (80); profile: "default", "short" or "full"; sci_mode: True or
-    False forces or forbids the exponential form (None: by the values).
+    - `precision` (int, default None): digits behind the point (4)
+    - `threshold` (int, default None): elements above which the middle is left out (1000)
+    - `edgeitems` (int, default None): how many are then shown at each end (3)
+    - `linewidth` (int, default None): characters of a line (80)
+    - `profile` (str, default None): "default", "short" or "full" sets all of them first
+    - `sci_mode` (bool, default None): True or False forces or forbids the exponential form; None: by the values
+
+    What is None stays as it is.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.set_printoptions(precision=2)
+        >>> ferro.tensor([1 / 3])
+        tensor([0.33])
+        >>> ferro.set_printoptions(profile="default")
     """
     if profile is not None:
         profiles = {"default": (4, 1000, 3, 80), "short": (2, 1000, 2, 80), "full": (4, math.inf, 3, 80)}

@@ -67,7 +67,8 @@ def public(namespace: str) -> Iterator[tuple[str, Any]]:
     holder = resolved(namespace)
     is_listed = hasattr(holder, "__all__") or inspect.isclass(holder)
     home = "ferro" if is_listed else namespace
-    for name in sorted(getattr(holder, "__all__", None) or vars(holder)):
+    names = dir(holder) if inspect.isclass(holder) else getattr(holder, "__all__", None) or vars(holder)
+    for name in sorted(names):
         value = getattr(holder, name)
         module = getattr(inspect.unwrap(value), "__module__", None) if callable(value) else None
         if not name.startswith("_") and str(module).startswith(home):

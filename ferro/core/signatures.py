@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
+MARGIN = (
+    "" if sys.version_info >= (3, 13) else "    "
+)  # of the lines of a docstring after the first, which 3.13 cuts off
 OUT = inspect.Parameter(
     "out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Tensor | tuple[Tensor, ...] | None"
 )
+OUT_LINE = "- `out` (Tensor, default None): where to write the result"  # as every function with it says
 
 
 def name_in_place(method: Any, function: Callable, remark: str = "") -> Any:
     """Gives the in-place method of a function its name (``add_``), its text and its signature."""
     method.__name__ = method.__qualname__ = f"{function.__name__}_"
-    method.__doc__ = f"In-place version of :func:`{function.__name__}`{remark}."
+    text = text_of(f"In-place version of :func:`{function.__name__}`{remark}; it returns the tensor.", function)
+    method.__doc__ = text.replace(f"{MARGIN}{OUT_LINE}\n", "")
     method.__signature__ = DerivedSignature(function, in_place=True)
     return method
+
+
+def text_of(first: str, function: Callable) -> str:
+    """The docstring of a function that does what another does: its own first lines, then the text of the other."""
+    return f"{first}\n\n{MARGIN}{function.__doc__ or ''}"
+
+
+def show_as(function: Any, **parameters: str) -> None:
+    """Gives ``f(*args)`` the signature that its callers know: the parameters with their types, the last one for all that follow."""
+    *first, last = [
+        inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY, annotation=t) for n, t in parameters.items()
+    ]
+    shown = [*first, last.replace(kind=inspect.Parameter.VAR_POSITIONAL)]
+    function.__signature__ = inspect.Signature(shown, return_annotation="Tensor")
 
 
 class DerivedSignature(inspect.Signature):

@@ -34,6 +34,11 @@ class TypedStorage(StorageCasts):
     """The memory of a tensor as numbers of a dtype: ``TypedStorage(size, dtype=...)``, ``TypedStorage([numbers], dtype=...)`` or
     ``TypedStorage(wrap_storage=untyped, dtype=...)``.  PyTorch has deprecated it; use ``tensor.untyped_storage()``.
 
+    - `*args` (int or sequence): a number of elements, or the elements
+    - `wrap_storage` (UntypedStorage, default None): memory that is there
+    - `dtype` (dtype, default None): of the elements; None: the default dtype
+    - `device` (device, default None): only "cpu"
+
     Example::
 
         >>> import ferro

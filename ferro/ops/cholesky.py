@@ -66,11 +66,20 @@ def _checked(name: str, A: Any, upper: bool, out: Any) -> Any:
 def cholesky_ex(
     A: Tensor, *, upper: bool = False, check_errors: bool = False, out: Any = None
 ) -> return_types.linalg_cholesky_ex:
-    """(L, info): `linalg.cholesky` without an error; info is the order of the first leading minor that is not positive.
+    """`linalg.cholesky` without an error: (L, info).
 
-    >>> import ferro
-    >>> ferro.linalg.cholesky_ex(ferro.tensor([[1.0, 2.0], [2.0, 1.0]])).info.item()
-    2
+    - `A` (Tensor): (..., n, n), Hermitian, of which one triangle is read
+    - `upper` (bool, default False): gives Lᴴ
+    - `check_errors` (bool, default False): raises LinAlgError after all
+    - `out` (tuple of two Tensors, default None): where to write both
+
+    L is (..., n, n); info (...), int32: 0, or the order of the first leading minor that is not positive.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.cholesky_ex(ferro.tensor([[1.0, 2.0], [2.0, 1.0]])).info.item()
+        2
     """
     square("linalg.cholesky_ex", A)
     factor, info = apply(CHOLESKY_EX, (adjoint(A) if upper else A,))
@@ -115,14 +124,20 @@ declare("cholesky", _POSITIVE, complex=True)
 
 @in_full_precision
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The solution X of A X = B for B = input, with A = L Lᴴ (upper=True: A = Uᴴ U, U in the place of L).
+    """The solution X of A X = B by a Cholesky factor.
 
-    input: (..., n, k); L: (..., n, n), of which one triangle is read; batches are broadcast.  The gradient by L is a
-    triangle.
+    - `input` (Tensor): B, (..., n, k)
+    - `L` (Tensor): (..., n, n), of which one triangle is read: A = L Lᴴ
+    - `upper` (bool, default False): takes L as the upper factor U, A = Uᴴ U
+    - `out` (Tensor, default None): where to write the result
 
-    >>> import ferro
-    >>> ferro.cholesky_solve(ferro.tensor([[4.0], [4.0]]), 2 * ferro.eye(2)).tolist()
-    [[1.0], [1.0]]
+    X is (..., n, k); batches are broadcast. The gradient by L is a triangle. RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.cholesky_solve(ferro.tensor([[4.0], [4.0]]), 2 * ferro.eye(2)).tolist()
+        [[1.0], [1.0]]
     """
     name = "cholesky_solve"
     matrices(name, input, "b")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ferro.core.arguments import into, one_dim
 from ferro.core.layout import contiguous_format
-from ferro.core.signatures import DerivedSignature
+from ferro.core.signatures import MARGIN, OUT_LINE, DerivedSignature, text_of
 from ferro.ops import complex, parts, shape
 from ferro.ops.structure import clone
 
@@ -38,7 +38,8 @@ def _copying(view: Callable[..., R]) -> Callable[..., R]:
         return into(name, out, _clone(found))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"A copy of what the view function `{view.__name__}` returns."
+    first = f"A copy of what the view function `{view.__name__}` returns."
+    function.__doc__ = text_of(f"{first}\n\n{MARGIN}{OUT_LINE}", view)
     function.__signature__ = DerivedSignature(view, in_place=False)  # type: ignore[attr-defined]
     return function
 

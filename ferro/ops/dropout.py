@@ -107,7 +107,20 @@ declare(
 
 
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place version of :func:`dropout`."""
+    """Zeros each element with probability p, in place, and divides the others by 1 - p: see `nn.functional.dropout`.
+
+    - `input` (Tensor): any shape, floating, changed and returned
+    - `p` (float in [0, 1]): the probability
+    - `train` (bool): False leaves the tensor as it is
+
+    ValueError for a p out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.dropout_(ferro.ones(3), 1.0, True)
+        tensor([0., 0., 0.])
+    """
     return _apply("dropout", input, p, train, True, None)
 
 
@@ -246,7 +259,20 @@ def feature_dropout(input: Tensor, p: float, train: bool, *, generator: Any = No
 
 
 def feature_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place version of :func:`feature_dropout`."""
+    """Zeros whole features with probability p, in place, and divides the others by 1 - p: see :func:`feature_dropout`.
+
+    - `input` (Tensor): (N, C, ...), changed and returned
+    - `p` (float in [0, 1]): the probability
+    - `train` (bool): False leaves the tensor as it is
+
+    ValueError for a p out of range, RuntimeError for fewer than two dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.feature_dropout_(ferro.ones(1, 3), 1.0, True)
+        tensor([[0., 0., 0.]])
+    """
     return _apply("feature_dropout", input, p, train, True, None, _two(input, p, train))
 
 
@@ -286,7 +312,20 @@ declare("nn.functional.alpha_dropout", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 0.0
 
 
 def alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place version of :func:`alpha_dropout`."""
+    """Dropout that keeps mean and variance of selu activations, in place: see `nn.functional.alpha_dropout`.
+
+    - `input` (Tensor): any shape, floating, changed and returned
+    - `p` (float in [0, 1]): the probability
+    - `train` (bool): False leaves the tensor as it is
+
+    ValueError for a p out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.alpha_dropout_(ferro.ones(3), 0.5, False)
+        tensor([1., 1., 1.])
+    """
     return _apply("alpha_dropout", input, p, train, True, None, alpha=True)
 
 
@@ -321,7 +360,20 @@ declare(
 
 
 def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
-    """In-place version of :func:`feature_alpha_dropout`."""
+    """alpha_dropout of whole features, in place: see `nn.functional.feature_alpha_dropout`.
+
+    - `input` (Tensor): (N, C, ...), floating, changed and returned
+    - `p` (float in [0, 1]): the probability
+    - `train` (bool): False leaves the tensor as it is
+
+    ValueError for a p out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.feature_alpha_dropout_(ferro.ones(1, 3), 0.5, False)
+        tensor([[1., 1., 1.]])
+    """
     return _apply("feature_alpha_dropout", input, p, train, True, None, _two(input, p, train), alpha=True)
 
 

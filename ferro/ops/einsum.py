@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ferro.core.apply import apply, promote
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.signatures import show_as
 from ferro.ops.products import same_dtype
 
 if TYPE_CHECKING:
@@ -52,13 +53,25 @@ EINSUM = Op("einsum", lambda xp, x, y, /, a, b, c: xp.contract(x, y, a, b, c), k
 # -- einsum ------------------------------------------------------------------------------------------------------------
 
 
+@overload
+def einsum(equation: str, /, *operands: Any) -> Tensor: ...
+
+
+@overload
+def einsum(*args: Any) -> Tensor: ...
+
+
 def einsum(*args: Any) -> Tensor:
-    """The sum of products that an equation such as ``"ij,jk->ik"`` describes: ``einsum(equation, *operands)``.
+    """The sum of products that an equation such as ``"ij,jk->ik"`` describes.
+
+    - `equation` (str): the subscripts of each operand, and behind the arrow those of the result
+    - `*operands` (Tensor): with as many dimensions as they have subscripts
 
     Subscripts absent from the result are summed over; ``...`` stands for the remaining dimensions, which broadcast; a
     subscript repeated in one operand takes its diagonal. Without ``->`` the result has the ellipsis and the subscripts
     that occur once, in alphabetical order. Also ``einsum(operand, [0, 1], ..., [0, 2])`` with numbers below 52 (and
     Ellipsis) for subscripts. More than two operands are contracted in the order that costs least at each step.
+    ValueError without operands, TypeError for operands that are no tensors, RuntimeError for subscripts that do not fit.
 
     Example::
 
@@ -93,6 +106,9 @@ def einsum(*args: Any) -> Tensor:
         terms = [(_pair(x, y, a, b, c), c), *rest]
     x, labels = _sum_out(*terms[0], set(result))
     return x if labels == result and len(tensors) > 1 else x.permute(tuple([labels.index(label) for label in result]))
+
+
+show_as(einsum, equation="str", operands="Tensor")
 
 
 def _pair(x: Any, y: Any, a: tuple, b: tuple, c: tuple) -> Any:

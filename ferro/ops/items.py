@@ -467,7 +467,21 @@ def _write_put(xp: Any, *args: Any) -> None:
 
 
 def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
-    """In-place version of :func:`index_put`."""
+    """Writes `values` to self[indices], in place: see :func:`index_put`.
+
+    - `self` (Tensor): any shape, changed and returned
+    - `indices` (tuple of Tensors): int64 or bool, as between brackets
+    - `values` (Tensor): in a shape that broadcasts to that of self[indices], in the tensor's dtype
+    - `accumulate` (bool, default False): adds instead, several values for one place too
+
+    IndexError for an index out of range, RuntimeError for values of another dtype.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.zeros(3).index_put_((ferro.tensor([0, 2]),), ferro.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     others, params = _index_put_arguments("index_put_", self, indices, values, accumulate)
     refuse_overlap("index_put_", self, others, itself=True)
     return record_write(self, "index_put_", INDEX_PUT, others, params, _write_put, PUT_EXPANDED)

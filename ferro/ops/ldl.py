@@ -56,7 +56,22 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> return
 def ldl_factor_ex(
     A: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None
 ) -> return_types.linalg_ldl_factor_ex:
-    """(LD, pivots, info): `ldl_factor` without an error; info is the number of the first zero block of D, or 0."""
+    """`linalg.ldl_factor` without an error: (LD, pivots, info).
+
+    - `A` (Tensor): (..., n, n), symmetric
+    - `hermitian` (bool, default False): takes a complex A as Hermitian
+    - `check_errors` (bool, default False): raises LinAlgError after all
+    - `out` (tuple of three Tensors, default None): where to write them
+
+    info is (...), int32: 0, or the number of the first zero block of D. RuntimeError for matrices that are not square.
+
+    Example::
+
+        >>> import ferro
+        >>> LD, pivots, info = ferro.linalg.ldl_factor_ex(ferro.tensor([[2.0, 0.0], [0.0, 4.0]]))
+        >>> info
+        tensor(0, dtype=ferro.int32)
+    """
     packed, pivots, info = _factor("linalg.ldl_factor_ex", A, hermitian)
     if check_errors:
         raise_first("linalg.ldl_factor_ex", plain(info._data), _SINGULAR, RuntimeError)
@@ -162,15 +177,23 @@ def ldl_below(pivots: Any, like: Any) -> Any:
 
 @in_full_precision
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
-    """The solution X of A X = B by the factors of `linalg.ldl_factor` (with the same `hermitian`).
+    """The solution X of A X = B by the factors of `linalg.ldl_factor`.
 
-    LD: (..., n, n); pivots: (..., n), integers; B: (..., n, k); batches are broadcast.  Differentiable by LD and B (in
-    PyTorch it is not).
+    - `LD` (Tensor): (..., n, n)
+    - `pivots` (Tensor): (..., n), integers
+    - `B` (Tensor): (..., n, k)
+    - `hermitian` (bool, default False): as in `ldl_factor`
+    - `out` (Tensor, default None): where to write the result
 
-    >>> import ferro
-    >>> LD, pivots = ferro.linalg.ldl_factor(ferro.tensor([[0.0, 1.0], [1.0, 0.0]]))
-    >>> ferro.linalg.ldl_solve(LD, pivots, ferro.tensor([[2.0], [3.0]])).tolist()
-    [[3.0], [2.0]]
+    X is (..., n, k); batches are broadcast. Differentiable by LD and B (in PyTorch it is not). RuntimeError for shapes
+    that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> LD, pivots = ferro.linalg.ldl_factor(ferro.tensor([[0.0, 1.0], [1.0, 0.0]]))
+        >>> ferro.linalg.ldl_solve(LD, pivots, ferro.tensor([[2.0], [3.0]])).tolist()
+        [[3.0], [2.0]]
     """
     name = "linalg.ldl_solve"
     square(name, LD, "LD")

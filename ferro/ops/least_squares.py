@@ -54,13 +54,22 @@ def _tolerances(name: str, a: Any, atol: Any, rtol: Any) -> tuple:
 @in_full_precision
 def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
          out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """The pseudo-inverse P of (..., m, n) matrices, (..., n, m).
+    """The pseudo-inverse P of matrices, (..., n, m).
 
-    Singular values (hermitian: sizes of eigenvalues, from the lower triangle) of at most max(atol, rtol s₁) count as
-    zero; by default rtol is max(m, n) eps, or 0 if atol is positive; `rcond` is the older name of rtol.  Both can be tensors, one number
-    per matrix.  The derivative is the one at constant rank: dP = -P dA P + P Pᴴ dAᴴ (I - A P) + (I - P A) dAᴴ Pᴴ P (Golub and
-    Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables separate",
-    equation 4.12), to any order and also for matrices of deficient rank.
+    - `A` (Tensor): (..., m, n)
+    - `rcond` (float or Tensor, default None): the older name of `rtol`
+    - `hermitian` (bool, default False): takes A as Hermitian, from its lower triangle, and the sizes of its eigenvalues
+      for singular values
+    - `atol`, `rtol` (float or Tensor, default None): singular values of at most max(atol, rtol s₁) count as zero; one
+      number, or one per matrix; None: rtol is max(m, n) eps, or 0 if atol is positive
+    - `out` (Tensor, default None): where to write the result
+
+    The derivative is the one at constant rank: dP = -P dA P + P Pᴴ dAᴴ (I - A P) + (I - P A) dAᴴ Pᴴ P, to any order and
+    also for matrices of deficient rank. RuntimeError for fewer than two dimensions. Source: Golub and Pereyra, The
+    differentiation of pseudo-inverses and nonlinear least squares problems whose variables separate, 1973, equation
+    4.12.
+
+    Example::
 
         >>> import ferro
         >>> ferro.linalg.pinv(ferro.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 4.0]]))
@@ -117,9 +126,17 @@ singular("linalg.pinv", "deficient rank", Sample(Arg(values=[[1.0, 1.0], [1.0, 1
 @in_full_precision
 def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
                 out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """How many singular values (hermitian: sizes of eigenvalues) are above max(atol, rtol s₁), as int64.
+    """How many singular values are above max(atol, rtol s₁), as int64.
 
-    The defaults are those of `linalg.pinv`; `tol` is the older name of atol.  Not differentiable.
+    - `A` (Tensor): (..., m, n)
+    - `tol` (float or Tensor, default None): the older name of `atol`
+    - `hermitian` (bool, default False): takes A as Hermitian, and the sizes of its eigenvalues for singular values
+    - `atol`, `rtol` (float or Tensor, default None): one number, or one per matrix; None as in `linalg.pinv`
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (...). Not differentiable. RuntimeError for fewer than two dimensions.
+
+    Example::
 
         >>> import ferro
         >>> ferro.linalg.matrix_rank(ferro.ones(3, 2)).item()
@@ -145,16 +162,22 @@ declare("linalg.matrix_rank", [*map(Sample, MATRICES), Sample(MATRICES[0], atol=
 
 @in_full_precision
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> return_types.linalg_lstsq:
-    """(solution, residuals, rank, singular_values): the X of least norm that minimises |A X - B|.
+    """The X of least norm that minimises |A X - B|: (solution, residuals, rank, singular_values).
 
-    A: (..., m, n); B: (..., m, k), or vectors (..., m) with the batch of A.  residuals: |A X - B|² by column,
-    (..., k), where m > n and all ranks are n, else empty (always for "gelsy").  driver "gels" (QR: A has full rank),
-    "gelsy" (the default), "gelsd" or "gelss"; rank is empty for the first, singular_values for the first two.  The last
-    three have the same solution and are one singular value decomposition here.  Singular values of at most rcond s₁
-    count as zero, rcond being max(m, n) eps by default.  LinAlgError for inf or nan, and for "gels" at deficient rank.
+    - `A` (Tensor): (..., m, n)
+    - `B` (Tensor): (..., m, k), or vectors (..., m) with the batch of A
+    - `rcond` (float, default None): singular values of at most rcond s₁ count as zero; None: max(m, n) eps
+    - `driver` (str, default None): "gels" (QR: A has full rank), "gelsy" (None too), "gelsd" or "gelss"; the last three
+      have the same solution and are one singular value decomposition here
 
-    The derivative is the one at constant rank, of any order, also for matrices of deficient rank: with R = B - A X,
-    dX = P (dB - dA X) + P Pᴴ dAᴴ R + (I - P A) dAᴴ Pᴴ X (Golub and Pereyra, as for `linalg.pinv`).
+    residuals: |A X - B|² by column, (..., k), where m > n and all ranks are n, else empty (always for "gelsy"). rank is
+    empty for "gels", singular_values for "gels" and "gelsy". LinAlgError for inf or nan, and for "gels" at deficient
+    rank; RuntimeError for shapes that do not fit. The derivative is the one at constant rank, of any order, also for
+    matrices of deficient rank: with R = B - A X, dX = P (dB - dA X) + P Pᴴ dAᴴ R + (I - P A) dAᴴ Pᴴ X. Source: Golub
+    and Pereyra, The differentiation of pseudo-inverses and nonlinear least squares problems whose variables separate,
+    1973.
+
+    Example::
 
         >>> import ferro
         >>> A, B = ferro.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), ferro.tensor([[1.0], [2.0], [3.0]])

@@ -183,9 +183,17 @@ class LegacyMethods:
     __slots__ = ()
     type = type_
 
-    def new(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+    def new(self: Any, *args: Any, device: Any = None, **kwargs: Any) -> Tensor:
         """A tensor of this one's dtype as the old constructors make it; use new_tensor() and new_empty().
 
-        ``new(2, 3)`` and ``new(size=(2, 3))`` have sizes, ``new([2, 3])`` data; a tensor or a storage gives another name of its memory.
+        ``new()`` is empty; ``new(2, 3)`` and ``new(size=(2, 3))`` have sizes, ``new([2, 3])`` or ``new(data=[2, 3])`` data;
+        ``new(other)`` and ``new(storage)`` give another name of the memory of a tensor or a storage. `device` is "cpu" or None.
+        TypeError for anything else, which names these forms; RuntimeError for another device.
+
+        Example::
+
+            >>> import ferro
+            >>> ferro.tensor([1.0]).new([2, 3])
+            tensor([2., 3.])
         """
-        return legacy(dtypes.FROM_NUMPY[self._data.dtype], args, kwargs)
+        return legacy(dtypes.FROM_NUMPY[self._data.dtype], args, {"device": device, **kwargs})

@@ -57,7 +57,22 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> return_types
 def lu_factor_ex(
     A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None
 ) -> return_types.linalg_lu_factor_ex:
-    """(LU, pivots, info): `lu_factor` without an error; info is the number of the first zero pivot, or 0."""
+    """`linalg.lu_factor` without an error: (LU, pivots, info).
+
+    - `A` (Tensor): (..., m, n)
+    - `pivot` (bool, default True): exchanges rows; must be True on the CPU
+    - `check_errors` (bool, default False): raises LinAlgError after all
+    - `out` (tuple of three Tensors, default None): where to write them
+
+    info is (...), int32: 0, or the number of the first zero pivot.
+
+    Example::
+
+        >>> import ferro
+        >>> LU, pivots, info = ferro.linalg.lu_factor_ex(ferro.tensor([[1.0, 2.0], [2.0, 4.0]]))
+        >>> info
+        tensor(2, dtype=ferro.int32)
+    """
     packed, pivots, info = _factor("linalg.lu_factor_ex", A, pivot)
     if check_errors:
         raise_first("linalg.lu_factor_ex", plain(info._data), _SINGULAR, RuntimeError)
@@ -65,7 +80,20 @@ def lu_factor_ex(
 
 
 def lu(input: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
-    """(LU, pivots) or, with get_infos, (LU, pivots, info): the older form of `linalg.lu_factor_ex`."""
+    """The older form of `linalg.lu_factor_ex`: (LU, pivots), or (LU, pivots, info).
+
+    - `input` (Tensor): (..., m, n)
+    - `pivot` (bool, default True): exchanges rows; must be True on the CPU
+    - `get_infos` (bool, default False): gives info, too; else a zero pivot raises RuntimeError
+    - `out` (tuple of Tensors, default None): where to write them
+
+    Example::
+
+        >>> import ferro
+        >>> LU, pivots = ferro.lu(ferro.tensor([[0.0, 1.0], [2.0, 0.0]]))
+        >>> pivots
+        tensor([2, 2], dtype=ferro.int32)
+    """
     results = _factor("lu", input, pivot)
     return named("lu", return_types._lu_with_info, results, out) if get_infos else named("lu", tuple, results[:2], out)
 
@@ -148,14 +176,22 @@ def _permutation_matrix(packed: Any, pivots: Any) -> Any:
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *,
               out: Any = None) -> return_types.lu_unpack:  # fmt: skip
-    """(P, L, U) of a factorisation by `linalg.lu_factor`; without unpack_data L and U, without unpack_pivots P are empty.
+    """(P, L, U) of a factorisation by `linalg.lu_factor`: A = P L U.
 
-    LU_data: (..., m, n); LU_pivots: (..., min(m, n)), int32.
+    - `LU_data` (Tensor): (..., m, n)
+    - `LU_pivots` (Tensor): (..., min(m, n)), int32
+    - `unpack_data` (bool, default True): False leaves L and U empty
+    - `unpack_pivots` (bool, default True): False leaves P empty
+    - `out` (tuple of three Tensors, default None): where to write them
 
-    >>> import ferro
-    >>> P, L, U = ferro.lu_unpack(*ferro.linalg.lu_factor(ferro.tensor([[0.0, 2.0], [1.0, 3.0]])))
-    >>> P.tolist(), U.tolist()
-    ([[0.0, 1.0], [1.0, 0.0]], [[1.0, 3.0], [0.0, 2.0]])
+    RuntimeError for pivots of another dtype or shape.
+
+    Example::
+
+        >>> import ferro
+        >>> P, L, U = ferro.lu_unpack(*ferro.linalg.lu_factor(ferro.tensor([[0.0, 2.0], [1.0, 3.0]])))
+        >>> P.tolist(), U.tolist()
+        ([[0.0, 1.0], [1.0, 0.0]], [[1.0, 3.0], [0.0, 2.0]])
     """
     name = "lu_unpack"
     matrices(name, LU_data, "LU_data")
@@ -215,15 +251,23 @@ declare("lu_unpack", [Sample(*_factors((3, 3))), Sample(*_factors((2, 2, 2))), S
 @in_full_precision
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False,
                     out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """The solution X of A X = B (left=False: X A = B; adjoint: with Aᴴ for A) by the factors of `linalg.lu_factor`.
+    """The solution X of A X = B by the factors of `linalg.lu_factor`.
 
-    LU: (..., n, n); pivots: (..., n), int32; B: (..., n, k), or (..., k, n) with left=False; batches are broadcast.
-    Differentiable by LU and B.
+    - `LU` (Tensor): (..., n, n)
+    - `pivots` (Tensor): (..., n), int32
+    - `B` (Tensor): (..., n, k), or (..., k, n) with left=False
+    - `left` (bool, default True): False solves X A = B
+    - `adjoint` (bool, default False): takes Aᴴ for A
+    - `out` (Tensor, default None): where to write the result
 
-    >>> import ferro
-    >>> LU, pivots = ferro.linalg.lu_factor(ferro.tensor([[0.0, 2.0], [1.0, 0.0]]))
-    >>> ferro.linalg.lu_solve(LU, pivots, ferro.tensor([[2.0], [3.0]])).tolist()
-    [[3.0], [1.0]]
+    Batches are broadcast. Differentiable by LU and B. RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> LU, pivots = ferro.linalg.lu_factor(ferro.tensor([[0.0, 2.0], [1.0, 0.0]]))
+        >>> ferro.linalg.lu_solve(LU, pivots, ferro.tensor([[2.0], [3.0]])).tolist()
+        [[3.0], [1.0]]
     """
     result = _solved("linalg.lu_solve", LU, pivots, B, bool(left), bool(adjoint))
     return result if out is None else into("linalg.lu_solve", out, result)
@@ -231,7 +275,22 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True,
 
 @in_full_precision
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The older form of `linalg.lu_solve`: A X = input."""
+    """The solution X of A X = B by the factors of `linalg.lu_factor`: the older form of `linalg.lu_solve`.
+
+    - `input` (Tensor): B, (..., n, k)
+    - `LU_data` (Tensor): (..., n, n)
+    - `LU_pivots` (Tensor): (..., n), int32
+    - `out` (Tensor, default None): where to write the result
+
+    Batches are broadcast. RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.lu_solve(ferro.tensor([[2.0], [8.0]]), *ferro.lu(ferro.tensor([[2.0, 0.0], [0.0, 4.0]])))
+        tensor([[1.],
+                [2.]])
+    """
     result = _solved("lu_solve", LU_data, LU_pivots, input, True, False)
     return result if out is None else into("lu_solve", out, result)
 

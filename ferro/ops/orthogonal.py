@@ -198,14 +198,26 @@ def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor
 @in_full_precision
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *,
           out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """Q C, or C Q with left=False, or with Qᴴ for Q (transpose=True): Q = H₁ ... H_k is square, given by reflectors.
+    """Q C, for a square Q = H₁ ... H_k that is given by reflectors.
 
-    C is `other` (..., m, n); input (..., p, q) with p = m (left=False: n); tau (..., min(p, q)).
+    - `input` (Tensor): the reflectors, (..., p, q) with p = m (left=False: n), as `geqrf` gives them
+    - `tau` (Tensor): (..., min(p, q))
+    - `other` (Tensor): C, (..., m, n)
+    - `left` (bool, default True): False gives C Q
+    - `transpose` (bool, default False): takes Qᴴ for Q
+    - `out` (Tensor, default None): where to write the result
 
-    Q = I - V T Vᴴ with T = (I + D S)⁻¹ D, where D = diag(tau) and S is the part of Vᴴ V above the diagonal (Joffrain,
-    Low, Quintana-Ortí, van de Geijn and Van Zee, "Accumulating Householder transformations, revisited", theorem 1, freed
-    of 1/tau).  The derivative is that of this expression: one triangular solve, and regular for every tau, also where
-    a reflector is singular.
+    Q = I - V T Vᴴ with T = (I + D S)⁻¹ D, where D = diag(tau) and S is the part of Vᴴ V above the diagonal (freed of
+    1/tau, compared with the source). The derivative is that of this expression: one triangular solve, and regular for
+    every tau, also where a reflector is singular. RuntimeError for shapes that do not fit. Source: Joffrain, Low,
+    Quintana-Ortí, van de Geijn and Van Zee, Accumulating Householder transformations, revisited, 2006, theorem 1.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.ormqr(ferro.zeros(2, 2), ferro.zeros(2), ferro.tensor([[1.0], [2.0]]))  # no reflection
+        tensor([[1.],
+                [2.]])
     """
     name = "ormqr"
     s, t = [need_tensor(name, argument, x)._data.shape for argument, x in (("input", input), ("other", other))]

@@ -23,21 +23,20 @@ __all__ = ["safe_where"]
 
 
 def safe_where(condition: Tensor, function: Callable, input: Any, otherwise: Any = 0.0) -> Tensor:
-    """``function(input)`` where the condition holds, else ``otherwise``; no inf or nan comes from where it does not hold.
-
-    ``where(condition, function(input), otherwise)`` computes the function everywhere.  Where it is not chosen its
+    """``function(input)`` where the condition holds, else ``otherwise``; no inf or nan comes from where it does not
+    hold. ``where(condition, function(input), otherwise)`` computes the function everywhere. Where it is not chosen its
     cotangent is 0, but 0 * inf and 0 * nan are nan, and that nan reaches the input and, summed up, everything that was
-    broadcast or captured.  Here the function sees only the elements that are chosen, and so do its derivatives of every
+    broadcast or captured. Here the function sees only the elements that are chosen, and so do its derivatives of every
     order, in reverse and forward mode.
 
-    - condition: a boolean tensor.
-    - function: elementwise.  It gets 1-d tensors, one per input, with the chosen elements, and must return a tensor of
-      that shape, or a 0-d one.  It may capture 0-d tensors and numbers; other tensors belong in `input`.
-    - input: a tensor, or a tuple of tensors.
-    - otherwise: a number, a tensor, or a function of the elements where the condition does not hold.
+    - `condition` (Tensor): bool
+    - `function` (callable): elementwise: it gets 1-d tensors, one per input, with the chosen elements, and must return
+      a tensor of that shape, or a 0-d one; it may capture 0-d tensors and numbers, other tensors belong in `input`
+    - `input` (Tensor or tuple of Tensors): what the function takes
+    - `otherwise` (number, Tensor or callable, default 0.0): what stands elsewhere, or a function of the elements there
 
     The condition, the inputs and a tensor `otherwise` are broadcast together, and the two results are promoted to one
-    dtype.  Raises RuntimeError if shapes do not fit or the condition is not boolean.
+    dtype. Raises RuntimeError if shapes do not fit or the condition is not boolean.
 
     Example::
 

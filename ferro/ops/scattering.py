@@ -435,7 +435,25 @@ declare(
 def scatter_(
     self: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
-    """In-place version of :func:`scatter`."""
+    """Writes `src` along `dim` at the positions in `index`, in place: self[index[i][j]][j] = src[i][j] for dim 0, and
+    so on.
+
+    - `self` (Tensor): any shape, changed and returned
+    - `dim` (int): the dimension
+    - `index` (Tensor): positions, int64, with as many dimensions as the tensor
+    - `src` (Tensor or number, default None): what is written, no smaller than `index`, in the tensor's dtype
+    - `value` (number, default None): the same as a number
+    - `reduce` (str, default None): "add" or "multiply" combines with the elements that are there
+
+    Of several elements for one place the last stays. RuntimeError for positions out of range, shapes and dtypes that do
+    not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.zeros(3).scatter_(0, ferro.tensor([0, 2]), ferro.tensor([5.0, 6.0]))
+        tensor([5., 0., 6.])
+    """
     given = _source("scatter_", src, value)
     if reduce is not None:
         refuse_overlap("scatter_", self, (index, src), itself=True)
@@ -454,7 +472,21 @@ _reduce_in_place = in_place(_scatter_with)
 
 
 def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """In-place version of :func:`scatter_add`."""
+    """Adds `src` at the positions along `dim` that `index` names, in place: see :func:`scatter_add`.
+
+    - `self` (Tensor): any shape, changed and returned
+    - `dim` (int): the dimension
+    - `index` (Tensor): positions, int64, with as many dimensions as the tensor
+    - `src` (Tensor): no smaller than `index`, in the tensor's dtype
+
+    RuntimeError for positions out of range, shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.zeros(3).scatter_add_(0, ferro.tensor([0, 2, 2]), ferro.ones(3))
+        tensor([1., 0., 2.])
+    """
     others, params = _arguments("scatter_add_", self, dim, index, need_tensor("scatter_add_", "src", src))
     refuse_overlap("scatter_add_", self, (index, src), itself=True)
     return record_write(

@@ -130,9 +130,16 @@ def softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: Any = 3, dtype: Any = None, *, out: Tensor | None = None
 ) -> Tensor:
-    """The logarithm of :func:`softmax` along `dim`, x - log sum exp(x), exact where softmax itself would round to 0.
+    """The logarithm of :func:`softmax` along `dim`: x - log Σ exp(x), exact where softmax itself would round to 0.
 
-    The derivative is dx - sum p dx with p = softmax(x).
+    - `input` (Tensor): x, any shape
+    - `dim` (int, default None): the dimension over which the exponentials sum to 1; None warns and chooses as `softmax`
+      does
+    - `dtype` (dtype, default None): elements are cast to it first
+    - `out` (Tensor, default None): where to write the result
+
+    The result has the shape of `input`. The derivative is dx - Σ p dx with p = softmax(x). IndexError for a `dim` out
+    of range.
 
     Example::
 

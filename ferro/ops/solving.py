@@ -41,14 +41,20 @@ def near_identity(rng: Any, shape: tuple) -> Any:
 
 @in_full_precision
 def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None) -> Tensor:
-    """The solution X of A X = B or, with left=False, of X A = B; LinAlgError for a singular A.
+    """The solution X of A X = B. dX = A⁻¹ (dB - dA X).
 
-    A: (..., n, n); B: (..., n, k) (left=False: (..., k, n)), or vectors (n,), (..., n) with the batch of A.  Batches are
-    broadcast.  dX = A⁻¹ (dB - dA X).
+    - `A` (Tensor): (..., n, n)
+    - `B` (Tensor): (..., n, k), or (..., k, n) with left=False; or vectors (n,), (..., n) with the batch of A
+    - `left` (bool, default True): False solves X A = B
+    - `out` (Tensor, default None): where to write the result
 
-    >>> import ferro
-    >>> ferro.linalg.solve(ferro.tensor([[2.0, 0.0], [0.0, 4.0]]), ferro.tensor([2.0, 2.0])).tolist()
-    [1.0, 0.5]
+    Batches are broadcast. LinAlgError for a singular A, RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.solve(ferro.tensor([[2.0, 0.0], [0.0, 4.0]]), ferro.tensor([2.0, 2.0])).tolist()
+        [1.0, 0.5]
     """
     B, left, vector = _system("linalg.solve", A, B, left)
     try:
@@ -65,11 +71,20 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Tensor | None = None)
 def solve_ex(
     A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None
 ) -> return_types.linalg_solve_ex:
-    """(result, info): `solve` without an error for a singular matrix, whose info is the number of the first zero pivot.
+    """`linalg.solve` without an error for a singular matrix: (result, info).
 
-    >>> import ferro
-    >>> ferro.linalg.solve_ex(ferro.zeros(2, 2), ferro.ones(2)).info.item()
-    1
+    - `A`, `B` (Tensor): as in `solve`
+    - `left` (bool, default True): False solves X A = B
+    - `check_errors` (bool, default False): raises LinAlgError after all
+    - `out` (tuple of two Tensors, default None): where to write both
+
+    info is (...), int32: 0, or the number of the first zero pivot.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.solve_ex(ferro.zeros(2, 2), ferro.ones(2)).info.item()
+        1
     """
     B, left, vector = _system("linalg.solve_ex", A, B, left)
     result, info = solve_lu(A, B, left)
@@ -133,15 +148,23 @@ declare("linalg.solve", _SYSTEMS, complex=True)
 @in_full_precision
 def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False,
                      out: Tensor | None = None) -> Tensor:  # fmt: skip
-    """The solution X of A X = B or, with left=False, of X A = B, of which only one triangle of A is read.
+    """The solution X of A X = B by substitution. dX = A⁻¹ (dB - dA X), dA a triangle.
 
-    A: (..., n, n); B: (..., n, k), or (..., k, n) with left=False; batches are broadcast.  unitriangular: the diagonal
-    of A counts as ones.  A zero on the diagonal gives inf and nan, no error.  dX = A⁻¹ (dB - dA X), dA a triangle.
+    - `A` (Tensor): (..., n, n), of which only one triangle is read
+    - `B` (Tensor): (..., n, k), or (..., k, n) with left=False
+    - `upper` (bool): which triangle
+    - `left` (bool, default True): False solves X A = B
+    - `unitriangular` (bool, default False): takes the diagonal of A as ones
+    - `out` (Tensor, default None): where to write the result
 
-    >>> import ferro
-    >>> a = ferro.tensor([[2.0, 0.0], [1.0, 1.0]])
-    >>> ferro.linalg.solve_triangular(a, ferro.tensor([[2.0], [3.0]]), upper=False).tolist()
-    [[1.0], [2.0]]
+    Batches are broadcast. A zero on the diagonal gives inf and nan, no error. RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> a = ferro.tensor([[2.0, 0.0], [1.0, 1.0]])
+        >>> ferro.linalg.solve_triangular(a, ferro.tensor([[2.0], [3.0]]), upper=False).tolist()
+        [[1.0], [2.0]]
     """
     name = "linalg.solve_triangular"
     square(name, A)
@@ -182,9 +205,23 @@ SOLVE_TRI = Op("linalg.solve_triangular",
 @in_full_precision
 def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False,
                      *, out: Any = None) -> return_types.triangular_solve:  # fmt: skip
-    """(solution, cloned_coefficient): X with A X = input (transpose: Aᵀ X = input), and a copy of A.
+    """X with A X = B, and a copy of A: the older form of `linalg.solve_triangular`, (solution, cloned_coefficient).
 
-    The older form of `linalg.solve_triangular`.
+    - `input` (Tensor): B, (..., n, k)
+    - `A` (Tensor): (..., n, n), of which only one triangle is read
+    - `upper` (bool, default True): which triangle
+    - `transpose` (bool, default False): solves Aᵀ X = B
+    - `unitriangular` (bool, default False): takes the diagonal of A as ones
+    - `out` (tuple of two Tensors, default None): where to write both
+
+    RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.triangular_solve(ferro.tensor([[2.0], [8.0]]), ferro.tensor([[2.0, 0.0], [0.0, 4.0]])).solution
+        tensor([[1.],
+                [2.]])
     """
     name = "triangular_solve"
     matrices(name, input, "b")
@@ -342,11 +379,20 @@ declare("linalg.tensorinv", [Sample(Arg(2, 2, 4, make=_regular_tensor)), Sample(
 
 @in_full_precision
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
-    """The tensor X with tensordot(A, X, dims=X.ndim) = B; `dims` are the dimensions of A to be moved to its end before.
+    """The tensor X with tensordot(A, X, dims=X.ndim) = B.
 
-    >>> import ferro
-    >>> ferro.linalg.tensorsolve(ferro.eye(6).reshape(2, 3, 6), ferro.ones(2, 3)).shape
-    ferro.Size([6])
+    - `A` (Tensor): in the shape of B, then that of X, with as many elements in both parts
+    - `B` (Tensor): any shape
+    - `dims` (ints, default None): dimensions of A that are moved to its end before
+    - `out` (Tensor, default None): where to write the result
+
+    LinAlgError for a singular A, RuntimeError for shapes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.tensorsolve(ferro.eye(6).reshape(2, 3, 6), ferro.ones(2, 3)).shape
+        ferro.Size([6])
     """
     name = "linalg.tensorsolve"
     need_tensor(name, "A", A)

@@ -97,16 +97,23 @@ MATRICES = [Arg(*shape, make=spread_matrix) for shape in ((3, 3), (4, 2), (2, 4)
 def linalg_svd(
     A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None
 ) -> return_types.linalg_svd:
-    """A = U diag(S) Vᴴ as (U, S, Vh): A is (..., m, n), S (..., k) in descending order, with k = min(m, n).
+    """The singular value decomposition A = U diag(S) Vᴴ: (U, S, Vh).
 
-    U and Vh are (..., m, m) and (..., n, n), or (..., m, k) and (..., k, n) with full_matrices=False.  Singular vectors
-    are unique up to a sign (complex: a phase).  With P = Uᴴ dA V, dS = Re diag P; dU and dV follow from the Hermitian
-    part of P divided by sⱼ - sᵢ and its skew part divided by sⱼ + sᵢ, which avoids the cancellation in sⱼ² - sᵢ²
-    (Wan and Zhang, "Automatic differentiation for complex valued SVD"; Townsend, "Differentiating the SVD").  The
-    vectors beyond the first k have a derivative too, as far as the loss depends on the space they span only.
+    - `A` (Tensor): (..., m, n)
+    - `full_matrices` (bool, default True): gives U (..., m, m) and Vh (..., n, n), else (..., m, k) and (..., k, n)
+      with k = min(m, n)
+    - `driver` (str, default None): must be None: it is for CUDA
+    - `out` (tuple of three Tensors, default None): where to write them
 
-    Raises RuntimeError in backward if the loss depends on phases or on the basis of a null space; derivatives
-    of vectors are inf or nan where singular values are equal (or zero, if m ≠ n).
+    S is (..., k), in descending order. Singular vectors are unique up to a sign (complex: a phase). With P = Uᴴ dA V,
+    dS = Re diag P; dU and dV follow from the Hermitian part of P divided by sⱼ - sᵢ and its skew part divided by sⱼ +
+    sᵢ, which avoids the cancellation in sⱼ² - sᵢ². The vectors beyond the first k have a derivative too, as far as the
+    loss depends on the space they span only. Raises RuntimeError in backward if the loss depends on phases or on the
+    basis of a null space; derivatives of vectors are inf or nan where singular values are equal (or zero, if m ≠ n).
+    Sources: Wan and Zhang, Automatic differentiation for complex valued SVD, 2019; Townsend, Differentiating the
+    Singular Value Decomposition, 2016.
+
+    Example::
 
         >>> import ferro
         >>> U, S, Vh = ferro.linalg.svd(ferro.tensor([[3.0, 0.0], [4.0, 5.0]]))
@@ -218,7 +225,21 @@ SVDVALS = Op(
 
 @in_full_precision
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any = None) -> return_types.svd:
-    """A = U diag(S) Vᴴ as (U, S, V), thin unless some=False; compute_uv=False: zeros for U and V.  See `linalg.svd`."""
+    """The older form of `linalg.svd`: A = U diag(S) Vᴴ as (U, S, V), with V in the place of its adjoint.
+
+    - `input` (Tensor): A, (..., m, n)
+    - `some` (bool, default True): gives thin matrices, of k = min(m, n) columns
+    - `compute_uv` (bool, default True): False gives zeros for U and V
+    - `out` (tuple of three Tensors, default None): where to write them
+
+    RuntimeError for fewer than two dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.svd(ferro.tensor([[3.0, 0.0], [0.0, 4.0]])).S.round()
+        tensor([4., 3.])
+    """
     shape = matrices("svd", input, "input")._data.shape
     if compute_uv:
         u, s, vh = apply(SVD, (input,), (not some,))
@@ -302,10 +323,23 @@ def _approximate_basis(A: Any, q: int, niter: int, M: Any) -> Any:
 
 
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> tuple:
-    """(U, S, V), an approximate decomposition of A - M of rank q from random projections and power iterations.
+    """An approximate decomposition of A - M of low rank from random projections and power iterations: (U, S, V).
 
-    Halko, Martinsson and Tropp, "Finding structure with randomness", algorithms 4.4 and 5.1.  Depends on the random
-    number generator; so do the gradients, unless the rank of A - M is at most q.
+    - `A` (Tensor): (..., m, n)
+    - `q` (int, default 6): the rank
+    - `niter` (int, default 2): how many power iterations
+    - `M` (Tensor, default None): (..., m, n), (..., 1, n): what is taken off; None: nothing
+
+    U is (..., m, q), S (..., q), V (..., n, q). Depends on the random number generator; so do the gradients, unless the
+    rank of A - M is at most q. ValueError for a q or niter out of range. Source: Halko, Martinsson and Tropp, Finding
+    structure with randomness, 2011, algorithms 4.4 and 5.1.
+
+    Example::
+
+        >>> import ferro
+        >>> U, S, V = ferro.svd_lowrank(ferro.ones(4, 3), q=1)
+        >>> S.round()
+        tensor([3.])
     """
     name = "svd_lowrank"
     m, n = matrices(name, A)._data.shape[-2:]
@@ -324,10 +358,23 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 
 
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple:
-    """(U, S, V) of A, (..., m, n), with the mean of its rows removed if `center`: m samples, n features.
+    """The principal directions of samples: (U, S, V), see `svd_lowrank`.
 
-    The columns of V are the principal directions, S² / (m - 1) the variances along them.  q = min(6, m, n) of them by
-    default; see `svd_lowrank`.
+    - `A` (Tensor): (..., m, n), m samples of n features
+    - `q` (int, default None): how many directions; None: min(6, m, n)
+    - `center` (bool, default True): removes the mean of the samples first
+    - `niter` (int, default 2): how many power iterations
+
+    The columns of V are the directions, S² / (m - 1) the variances along them. ValueError for a q or niter out of
+    range.
+
+    Example::
+
+        >>> import ferro
+        >>> U, S, V = ferro.pca_lowrank(ferro.tensor([[1.0, 0.0], [3.0, 0.0]]), q=1)
+        >>> V.abs().round()
+        tensor([[1.],
+                [0.]])
     """
     m, n = matrices("pca_lowrank", A)._data.shape[-2:]
     if q is None:

@@ -39,22 +39,24 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """What `save`, or torch.save of any version since 0.4, wrote to a path or a binary file that can seek.
+    """Reads an object that `save`, or torch.save of any version since 0.4, wrote.
 
-    A path that ends in ".safetensors" is read by `ferro.utils.safetensors`.
+    - `f` (path or file): a binary file must be able to seek; a path that ends in ".safetensors" is read by
+      `ferro.utils.safetensors`
+    - `map_location` (device, str, dict or callable, default None): where the tensors go: a device, its name, a
+      dictionary of names, or a function (storage, location) that returns a storage or None; those of a GPU need "cpu"
+    - `pickle_module` (module, default None): has an Unpickler, for weights_only=False
+    - `weights_only` (bool, default None): True (None too) reads tensors, plain containers and what `add_safe_globals`
+      names, and executes nothing: the file may be anybody's. False takes any class, whose code then runs: only for
+      files that you trust
+    - `mmap` (bool, default None): True maps the file into memory, whose parts are read when they are used; what is
+      written to the tensors does not reach it. None: files of 1 GiB and more
+    - `**pickle_load_args` (Any): go to the Unpickler
 
-    weights_only: True, the default, reads tensors, plain containers and what `add_safe_globals` names, and executes nothing:
-    the file may be anybody's.  False takes any class, whose code then runs: only for files that you trust.  Whole modules
-    of PyTorch's are then made of ferro's classes of the same names.
-    map_location: a device, its name, a dictionary of names, or a function (storage, location) that returns a storage, or
-    None for what happens without it: where the tensors go.  Those of a GPU need "cpu".
-    mmap: True maps the file into memory, whose parts are read when they are used; what is written to the tensors does not
-    reach it.  Files of 1 GiB and more are mapped unless this is False.  A mapped file must not be cut short meanwhile.
-    Checksums, else always verified, are not looked at in mapped tensors.
-    pickle_module: a module with an Unpickler, for weights_only=False; the further arguments go to it.
-
-    Raises pickle.UnpicklingError for what may not or cannot be unpickled, RuntimeError for a damaged archive or a device
-    that is not here, FileNotFoundError and AttributeError for what is no file.
+    Whole modules of PyTorch's are made of ferro's classes of the same names. A mapped file must not be cut short
+    meanwhile, and its checksums, else always verified, are not looked at. Raises pickle.UnpicklingError for what may
+    not or cannot be unpickled, RuntimeError for a damaged archive or a device that is not here, FileNotFoundError and
+    AttributeError for what is no file.
 
     Example::
 

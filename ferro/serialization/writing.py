@@ -204,17 +204,18 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Write an object, with all tensors in it, to a path or a binary file.
+    """Writes an object, with all tensors in it, to a path or a binary file.
 
-    `torch.load` reads tensors, Parameters, containers and state dicts, and whole modules of classes that PyTorch has, too.
-    Tensors that share memory share it after `load`: the file holds the whole memory of each, so `clone()` a small part of a
-    large tensor before. A path is written as a whole or not at all: if the program is killed meanwhile, the old file is
-    there (and a new one that ends in ``.tmp``). A file object is written from where it stands.
+    - `obj` (Any): tensors, Parameters, containers and state dicts, and whole modules of classes that PyTorch has, too,
+      can be read by `torch.load`
+    - `f` (path or file): a path is written as a whole or not at all: if the program is killed meanwhile, the old file
+      is there (and a new one that ends in ``.tmp``); a file object is written from where it stands
+    - `pickle_module` (module, default pickle): one whose Pickler is written in Python, such as dill
+    - `pickle_protocol` (int, default 2): PyTorch reads 2 only
 
-    pickle_module: a module whose Pickler is written in Python, such as dill.  pickle_protocol: PyTorch reads 2 only.
-
-    Raises AttributeError for what is no file, RuntimeError if the folder does not exist or tensors of different dtypes look
-    at the same memory, and what pickling raises; then nothing is written.
+    Tensors that share memory share it after `load`: the file holds the whole memory of each, so `clone()` a small part
+    of a large tensor before. Raises AttributeError for what is no file, RuntimeError if the folder does not exist or
+    tensors of different dtypes look at the same memory, and what pickling raises; then nothing is written.
 
     Example::
 
