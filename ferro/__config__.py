@@ -14,7 +14,7 @@ from ferro.cpu.kernels import background, front, machine, store
 from ferro.cpu.kernels.tape_table import TABLE
 from ferro.cpu.notices import notices
 
-__all__ = ["show_config"]
+__all__ = ["parallel_info", "show", "show_config"]
 
 _PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "ml_dtypes")
 
@@ -53,11 +53,42 @@ def show_config(mode: str = "stdout") -> dict[str, dict[str, Any]] | None:
     }
     if mode == "dicts":
         return found
-    for section, rows in found.items():
-        print(f"{section}:")  # noqa: T201 (it is asked to print)
-        for name, value in rows.items() or (("-", "nothing"),):
-            print(f"    {name}: {value}")  # noqa: T201
+    print(_text(found))  # noqa: T201 (it is asked to print)
     return None
+
+
+def show() -> str:
+    """What `show_config` prints, and the settings that programs look for in PyTorch's text: ``USE_MKL=OFF`` and its like.
+
+    >>> import ferro
+    >>> "USE_CUDA=0" in ferro.__config__.show()
+    True
+    """
+    return f"{_BUILD}\n{_text(show_config('dicts') or {})}\n"
+
+
+def parallel_info() -> str:
+    """How many threads an operation may use, as text.
+
+    >>> import ferro
+    >>> "at::get_num_threads()" in ferro.__config__.parallel_info()
+    True
+    """
+    return f"ATen/Parallel:\n    at::get_num_threads() : {threads.get_num_threads()}\n    hardware threads : {len(_cores())}\n"
+
+
+# The parts that builds of PyTorch have or have not.
+_BUILD = """Build settings:
+    BLAS_INFO=openblas, LAPACK_INFO=openblas, USE_CUDA=0, USE_CUDNN=OFF, USE_MKL=OFF, USE_MKLDNN=OFF, USE_MPI=OFF,
+    USE_NCCL=OFF, USE_NNPACK=OFF, USE_OPENMP=OFF, USE_ROCM=OFF, USE_XPU=OFF"""
+
+
+def _text(sections: dict[str, dict[str, Any]]) -> str:
+    lines = []
+    for section, rows in sections.items():
+        lines.append(f"{section}:")
+        lines += [f"    {name}: {value}" for name, value in rows.items() or (("-", "nothing"),)]
+    return "\n".join(lines)
 
 
 def _on(value: object) -> str:

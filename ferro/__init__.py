@@ -51,7 +51,18 @@ from ferro.amp.grad_scaler import GradScaler
 from ferro.autograd.anomaly_mode import is_anomaly_check_nan_enabled, is_anomaly_enabled, set_anomaly_enabled
 from ferro.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 from ferro.backends.switches import get_float32_matmul_precision, set_float32_matmul_precision
-from ferro.compiler import _assert, compile
+from ferro.compiler import compile
+from ferro.conditions import (
+    _assert,
+    _assert_async,
+    _check,
+    _check_index,
+    _check_is_size,
+    _check_not_implemented,
+    _check_tensor_all,
+    _check_type,
+    _check_value,
+)
 from ferro.core import forward as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types
@@ -285,6 +296,10 @@ _LATER = (
     "_C",
     "_dynamo",
     "_inductor",
+    "_jit_internal",
+    "_subclasses",
+    "_tensor_str",
+    "ao",
     "array_api",
     "as_torch",
     "distributions",

@@ -280,8 +280,3 @@ class set_stance:
 
     def __exit__(self, *exc: object) -> None:
         pass
-
-
-def _assert(condition: Any, message: str) -> None:
-    """Python's `assert`, under the name that models use because a tracer sees it: AssertionError with `message`."""
-    assert condition, message

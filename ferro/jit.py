@@ -18,9 +18,12 @@ from ferro.nn.modules.module import Module
 T = TypeVar("T")
 
 __all__ = [
+    "Attribute",
+    "Error",
     "Final",
     "Future",
     "ScriptModule",
+    "TracerWarning",
     "annotate",
     "enable_onednn_fusion",
     "export",
@@ -161,6 +164,35 @@ def onednn_fusion_enabled() -> bool:
 def unused(fn: T) -> T:
     """The function itself, which a compiler would replace by an error."""
     return fn
+
+
+def _get_trace_graph(f: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
+    """NotImplementedError: nothing is traced."""
+    raise NotImplementedError("jit._get_trace_graph traces a module, and ferro traces nothing: `debug.graph` shows a computation, "
+                              "`Module.register_forward_hook` what each module gets and gives")  # fmt: skip
+
+
+def _overload(func: T) -> T:
+    """The signature of a function for the types that the compiler would see: itself, until the function takes its name."""
+    return func
+
+
+_overload_method = _overload
+
+
+class Attribute(typing.NamedTuple):
+    """A value with the type that the compiler would see: inside of a `ScriptModule` that is not compiled, the pair itself."""
+
+    value: Any
+    type: Any
+
+
+class Error(RuntimeError):
+    """What compiled code raises in PyTorch: never raised here, but programs catch it."""
+
+
+class TracerWarning(Warning):
+    """What PyTorch's tracer says of values that it cannot follow: never given here, but programs filter it."""
 
 
 def is_scripting() -> bool:

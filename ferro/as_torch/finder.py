@@ -140,6 +140,7 @@ def _fill(torch: ModuleType) -> None:
     kept = ("__name__", "__spec__", "__loader__", "__package__", *OWN, *REBOUND)
     vars(torch).update({name: value for name, value in own.items() if name not in kept})
     vars(torch)["__version__"] = _followed
+    vars(torch)["torch"] = torch  # (PyTorch's package has its own name in it, and programs write torch.torch)
     vars(torch)["__path__"] = []  # all that is in it is found by `_Finder`
     if torch.__spec__ is not None:
         torch.__spec__.origin = ferro.__file__

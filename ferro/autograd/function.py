@@ -161,7 +161,7 @@ class FunctionNode(FunctionCtx, MultiNode):
 
     def apply(self, *grads: Any) -> Any:
         """Calls the user's backward."""
-        return type(self)._forward_cls._backward()(self, *grads)  # type: ignore[attr-defined]
+        return _backward(type(self)._forward_cls)(self, *grads)  # type: ignore[attr-defined]
 
     @property
     def _raw_saved_tensors(self) -> tuple:
@@ -169,6 +169,26 @@ class FunctionNode(FunctionCtx, MultiNode):
         if type(self.saved) is Freed:
             raise RuntimeError(freed(self))
         return self.saved or ()
+
+
+# Not methods of Function: classes of other libraries have methods of these names.
+def _backward(cls: Any) -> Callable:
+    """The user's rule for the backward."""
+    if cls.vjp is not Function.vjp and cls.backward is not Function.backward:
+        raise RuntimeError(
+            f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed ({cls.__name__})"
+        )
+    return cls.vjp if cls.vjp is not Function.vjp else cls.backward
+
+
+def _bound(cls: Any, args: tuple, kwargs: dict) -> tuple:
+    """The arguments of forward with its defaults and keywords in their places."""
+    code = getattr(cls.forward, "__code__", None)
+    if not kwargs and code is not None and len(args) == code.co_argcount and not code.co_kwonlyargcount:
+        return args
+    bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args
 
 
 class _FunctionOp:
@@ -196,7 +216,7 @@ class _FunctionPlan:
     @property
     def definition(self) -> Any:
         """The place of the user's backward."""
-        code = getattr(self.cls._backward(), "__code__", None)
+        code = getattr(_backward(self.cls), "__code__", None)
         return None if code is None else (code, 0)
 
     def user(self, run: Any, given: list, node: Any) -> list:
@@ -206,7 +226,7 @@ class _FunctionPlan:
             if not node._materialize_non_diff_grads:
                 kinds = [None if slot is None else kind for kind, slot in zip(kinds, node.outputs, strict=True)]
             grads = [self._cotangent(run, g, kind, node) for g, kind in zip(given, kinds, strict=True)]
-            found = self.cls._backward()(node, *grads)
+            found = _backward(self.cls)(node, *grads)
         found = found if isinstance(found, tuple) else (list(found) if isinstance(found, list) else (found,))
         found = list(found)
         name = self.op.backward_name
@@ -332,24 +352,6 @@ class Function:
         )
 
     @classmethod
-    def _backward(cls) -> Callable:
-        if cls.vjp is not Function.vjp and cls.backward is not Function.backward:
-            raise RuntimeError(
-                f"Implementing both 'backward' and 'vjp' for a custom Function is not allowed ({cls.__name__})"
-            )
-        return cls.vjp if cls.vjp is not Function.vjp else cls.backward
-
-    @classmethod
-    def _bound(cls, args: tuple, kwargs: dict) -> tuple:
-        """The arguments of forward with its defaults and keywords in their places."""
-        code = getattr(cls.forward, "__code__", None)
-        if not kwargs and code is not None and len(args) == code.co_argcount and not code.co_kwonlyargcount:
-            return args
-        bound = inspect.signature(cls.forward).bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.args
-
-    @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs forward and records one node."""
         recording = _mode.is_grad_enabled()
@@ -363,7 +365,7 @@ class Function:
             if found is not NotImplemented:
                 return found
         if separate:
-            args, kwargs = cls._bound(args, kwargs), {}
+            args, kwargs = _bound(cls, args, kwargs), {}
         needs = tuple([isinstance(a, TensorBase) and history(a) is not None for a in args])
         ctx = cls._backward_cls()
         ctx.needs_input_grad = needs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ferro.cuda import amp
+from ferro.cuda import amp, nvtx
 from ferro.cuda.streams import CUDAGraph, Event, ExternalStream, Stream, StreamContext, device, device_of, graph, stream
 from ferro.symbols import OutOfMemoryError
 
@@ -47,6 +47,7 @@ __all__ = [
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
+    "nvtx",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",

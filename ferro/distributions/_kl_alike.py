@@ -25,14 +25,14 @@ from .independent import Independent
 from .kl import kl_divergence, register_kl
 from .laplace import Laplace
 from .lowrank_multivariate_normal import LowRankMultivariateNormal
-from .multivariate_normal import MultivariateNormal, batch_mahalanobis, log_diagonal
+from .multivariate_normal import MultivariateNormal, _batch_mahalanobis, log_diagonal
 from .normal import Normal
 from .one_hot_categorical import OneHotCategorical
 from .pareto import Pareto
 from .poisson import Poisson
 from .transformed_distribution import TransformedDistribution
 from .uniform import Uniform
-from .utils import euler_constant, sum_rightmost
+from .utils import _sum_rightmost, euler_constant
 
 
 @register_kl(Bernoulli, Bernoulli)
@@ -165,7 +165,7 @@ def _independent(p: Any, q: Any) -> Tensor:
     if dims != q.reinterpreted_batch_ndims:
         raise NotImplementedError("KL(p || q) of Independent distributions is implemented for equal reinterpreted_batch_ndims, got "
                                   f"{dims} and {q.reinterpreted_batch_ndims}")  # fmt: skip
-    return sum_rightmost(kl_divergence(p.base_dist, q.base_dist), dims)
+    return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), dims)
 
 
 # -- multivariate normal distributions: ½ (ln det Q - ln det P + tr(Q⁻¹ P) + (μ_q - μ_p)ᵀ Q⁻¹ (μ_q - μ_p) - n) ---------
@@ -198,7 +198,7 @@ def _multivariate(p: Any, q: Any) -> Tensor:
     _same_event(p, q, "Multivariate Normals")
     ours, theirs = p._unbroadcasted_scale_tril, q._unbroadcasted_scale_tril
     log_dets = 2 * (log_diagonal(theirs) - log_diagonal(ours))
-    return _gaussian(log_dets, _trace(_solved(theirs, ours)), batch_mahalanobis(theirs, q.loc - p.loc), p, q)
+    return _gaussian(log_dets, _trace(_solved(theirs, ours)), _batch_mahalanobis(theirs, q.loc - p.loc), p, q)
 
 
 @register_kl(LowRankMultivariateNormal, MultivariateNormal)
@@ -207,7 +207,7 @@ def _low_rank_and_full(p: Any, q: Any) -> Tensor:
     theirs = q._unbroadcasted_scale_tril
     root = p._unbroadcasted_cov_diag.sqrt().diag_embed()
     trace = _trace(_solved(theirs, p._unbroadcasted_cov_factor)) + _trace(_solved(theirs, root))
-    return _gaussian(2 * log_diagonal(theirs) - p._log_det(), trace, batch_mahalanobis(theirs, q.loc - p.loc), p, q)
+    return _gaussian(2 * log_diagonal(theirs) - p._log_det(), trace, _batch_mahalanobis(theirs, q.loc - p.loc), p, q)
 
 
 @register_kl(MultivariateNormal, LowRankMultivariateNormal)

@@ -12,7 +12,7 @@ from ferro.core.size import Size
 from ferro.tensor import Tensor
 
 from . import constraints
-from .utils import Missing, lazy_property, sum_rightmost
+from .utils import Missing, _sum_rightmost, lazy_property
 
 __all__ = ["ComposeTransform", "IndependentTransform", "ReshapeTransform", "Transform", "identity_transform"]
 
@@ -46,6 +46,7 @@ class Transform:
         self._cache_size = cache_size
         self._inv: Any = None
         self._cached_x_y: tuple = (None, None)
+        super().__init__()  # (of a class that is a Module, too)
 
     def __getstate__(self) -> dict:
         return {**self.__dict__, "_inv": None}  # (a weak companion: made again when asked for)
@@ -256,7 +257,7 @@ class ComposeTransform(Transform):
         values.append(y)
         terms, dims = [], self.domain.event_dim
         for part, before, after in zip(self.parts, values, values[1:], strict=False):
-            terms.append(sum_rightmost(part.log_abs_det_jacobian(before, after), dims - part.domain.event_dim))
+            terms.append(_sum_rightmost(part.log_abs_det_jacobian(before, after), dims - part.domain.event_dim))
             dims += part.codomain.event_dim - part.domain.event_dim
         return reduce(add, terms)
 
@@ -316,7 +317,7 @@ class IndependentTransform(Transform):
         return self.base_transform.inv(y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
+        return _sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.base_transform!r}, {self.reinterpreted_batch_ndims})"

@@ -9,7 +9,7 @@ import ferro
 
 from . import constraints
 from ._transform import Transform
-from .utils import lazy_property, sum_rightmost
+from .utils import _sum_rightmost, lazy_property
 
 __all__ = ["CatTransform", "StackTransform"]
 
@@ -82,7 +82,7 @@ class CatTransform(_Joined):
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
         terms = []
         for t, before, after in zip(self.transforms, self._parts(x), self._parts(y), strict=True):
-            terms.append(sum_rightmost(t.log_abs_det_jacobian(before, after), self.event_dim - t.event_dim))
+            terms.append(_sum_rightmost(t.log_abs_det_jacobian(before, after), self.event_dim - t.event_dim))
         dim = (self.dim - x.dim() if self.dim >= 0 else self.dim) + self.event_dim
         return ferro.cat(terms, dim=dim) if dim < 0 else sum(terms)  # (joined within the event: one Jacobian)
 

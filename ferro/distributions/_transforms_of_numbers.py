@@ -12,7 +12,7 @@ from ferro.tensor import Tensor
 
 from . import constraints
 from ._transform import Transform
-from .utils import broadcast_all, lazy_property, sum_rightmost
+from .utils import _sum_rightmost, broadcast_all, lazy_property
 
 __all__ = ["AbsTransform", "AffineTransform", "CumulativeDistributionTransform", "ExpTransform", "PowerTransform",
            "SigmoidTransform", "SoftplusTransform", "TanhTransform"]  # fmt: skip
@@ -206,7 +206,7 @@ class AffineTransform(_Broadcasting):
         else:
             slopes = scale.abs().log()
         shape = x.shape[: -self.event_dim] if self.event_dim else x.shape
-        return sum_rightmost(slopes, self.event_dim).expand(shape)
+        return _sum_rightmost(slopes, self.event_dim).expand(shape)
 
 
 class CumulativeDistributionTransform(Transform):

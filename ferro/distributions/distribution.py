@@ -49,6 +49,7 @@ class Distribution:
             self._validate_args = validate_args
         if self._validate_args:
             self._validate_parameters()
+        super().__init__()  # (of a class that is a Module, too)
 
     def _validate_parameters(self) -> None:
         try:

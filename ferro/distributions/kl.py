@@ -11,7 +11,7 @@ from ferro.tensor import Tensor
 
 from .distribution import Distribution
 from .exp_family import ExponentialFamily
-from .utils import sum_rightmost
+from .utils import _sum_rightmost
 
 __all__ = ["kl_divergence", "register_kl"]
 
@@ -23,10 +23,11 @@ def register_kl(type_p: type, type_q: type) -> Callable:
     """Decorator: registers ``function(p, q)`` for two classes of distributions and their subclasses.
 
     Where several pairs of classes fit, the most specific one answers, first by p, then by q; if it is another one by q
-    first, a RuntimeWarning says which pair to register.  TypeError for what is no class of distributions.
+    first, a RuntimeWarning says which pair to register.  Any class may be given, a base of distributions that is none itself,
+    too, as in PyTorch; TypeError for what is no class.
     """
     for name, given in (("type_p", type_p), ("type_q", type_q)):
-        if not (isinstance(given, type) and issubclass(given, Distribution)):
+        if not isinstance(given, type):
             raise TypeError(f"Expected {name} to be a Distribution subclass but got {given}")
 
     def register(function: Callable) -> Callable:
@@ -88,5 +89,5 @@ def _kl_expfamily_expfamily(p: Any, q: Any) -> Tensor:
     theirs = q._natural_params
     result = q._log_normalizer(*theirs) - normaliser
     for a, b, slope in zip(ours, theirs, slopes, strict=True):
-        result = result - sum_rightmost((b - a) * slope, len(q.event_shape))
+        result = result - _sum_rightmost((b - a) * slope, len(q.event_shape))
     return result

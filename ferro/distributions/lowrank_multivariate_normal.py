@@ -10,8 +10,8 @@ from ferro.tensor import Tensor
 
 from . import constraints
 from .distribution import Distribution
-from .multivariate_normal import batch_mahalanobis, batch_mv, log_diagonal
-from .utils import lazy_property, standard_normal
+from .multivariate_normal import _batch_mahalanobis, _batch_mv, log_diagonal
+from .utils import _standard_normal, lazy_property
 
 __all__ = ["LowRankMultivariateNormal"]
 
@@ -68,7 +68,7 @@ class LowRankMultivariateNormal(Distribution):
     def _mahalanobis(self, x: Tensor) -> Tensor:
         """xᵀ (W Wᵀ + diag(D))⁻¹ x."""
         whole = (x.pow(2) / self._unbroadcasted_cov_diag).sum(-1)
-        return whole - batch_mahalanobis(self._capacitance_tril, batch_mv(self._scaled_factor(), x))
+        return whole - _batch_mahalanobis(self._capacitance_tril, _batch_mv(self._scaled_factor(), x))
 
     def _half_precision(self) -> Tensor:
         """The (m, n) matrix A with the precision matrix D⁻¹ - Aᵀ A."""
@@ -111,9 +111,9 @@ class LowRankMultivariateNormal(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        along = standard_normal(shape[:-1] + self.cov_factor.shape[-1:], self.loc)
-        across = standard_normal(shape, self.loc)
-        moved = self.loc + batch_mv(self._unbroadcasted_cov_factor, along)
+        along = _standard_normal(shape[:-1] + self.cov_factor.shape[-1:], self.loc.dtype, self.loc.device)
+        across = _standard_normal(shape, self.loc.dtype, self.loc.device)
+        moved = self.loc + _batch_mv(self._unbroadcasted_cov_factor, along)
         return moved + self._unbroadcasted_cov_diag.sqrt() * across
 
     def log_prob(self, value: Any) -> Tensor:

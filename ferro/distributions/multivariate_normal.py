@@ -10,12 +10,12 @@ from ferro.tensor import Tensor
 
 from . import constraints
 from .distribution import Distribution
-from .utils import lazy_property, standard_normal
+from .utils import _standard_normal, lazy_property
 
 __all__ = ["MultivariateNormal"]
 
 
-def batch_mv(matrix: Tensor, vector: Tensor) -> Tensor:
+def _batch_mv(matrix: Tensor, vector: Tensor) -> Tensor:
     """Products of (..., n, m) matrices and (..., m) vectors."""
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
@@ -25,7 +25,7 @@ def log_diagonal(matrix: Tensor) -> Tensor:
     return matrix.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
-def batch_mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
+def _batch_mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
     """xᵀ (L Lᵀ)⁻¹ x of (..., n, n) triangular factors L and (..., n) vectors x, batches broadcast.
 
     The batch dimensions that L has not, or has of size 1, become columns of one solve: each L is read once.
@@ -45,7 +45,7 @@ def batch_mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
     return result.permute(tuple(order.index(d) for d in range(len(shape))))
 
 
-def precision_to_scale_tril(precision: Tensor) -> Tensor:
+def _precision_to_scale_tril(precision: Tensor) -> Tensor:
     """The lower triangular L with L Lᵀ = P⁻¹: the Cholesky factor of P read backwards is that of its inverse, inverted."""
     flipped = ferro.linalg.cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
     identity = ferro.eye(precision.shape[-1], dtype=precision.dtype)
@@ -59,7 +59,7 @@ def scale_of(name: str, matrix: Tensor) -> Tensor:
     """The scale_tril that belongs to a matrix given by one of NAMES."""
     if name == "scale_tril":
         return matrix
-    return ferro.linalg.cholesky(matrix) if name == "covariance_matrix" else precision_to_scale_tril(matrix)
+    return ferro.linalg.cholesky(matrix) if name == "covariance_matrix" else _precision_to_scale_tril(matrix)
 
 
 class ByScale(Distribution):
@@ -141,11 +141,11 @@ class MultivariateNormal(ByScale):
         return self._unbroadcasted_scale_tril.pow(2).sum(-1).expand(self._batch_shape + self._event_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        noise = standard_normal(self._extended_shape(sample_shape), self.loc)
-        return self.loc + batch_mv(self._unbroadcasted_scale_tril, noise)
+        noise = _standard_normal(self._extended_shape(sample_shape), self.loc.dtype, self.loc.device)
+        return self.loc + _batch_mv(self._unbroadcasted_scale_tril, noise)
 
     def log_prob(self, value: Any) -> Tensor:
-        distance = batch_mahalanobis(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
+        distance = _batch_mahalanobis(self._unbroadcasted_scale_tril, self._checked(value) - self.loc)
         n = self._event_shape[0]
         return -0.5 * (n * math.log(2 * math.pi) + distance) - log_diagonal(self._unbroadcasted_scale_tril)
 

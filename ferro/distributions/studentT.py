@@ -10,7 +10,7 @@ from ferro.tensor import Tensor
 from . import constraints
 from .chi2 import Chi2
 from .distribution import Distribution
-from .utils import broadcast_all, standard_normal
+from .utils import _standard_normal, broadcast_all
 
 __all__ = ["StudentT"]
 
@@ -42,7 +42,7 @@ class StudentT(Distribution):
         return finite.masked_fill(self.df <= 2, math.inf).masked_fill(self.df <= 1, math.nan)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        x = standard_normal(self._extended_shape(sample_shape), self.df)
+        x = _standard_normal(self._extended_shape(sample_shape), self.df.dtype, self.df.device)
         return self.loc + self.scale * x * (self._chi2.rsample(sample_shape) / self.df).rsqrt()
 
     def _log_beta(self) -> Tensor:

@@ -12,7 +12,7 @@ from . import constraints
 from .distribution import Distribution, own_class
 from .independent import Independent
 from .transforms import ComposeTransform, Transform
-from .utils import sum_rightmost
+from .utils import _sum_rightmost
 
 __all__ = ["TransformedDistribution"]
 
@@ -98,9 +98,9 @@ class TransformedDistribution(Distribution):
             x = transform.inv(y)
             dims += transform.domain.event_dim - transform.codomain.event_dim
             volume = transform.log_abs_det_jacobian(x, y)
-            result = result - sum_rightmost(volume, dims - transform.domain.event_dim)
+            result = result - _sum_rightmost(volume, dims - transform.domain.event_dim)
             y = x
-        return result + sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape))
+        return result + _sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape))
 
     def _mirrored(self, probability: Any) -> Any:
         """p, or 1 - p where the transforms together decrease."""

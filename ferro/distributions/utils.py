@@ -37,12 +37,12 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     return tuple(ferro.broadcast_tensors(*tensors))
 
 
-def standard_normal(shape: Any, like: Tensor) -> Tensor:
-    """Standard normal numbers of the dtype of `like`."""
-    return ferro.empty(shape, dtype=like.dtype).normal_()
+def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
+    """Standard normal numbers."""
+    return ferro.empty(shape, dtype=dtype, device=device).normal_()
 
 
-def sum_rightmost(value: Any, dims: int) -> Any:
+def _sum_rightmost(value: Any, dims: int) -> Any:
     """The sum over the last `dims` dimensions."""
     return value if dims == 0 else value.reshape((*value.shape[:-dims], -1)).sum(-1)
 

@@ -30,7 +30,7 @@ def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = No
     """
     given = _merged(parameter_and_buffer_dicts)
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _exchanged(module, given, tie_weights, strict):
+    with exchanged(module, given, tie_weights, strict):
         return module(*arguments, **(kwargs or {}))
 
 
@@ -76,7 +76,7 @@ def _named(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 @contextmanager
-def _exchanged(module: Any, given: dict, tie_weights: bool, strict: bool) -> Iterator[None]:
+def exchanged(module: Any, given: dict, tie_weights: bool, strict: bool) -> Iterator[None]:
     """The tensors in their places inside, the module's own again afterwards."""
     new = _tied(module, given) if tie_weights else given
     if strict:

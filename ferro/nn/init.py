@@ -84,6 +84,10 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
         return tensor.normal_(mean, std, generator=generator)
 
 
+# PyTorch's private names for the two, which libraries import.
+_no_grad_uniform_, _no_grad_normal_ = uniform_, normal_
+
+
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:

@@ -26,15 +26,49 @@ class Packet:
         return f"{self._space}.{self._name}"
 
 
+def _to_copy(self: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Any:
+    """A copy in another dtype; `options` are those of `Tensor.to`."""
+    kept = {
+        name: value
+        for name, value in options.items()
+        if name in ("memory_format", "non_blocking") and value is not None
+    }
+    return self.to(dtype=dtype or self.dtype, device=device, copy=True, **kept)
+
+
+def _slice(self: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
+    """``self[start:end:step]`` along a dimension."""
+    return self[(*(slice(None),) * (dim % self.dim()), slice(start, end, step))]
+
+
+def _refused(name: str) -> Any:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"aten.{name}: an inner function of PyTorch's, which ferro has not; use sparse.mm")
+
+    return refuse
+
+
+# Operations of ATen that have no public name, or another meaning under it.
+_ATEN = {
+    "_pin_memory": lambda self, device=None: self.pin_memory(),
+    "_sparse_mm_reduce_impl": _refused("_sparse_mm_reduce_impl"),
+    "_sparse_addmm": lambda self, mat1, mat2, *, beta=1, alpha=1: self.addmm(mat1, mat2, beta=beta, alpha=alpha),
+    "_to_copy": _to_copy,
+    "alias": lambda self: self.view(self.shape),
+    "index": lambda self, indices: self[tuple(slice(None) if i is None else i for i in indices)],
+    "slice": _slice,
+}
+
+
 class Namespace:
     """The operations of ferro, of its tensors' methods and of nn.functional, as attributes."""
 
     def __getattr__(self, name: str) -> Packet:
         package = sys.modules[__name__.partition(".")[0]]
         places = (package, backend.tensor_class, package.nn.functional)
-        function = (
-            None if name.startswith("__") else next((f for p in places if callable(f := getattr(p, name, None))), None)
-        )
+        function = _ATEN.get(name)
+        if function is None and not name.startswith("__"):
+            function = next((f for p in places if callable(f := getattr(p, name, None))), None)
         if function is None:
             raise AttributeError(
                 f"'_OpNamespace' 'aten' object has no attribute '{name}': ferro has no operation of that name"

@@ -7,7 +7,7 @@ from ferro.serialization.allowed import (
     remove_safe_globals,
     safe_globals,
 )
-from ferro.serialization.locations import default_restore_location, location_tag, register_package
+from ferro.serialization.locations import MAP_LOCATION, default_restore_location, location_tag, register_package
 from ferro.serialization.options import (
     LoadEndianness,
     get_default_load_endianness,
@@ -19,6 +19,7 @@ from ferro.serialization.reading import get_unsafe_globals_in_checkpoint, load
 from ferro.serialization.writing import save
 
 __all__ = [
+    "MAP_LOCATION",
     "LoadEndianness",
     "add_safe_globals",
     "clear_safe_globals",

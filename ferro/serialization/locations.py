@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from ferro.core.device import TYPES, device
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage
+
+# The types of `load`'s argument map_location.
+MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | device | str | dict[str, str] | None
 
 _PACKAGES: list[tuple[int, Callable[[Any], Any], Callable[[Any, str], Any]]] = []
 

@@ -551,3 +551,24 @@ def test_a_dirty_input_among_several_outputs(T: Any) -> Any:
     b, c = identity(T, forward, lambda ctx, g, h: g * 20 + h * 2).apply(a)
     (b + c).backward()
     return c is a, x.grad
+
+
+def test_a_function_may_have_methods_of_any_name(T: Any) -> Any:
+    class Square(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def _backward(x: Any, grad: Any) -> Any:
+            return 2 * x * grad
+
+        _bound = None
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return Square._backward(*ctx.saved_tensors, grad)
+
+    x = T.tensor([3.0], requires_grad=True)
+    return T.autograd.grad(Square.apply(x).sum(), x)[0].tolist()

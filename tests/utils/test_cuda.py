@@ -31,7 +31,7 @@ ANSWERS: dict[str, tuple[Any, ...]] = {
 CLASSES = ["CUDAGraph", "Event", "ExternalStream", "Stream", "graph"]  # which programs name in annotations
 CONTEXTS = ["StreamContext", "device", "device_of", "stream"]
 REFUSALS = sorted(
-    set(ferro.cuda.__all__) - {*ANSWERS, *CLASSES, *CONTEXTS, "amp", "default_generators", "OutOfMemoryError"}
+    set(ferro.cuda.__all__) - {*ANSWERS, *CLASSES, *CONTEXTS, "amp", "nvtx", "default_generators", "OutOfMemoryError"}
 )
 
 

@@ -736,3 +736,12 @@ def test_what_cannot_be_iterated_is_refused_when_it_is_made() -> None:
         len(data.ChainDataset([range(3)]))
     with pytest.raises(ValueError, match="num_samples should be a positive integer value, but got num_samples=0"):
         DataLoader([], shuffle=True)
+
+
+def test_loaders_of_other_libraries_put_an_iterator_around_ours() -> None:
+    class Doubled(DataLoader):
+        def _get_iterator(self) -> Any:
+            return (2 * batch for batch in super()._get_iterator())
+
+    for workers in (0, 1):
+        assert [b.tolist() for b in Doubled(ferro.arange(4), batch_size=2, num_workers=workers)] == [[0, 2], [4, 6]]

@@ -120,8 +120,10 @@ def test_export_and_tracing_are_refused_at_their_use() -> None:
     assert not isinstance(ferro.ones(1), ferro.fx.Proxy)
     with pytest.raises(RuntimeError, match="Must be either a callable or string name"):
         ferro.fx.wrap(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="no symbolic tracer"):
-        ferro.fx.Proxy(None)
+    for name in ("Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer"):
+        assert not isinstance(ferro.nn.Identity(), getattr(ferro.fx, name))
+        with pytest.raises(TypeError, match=f"torch.fx.{name}: there is no symbolic tracer"):
+            getattr(ferro.fx, name)(None)
     with pytest.raises(
         AttributeError, match=r"torch\.fx\.symbolic_trace is not in ferro\. Instead: there is no symbolic tracer"
     ):

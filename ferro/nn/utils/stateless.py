@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ferro import func
+from ferro.func.modules import exchanged
 
 from ..modules.module import Module
 
@@ -29,3 +31,25 @@ def functional_call(
         stacklevel=2,
     )
     return func.functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def _reparametrize_module(
+    module: Module,
+    parameters_and_buffers: dict[str, Any],
+    *,
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> AbstractContextManager[None]:
+    """A block within which `module` has the given tensors in the place of its parameters and buffers.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn.utils.stateless import _reparametrize_module
+        >>> layer = ferro.nn.Linear(2, 1, bias=False)
+        >>> with _reparametrize_module(layer, {"weight": ferro.tensor([[1.0, 2.0]])}):
+        ...     layer(ferro.tensor([3.0, 4.0]))
+        tensor([11.])
+    """
+    return exchanged(module, parameters_and_buffers, tie_weights, strict)

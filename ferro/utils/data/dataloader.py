@@ -138,7 +138,11 @@ class DataLoader(Generic[T_co]):
         return {**self.__dict__, "_kept_pool": None}  # workers are neither copied nor pickled
 
     def __iter__(self) -> Iterator[Any]:
-        return _InLine(self) if self.num_workers == 0 else _Ahead(self)
+        return self._get_iterator()
+
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        """A new iterator; loaders of other libraries put one of their own around it."""
+        return _SingleProcessDataLoaderIter(self) if self.num_workers == 0 else _MultiProcessingDataLoaderIter(self)
 
     def __len__(self) -> int:
         """The number of batches; of a stream, as far as the dataset knows its length."""
@@ -258,7 +262,7 @@ def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
         )
 
 
-class _Epoch:
+class _BaseDataLoaderIter:
     """One iteration over a loader. Every epoch draws a seed for its workers, whether or not there are any."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -271,7 +275,7 @@ class _Epoch:
         if loader.pin_memory:
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def __iter__(self) -> Iterator[Any]:
@@ -304,7 +308,7 @@ class _Epoch:
         return len(self._loader)
 
 
-class _InLine(_Epoch):
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """Fetches each batch when it is asked for."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -319,7 +323,7 @@ class _InLine(_Epoch):
             raise StopIteration from None
 
 
-class _Ahead(_Epoch):
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """Hands indices to the workers in turn, some ahead, and gives the batches out in that order."""
 
     def __init__(self, loader: DataLoader) -> None:
@@ -376,6 +380,10 @@ class _Ahead(_Epoch):
             finally:
                 del outcome  # the error refers to this frame: without this both would live until the cycle is collected
         return outcome
+
+    def __del__(self) -> None:
+        """Lets go of the workers, which end when nobody refers to them."""
+        self.__dict__.pop("_pool", None)
 
     def _next_outcome(self) -> Any:
         """What became of the next batch, in order or as it comes; a worker that is at its end is handed no more."""

@@ -7,16 +7,41 @@ from typing import Any, NoReturn
 
 from ferro import absent as _absent
 
-__all__ = ["Proxy", "wrap"]
+__all__ = ["Graph", "GraphModule", "Interpreter", "Node", "Proxy", "Tracer", "wrap"]
 
 
-class Proxy:
-    """The class of a tracer's stand-ins for values, of which there are none: TypeError when one is made."""
+class _Untraced:
+    """A class of the tracer's, for annotations, bases and `isinstance`: TypeError when an object of it is made."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(
-            "torch.fx.Proxy: there is no symbolic tracer in ferro. Instead: `debug.graph` shows a computation (docs/names.md)"
+            f"torch.fx.{type(self).__name__}: there is no symbolic tracer in ferro. Instead: `debug.graph` shows a computation "
+            "(docs/names.md)"
         )
+
+
+class Proxy(_Untraced):
+    """A tracer's stand-in for a value."""
+
+
+class Node(_Untraced):
+    """A call in a graph."""
+
+
+class Graph(_Untraced):
+    """Calls in their order."""
+
+
+class GraphModule(_Untraced):
+    """A module that was made from a graph."""
+
+
+class Tracer(_Untraced):
+    """The tracer, which makes a graph from a module."""
+
+
+class Interpreter(_Untraced):
+    """Runs a graph, call by call."""
 
 
 def wrap(fn_or_name: str | Callable) -> str | Callable:
