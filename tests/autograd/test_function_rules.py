@@ -553,6 +553,7 @@ def test_a_dirty_input_among_several_outputs(T: Any) -> Any:
     return c is a, x.grad
 
 
+@both
 def test_a_function_may_have_methods_of_any_name(T: Any) -> Any:
     class Square(T.autograd.Function):
         @staticmethod

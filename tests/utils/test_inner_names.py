@@ -136,8 +136,9 @@ def test_arguments_for_several_devices(torch: Any) -> None:
 
     from ferro.nn.parallel import scatter_gather as ours
 
-    for args in [({"a": [1, (2, "x")]},), ([],), (3,)]:
-        assert ours.scatter(*args, ["cpu", "cpu"]) == theirs.scatter(*args, [torch.device("cpu")] * 2)
+    given: Any
+    for given in ({"a": [1, (2, "x")]}, [], 3):
+        assert ours.scatter(given, ["cpu", "cpu"]) == theirs.scatter(given, [torch.device("cpu")] * 2)
     gpus: Any = ["cpu", "cpu"]
     assert ours.scatter_kwargs((1,), {"k": 2}, gpus) == (((1,), (1,)), ({"k": 2}, {"k": 2}))
     assert ours.scatter_kwargs((), {"k": 2}, gpus) == (((), ()), ({"k": 2}, {"k": 2}))

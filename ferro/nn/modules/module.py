@@ -20,7 +20,10 @@ from ._calling import (
     register_module_parameter_registration_hook,
 )
 from ._conversion import Conversions
-from ._state import State
+from ._state import (
+    State,
+    _IncompatibleKeys,  # noqa: F401 (libraries import it from here)
+)
 
 __all__ = [
     "Module",
