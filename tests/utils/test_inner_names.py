@@ -224,28 +224,29 @@ def test_a_tensor_is_the_same_where_its_cdata_is(torch: Any) -> None:
         assert x._cdata == same._cdata != other._cdata
 
 
-def test_a_transform_or_distribution_may_be_a_module(torch: Any) -> None:
-    for t in (ferro, torch):
+@pytest.mark.parametrize("library", ["ferro", "torch"])
+def test_a_transform_or_distribution_may_be_a_module(torch: Any, library: str) -> None:
+    t = ferro if library == "ferro" else torch
 
-        class Scale(t.distributions.Transform, t.nn.Module):
-            domain = codomain = t.distributions.constraints.real
-            bijective = True
+    class Scale(t.distributions.Transform, t.nn.Module):
+        domain = codomain = t.distributions.constraints.real
+        bijective = True
 
-            def __init__(self) -> None:
-                super().__init__(cache_size=1)
-                self.scale = t.nn.Parameter(t.tensor(2.0))
+        def __init__(self) -> None:
+            super().__init__(cache_size=1)
+            self.scale = t.nn.Parameter(t.tensor(2.0))
 
-            def __hash__(self) -> int:
-                return t.nn.Module.__hash__(self)
+        def __hash__(self) -> int:
+            return t.nn.Module.__hash__(self)
 
-            def _call(self, x: Any) -> Any:
-                return self.scale * x
+        def _call(self, x: Any) -> Any:
+            return self.scale * x
 
-        class Learned(t.distributions.Normal, t.nn.Module):
-            def __init__(self) -> None:
-                super().__init__(0.0, 1.0)
-                self.shift = t.nn.Parameter(t.tensor(3.0))
+    class Learned(t.distributions.Normal, t.nn.Module):
+        def __init__(self) -> None:
+            super().__init__(0.0, 1.0)
+            self.shift = t.nn.Parameter(t.tensor(3.0))
 
-        assert [name for name, _ in Scale().named_parameters()] == ["scale"]
-        assert Scale()(t.tensor(3.0)).item() == 6
-        assert [name for name, _ in Learned().named_parameters()] == ["shift"]
+    assert [name for name, _ in Scale().named_parameters()] == ["scale"]
+    assert Scale()(t.tensor(3.0)).item() == 6
+    assert [name for name, _ in Learned().named_parameters()] == ["shift"]
