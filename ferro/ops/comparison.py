@@ -445,7 +445,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
     """
     need_tensor("where", "condition", condition)
     if input is None and other is None:
-        return tuple([wrap(np.ascontiguousarray(i)) for i in np.nonzero(np.atleast_1d(condition._data))])
+        a = condition._data if condition._data.ndim else condition._data.reshape((1,))
+        places = xp_of(a).nonzero(a)
+        return tuple([wrap(xp_of(a).contiguous(places[:, i])) for i in range(a.ndim)])
     if condition._data.dtype.kind != "b":
         if condition._data.dtype is not UINT8:
             raise RuntimeError("where expected condition to be a boolean tensor, but got a tensor with dtype "

@@ -170,9 +170,9 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_leng
     states = _states(name, targets, batch, lengths, blank, classes)
     (loss,) = apply(CTC, (y, wrap(states), wrap(steps), wrap(lengths)), (bool(zero_infinity),))
     if zero_infinity:
-        loss = where(wrap(np.isposinf(loss._data)), 0, loss)
+        loss = where(wrap(loss._data == math.inf), 0, loss)
     if reduction == "mean":
-        return (loss / wrap(np.maximum(lengths, 1).astype(loss._data.dtype))).mean()
+        return (loss / wrap(np.maximum(lengths, 1).astype(y._data.dtype))).mean()
     return loss.sum() if reduction == "sum" else loss if batched else loss.squeeze(0)
 
 

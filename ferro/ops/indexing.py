@@ -65,7 +65,10 @@ def apart(name: str, out: Any, *inputs: Any) -> None:
     if is_expanded(need_tensor(name, "out", out)._data):
         raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
                            "Please clone() the tensor before performing the operation.")  # fmt: skip
-    if any(out is x or np.may_share_memory(need_tensor(name, "out", out)._data, x._data) for x in inputs):
+    if any(
+        out is x or backend.xp_of(x._data).may_share_memory(need_tensor(name, "out", out)._data, x._data)
+        for x in inputs
+    ):
         raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
                            "location. Please clone() the tensor before performing the operation.")  # fmt: skip
 

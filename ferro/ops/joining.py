@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply, joined, promote, unary
 from ferro.core.arguments import into, need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase, wrap
+from ferro.core.device import CPU
 from ferro.core.layout import DENSE, FIRST
 from ferro.core.layout import joined as laid_as
 from ferro.core.looped import by_slices
@@ -433,6 +434,7 @@ def repeat_interleave(
     d = one_dim("repeat_interleave", x._data.ndim, 0 if dim is None else dim)
     shape = x._data.shape
     times: Any = repeats._data if isinstance(repeats, TensorBase) else np.asarray(repeats)
+    times = backend.moved(times, CPU)
     if times.dtype.kind not in "iu":
         raise NotImplementedError(
             f"\"repeat_interleave_cpu\" not implemented for '{dtypes.type_name(dtypes.from_numpy(times.dtype))}': repeats must be integers"
@@ -454,7 +456,7 @@ def repeat_interleave(
             EXPAND, (reshape(x, (*shape[: d + 1], 1, *shape[d + 1 :])),), ((*shape[: d + 1], n, *shape[d + 1 :]),)
         )
         return reshape(wide, (*shape[:d], total, *shape[d + 1 :]))
-    return x.index_select(d, wrap(np.repeat(np.arange(shape[d]), times)))
+    return x.index_select(d, wrap(backend.beside(x._data, np.repeat(np.arange(shape[d]), times))))
 
 
 def _counts(times: Any) -> Any:

@@ -149,7 +149,7 @@ def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = 
     result = order.nanmedian(_filled("median", x, mask, np.nan), dim, keepdim).values
     if floating:
         return result
-    if np.isnan(plain(result._data)).any():
+    if plain(xp_of(result._data).isnan(result._data)).any():
         raise ValueError("masked.median: the mask leaves no element for one of the results, and only a floating dtype has nan; "
                          f"got an input of dtype {input.dtype}")  # fmt: skip
     return cast(result, _dtype(input, dtype))

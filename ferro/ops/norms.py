@@ -474,7 +474,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def _at_least(size: Any, eps: float) -> Any:
     """The norm, at least eps in value, with the norm's derivative."""
     if plain(size._data < eps).any():
-        floored = np.maximum(size._data, np.asarray(eps, size._data.dtype))
+        floored = backend.xp_of(size._data).clamp(size._data, np.asarray(eps, size._data.dtype), None)
         size = size + (wrap(floored) - size.detach())
     return size
 

@@ -210,7 +210,7 @@ def kthvalue(
         raise RuntimeError(
             f"kthvalue(): selected number k out of range for dimension {d}: k is {k}, allowed are 1 to {n}"
         )
-    if out is not None and np.may_share_memory(a, out[0]._data):
+    if out is not None and xp_of(a).may_share_memory(a, out[0]._data):
         raise RuntimeError("kthvalue: unsupported operation: some elements of the input tensor and the written-to "
                            "tensor refer to a single "
                            "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip

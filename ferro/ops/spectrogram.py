@@ -222,7 +222,7 @@ def _overlapped(y: Any, weights: Any, hop: int, center: bool, length: int | None
     if not envelope._data.size:
         raise RuntimeError(f"istft: nothing is left of {frames} frames of n_fft={n} elements, hop_length={hop}, with center={center} and "
                            f"length={length}")  # fmt: skip
-    smallest = np.abs(envelope._data).min()
+    smallest = abs(envelope._data).min()
     if smallest < SMALLEST:
         raise RuntimeError(f"istft: window overlap add min: the squared windows must not sum to zero anywhere, but their sum falls to "
                            f"{smallest:.3g}; use a smaller hop_length than {hop}, or a window without zeros")  # fmt: skip
