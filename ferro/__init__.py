@@ -279,6 +279,7 @@ from ferro.sparse import hspmm as hsmm
 from ferro.sparse import mm as dsmm
 from ferro.sparse import mm as spmm
 from ferro.sparse import sspaddmm as saddmm
+from ferro.streams import Event, Stream, get_device_module
 from ferro.symbols import *
 from ferro.utils.dlpack import to_dlpack
 
@@ -346,4 +347,5 @@ else:
 
 
 _absent.explain_all()
+_absent.explain_methods(Tensor)
 _done()

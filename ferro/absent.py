@@ -26,10 +26,12 @@ TABLE: dict[str, str] = {
         q_zero_point q_per_channel_* dequantize int_repr empty_quantized choose_qparams_optimized
         fused_moving_avg_obs_fake_quant qscheme per_channel_affine per_channel_affine_float_qparams
         per_channel_symmetric per_tensor_affine per_tensor_symmetric QInt32Storage QInt8Storage QUInt2x4Storage
-        QUInt4x2Storage QUInt8Storage fbgemm_* Tensor.int_repr Tensor.q_* Tensor.qscheme Tensor.dequantize
+        QUInt4x2Storage QUInt8Storage fbgemm_* Tensor.int_repr Tensor.q_per_channel_axis
+        Tensor.q_per_channel_scales Tensor.q_per_channel_zero_points Tensor.q_scale Tensor.q_zero_point Tensor.qscheme
+        Tensor.dequantize
     """,
     "nested tensors are not there: `nn.utils.rnn.pad_sequence` with a mask, or `pack_sequence`": """
-        nested jagged nn.functional.nested
+        nested jagged nn.functional.nested Tensor.to_padded_tensor
     """,
     "a tensor and its mask are two arguments: `masked.sum(x, mask=m)` and its like, `safe_where`": """
         masked.maskedtensor masked.MaskedTensor masked.as_masked_tensor masked.is_masked_tensor masked.masked_tensor
@@ -95,12 +97,12 @@ TABLE: dict[str, str] = {
     """,
     "work on the CPU is done when a call returns, there is nothing to wait for: leave the call out, or "
     "`device('cpu')`": """
-        cpu.* accelerator.* Event Stream FatalError AcceleratorError backends.kleidiai backends.xnnpack backends.mkldnn.m
+        cpu.* accelerator.* Tensor.record_stream Tensor.ipu FatalError AcceleratorError backends.kleidiai backends.xnnpack backends.mkldnn.m
         numa
     """,
     "inner functions of PyTorch's: the public one (`nn.functional.conv2d`, `norm`, ...), whose kernels ferro "
     "chooses by itself": """
-        mkldnn_* utils.mkldnn slice_inverse native_norm
+        mkldnn_* utils.mkldnn slice_inverse native_norm Tensor.to_mkldnn Tensor.slice_inverse
     """,
     "training uses one process and all of its cores (`set_num_threads`); Python's `multiprocessing` for others": """
         nn.parallel.comm nn.parallel.* distributed.* nn.parallel.distributed monitor multiprocessing.pool
@@ -114,27 +116,33 @@ TABLE: dict[str, str] = {
     "`scatter_reduce` with the index `repeat_interleave(arange(n), lengths)`": "segment_reduce",
     "`hash(x.numpy().tobytes())`, or `x.view(int64)` and one's own sum": "hash_tensor Tensor.hash_tensor",
     "`random.fork_rng()`, or a `Generator` for each thread": "thread_safe_generator random.thread_safe_generator",
-    "`cuda` and its like have the answers of a build without GPUs; the CPU needs no module": "get_device_module",
     "`DisableTorchFunctionSubclass`, and no mode around the call": "DisableTorchFunction",
     "`scipy.stats`, or the functions of random numbers (`normal`, `poisson`, `multinomial`)": "distributions",
     "results of `out=` have the type of the function: `return_types.sort`, `return_types.max`, ...": """
         return_types.*_out return_types.all_return_types return_types.pytree_register_structseq
     """,
     "sparse tensors by blocks are not there: `sparse_csr_tensor`, `sparse_csc_tensor`": """
-        sparse_bsc_tensor sparse_bsr_tensor
+        sparse_bsc_tensor sparse_bsr_tensor Tensor.to_sparse_bsc Tensor.to_sparse_bsr
     """,
     "`x.indices().clone()` and its like": """
         ccol_indices_copy col_indices_copy crow_indices_copy row_indices_copy indices_copy values_copy
     """,
-    "`x.resize_(y.shape)` of a dense tensor; `sparse_coo_tensor` with the sizes wanted": "resize_as_sparse_",
+    "`x.resize_(y.shape)` of a dense tensor; `sparse_coo_tensor` with the sizes wanted": "resize_as_sparse_ Tensor.resize_as_sparse_",
     "the 2:4 pattern is for GPUs: `nn.utils.prune`, or a mask": """
         sparse.SparseSemiStructured* sparse.to_sparse_semi_structured
     """,
     "`autograd.gradcheck`, which takes functions of sparse tensors": "sparse.as_sparse_gradcheck",
     "`scipy.sparse.linalg.spsolve` on NumPy arrays, or `linalg.solve(a.to_dense(), b)`": "sparse.solve",
     # -- what PyTorch itself has given up, or has for its own use
-    "`linalg.eig` and `linalg.eigh` (PyTorch raises, too)": "eig symeig",
-    "the function of the same name in `linalg` (PyTorch raises, too)": "lstsq solve matrix_rank",
+    "`linalg.eig` and `linalg.eigh` (PyTorch raises, too)": "eig symeig Tensor.eig Tensor.symeig",
+    "the function of the same name in `linalg` (PyTorch raises, too)": """
+        lstsq solve matrix_rank Tensor.lstsq Tensor.solve
+    """,
+    "`distributions`: `-distribution.log_prob(action) * reward` (PyTorch raises, too)": "Tensor.reinforce",
+    "`no_grad()` or `detach()` (a tensor of PyTorch's is never volatile, either)": "Tensor.volatile",
+    "`data_ptr()`": "Tensor.const_data_ptr",
+    "a tensor's gradient has the tensor's dtype: cast in a hook, `register_hook(lambda g: g.to(dtype))`": "Tensor.grad_dtype",
+    "`x[...]`, and `x[i] = y` or `index_put_`": "Tensor.index",
     "`linalg.eigh` for all eigenvalues; `scipy.sparse.linalg.lobpcg` for a few of a large matrix": "lobpcg",
     "`contiguous_format`": "legacy_contiguous_format",
     "`signal.windows`, or `hann_window` and its like": "windows",
@@ -264,6 +272,30 @@ def _getattr(module: str) -> Callable[[str], Any]:
         missing(module, name)
 
     return __getattr__
+
+
+class _Missing:
+    """A method that PyTorch's tensors have and ferro's have not: AttributeError, as if it were not there.
+
+    (A ``__getattr__`` of the class would slow down every attribute that is there.)
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, t: Any, owner: type) -> NoReturn:
+        about = f"type object {owner.__name__!r}" if t is None else f"{owner.__name__!r} object"
+        error = AttributeError(f"{about} has no attribute {self.name!r}{explained(f'Tensor.{self.name}', [])}")
+        error.name = self.name
+        raise error
+
+
+def explain_methods(cls: type) -> None:
+    """Lets the class of tensors say what stands for the methods of the table that it has not."""
+    for name in _rules()[0]:
+        base, _, method = name.rpartition(".")
+        if base == "Tensor" and not hasattr(cls, method):
+            setattr(cls, method, _Missing(method))
 
 
 def explain(*modules: str) -> None:

@@ -718,6 +718,14 @@ class Tensor(
         """The tensor on a GPU; RuntimeError where there is none."""
         return self.to("cuda")
 
+    def xpu(self, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+        """The tensor on a GPU of Intel's; RuntimeError: there is none."""
+        return self.to("xpu")
+
+    def mtia(self, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+        """The tensor on an accelerator of Meta's; RuntimeError: there is none."""
+        return self.to("mtia")
+
     def __deepcopy__(self, memo: dict) -> Tensor:
         if not self.is_leaf:
             raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "

@@ -105,11 +105,18 @@ def get_default_device() -> device:
     return entered[-1] if entered else _SET.get() or CPU
 
 
+class NoDeviceError(RuntimeError, AssertionError):
+    """A GPU is asked for: PyTorch raises AssertionError where it is built without them, RuntimeError where there is none."""
+
+
 def check(given: Any) -> device:
     """The device an argument names; RuntimeError for one that this machine or ferro has not."""
     if given is None:
         return CPU
     d = device(given) if not isinstance(given, device) else given
+    if d.type in ("cuda", "xpu"):
+        raise NoDeviceError(f"Torch not compiled with {d.type.upper()} enabled: device {str(d)!r} is not available: this build of ferro "
+                            f"computes on the CPU. Ask {d.type}.is_available() first")  # fmt: skip
     if d.type != "cpu":
         raise RuntimeError(f"device {str(d)!r} is not available: this build of ferro computes on the CPU")
     return d

@@ -32,6 +32,7 @@ from ferro.cpu.shape import *
 from ferro.cpu.softmax import *
 from ferro.cpu.sparse import *
 from ferro.cpu.special import *
+from ferro.cpu.streams import *  # (of torch.cpu, whose name this package has)
 from ferro.cpu.structure import *
 
 # log(0) is -inf and 0/0 is nan, here as in PyTorch: no occasion for NumPy's RuntimeWarning where ferro itself computes.

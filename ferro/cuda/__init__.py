@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable
 from typing import Any
 
+from ferro import absent as _absent
 from ferro.cuda import amp, nvtx
-from ferro.cuda.streams import CUDAGraph, Event, ExternalStream, Stream, StreamContext, device, device_of, graph, stream
+from ferro.cuda.streams import (
+    CUDAGraph,
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    device,
+    device_of,
+    graph,
+    set_stream,
+    stream,
+)
+from ferro.cuda.types import TYPES as _TYPES
 from ferro.symbols import OutOfMemoryError
 
 __all__ = [
@@ -17,6 +31,7 @@ __all__ = [
     "Stream",
     "StreamContext",
     "amp",
+    "can_device_access_peer",
     "current_device",
     "current_stream",
     "default_generators",
@@ -29,9 +44,13 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_gencode_flags",
+    "get_per_process_memory_fraction",
     "get_rng_state",
     "get_rng_state_all",
+    "get_sync_debug_mode",
     "graph",
+    "has_half",
     "init",
     "initial_seed",
     "ipc_collect",
@@ -42,20 +61,31 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_summary",
     "nvtx",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
     "set_device",
+    "set_per_process_memory_fraction",
     "set_rng_state",
     "set_rng_state_all",
+    "set_stream",
+    "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "utilization",
 ]
 
 
@@ -94,7 +124,15 @@ def get_arch_list() -> list[str]:
     return []
 
 
+def get_gencode_flags() -> str:
+    """The compiler's flags for these architectures: none."""
+    return ""
+
+
 # -------------------------------------------------------------------- of no GPU
+
+has_half = True
+default_generators: tuple[Any, ...] = ()
 
 
 def manual_seed(seed: int) -> None:
@@ -115,13 +153,12 @@ def seed_all() -> None:
     """Seeds the generators of all GPUs at random: none."""
 
 
-default_generators: tuple[Any, ...] = ()  # one for each GPU
+def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
+    """Sets the state of the generator of a GPU, of which there is none."""
 
 
-def set_rng_state_all(new_states: Iterable[Any]) -> None:
-    """Sets the generators of all GPUs: none.  Raises: AssertionError where there are states for some."""
-    for state in new_states:
-        set_rng_state(state)
+def set_rng_state_all(new_states: Any) -> None:
+    """Sets the states of the generators of all GPUs: none."""
 
 
 def get_rng_state_all() -> list[Any]:
@@ -153,6 +190,23 @@ def max_memory_reserved(device: Any = None) -> int:
     return 0
 
 
+def memory_cached(device: Any = None) -> int:
+    """An old name of `memory_reserved`, which warns."""
+    _old("memory_cached", "memory_reserved")
+    return 0
+
+
+def max_memory_cached(device: Any = None) -> int:
+    """An old name of `max_memory_reserved`, which warns."""
+    _old("max_memory_cached", "max_memory_reserved")
+    return 0
+
+
+def _old(name: str, new: str) -> None:
+    text = f"`torch.cuda.{name}` has been renamed to `torch.cuda.{new}`"
+    warnings.warn(text, FutureWarning, stacklevel=3)
+
+
 def memory_stats(device: Any = None) -> dict[str, Any]:
     """What is known of the memory of a GPU: nothing."""
     return {}
@@ -180,5 +234,21 @@ current_stream, default_stream = _refused("current_stream"), _refused("default_s
 get_device_capability, get_device_name = _refused("get_device_capability"), _refused("get_device_name")
 get_device_properties, mem_get_info = _refused("get_device_properties"), _refused("mem_get_info")
 init, initial_seed, synchronize = _refused("init"), _refused("initial_seed"), _refused("synchronize")
-get_rng_state, set_rng_state = _refused("get_rng_state"), _refused("set_rng_state")
 ipc_collect, reset_peak_memory_stats = _refused("ipc_collect"), _refused("reset_peak_memory_stats")
+get_rng_state, memory_summary = _refused("get_rng_state"), _refused("memory_summary")
+reset_accumulated_memory_stats = _refused("reset_accumulated_memory_stats")
+reset_max_memory_allocated = _refused("reset_max_memory_allocated")
+reset_max_memory_cached, memory_snapshot = _refused("reset_max_memory_cached"), _refused("memory_snapshot")
+set_per_process_memory_fraction = _refused("set_per_process_memory_fraction")
+get_per_process_memory_fraction = _refused("get_per_process_memory_fraction")
+can_device_access_peer, utilization = _refused("can_device_access_peer"), _refused("utilization")
+get_sync_debug_mode, set_sync_debug_mode = _refused("get_sync_debug_mode"), _refused("set_sync_debug_mode")
+
+globals().update(_TYPES)
+__all__ += list(_TYPES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("memory", "random"):
+        return _absent.load(f"{__name__}.{name}")
+    return _absent.missing(__name__, name)

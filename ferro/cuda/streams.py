@@ -1,21 +1,33 @@
-"""Streams, events and graphs of a GPU: classes that programs name in annotations, and contexts that change nothing.
-
-Making one raises, as in a build of PyTorch without CUDA.
-"""
+"""Streams, events and the choice of a GPU, where there is none: PyTorch's classes raise when they are made, blocks of None run."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
+
+from ferro.core.device import device as _Device
+
+__all__ = [
+    "CUDAGraph",
+    "Event",
+    "ExternalStream",
+    "Stream",
+    "StreamContext",
+    "device",
+    "device_of",
+    "graph",
+    "set_stream",
+    "stream",
+]
+
+_HINT = "ferro computes on the CPU, where work is done when a call returns; ask cuda.is_available() first"
 
 
 class _NeedsGPU:
     """A class of PyTorch's that holds something of a GPU."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError(
-            f"Tried to instantiate dummy base class {cls.__name__}: torch.cuda.{cls.__name__} requires CUDA support, and ferro "
-            "computes on the CPU only, where work is done when a call returns. Ask cuda.is_available() first"
+            f"Tried to instantiate dummy base class {cls.__name__}: torch.cuda.Stream requires CUDA support, and {_HINT}"
         )
 
 
@@ -28,7 +40,7 @@ class ExternalStream(Stream):
 
 
 class Event(_NeedsGPU):
-    """A place in a queue of work: RuntimeError when it is made."""
+    """A mark in a queue of work: RuntimeError when it is made. `time.perf_counter()` measures on the CPU."""
 
 
 class CUDAGraph(_NeedsGPU):
@@ -40,64 +52,61 @@ class graph(_NeedsGPU):
 
 
 class StreamContext:
-    """``with cuda.stream(None)``: None, the stream of a machine without GPUs, is the one there is, and nothing changes.
+    """A block in a stream; in None, the only one that there is here, it changes nothing.
 
     >>> import ferro
     >>> with ferro.cuda.stream(None):
-    ...     x = ferro.ones(2)
+    ...     ferro.ones(1)
+    tensor([1.])
     """
 
-    def __init__(self, stream: None) -> None:
-        if stream is not None:
-            raise TypeError(
-                f"cuda.stream: a cuda.Stream or None is needed, got {type(stream).__name__}; there is no GPU, so None"
-            )
+    def __init__(self, stream: Any) -> None:
         self.stream = stream
 
     def __enter__(self) -> None:
-        """Nothing changes."""
+        if self.stream is not None:
+            Stream()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing changes back."""
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+
+def stream(stream: Any) -> StreamContext:
+    """`StreamContext`, as programs write it."""
+    return StreamContext(stream)
+
+
+def set_stream(stream: Any) -> None:
+    """Chooses a stream: None, and RuntimeError for others, which there are not."""
+    if stream is not None:
+        Stream()
 
 
 class device:
-    """``with cuda.device(-1)``: a negative index changes nothing; a GPU's own raises, since there is none.
+    """A block on a GPU, by its number or name; with a number below 0 it changes nothing, with another it raises when it begins.
 
-    Raises: ValueError for another kind of device, AssertionError for a GPU when the block is entered.
+    ValueError for another kind of device.
     """
 
     def __init__(self, device: Any) -> None:
-        from ferro.core.device import device as Device
-
-        if isinstance(device, (str, Device)):
-            named = Device(device) if isinstance(device, str) else device
-            if named.type != "cuda":
-                raise ValueError(f"Expected a cuda device, but got: {named}")
-            device = 0 if named.index is None else named.index
-        self.idx = 0 if device is None else int(device)
+        if isinstance(device, (str, _Device)):
+            found = _Device(device)
+            if found.type != "cuda":
+                raise ValueError(f"Expected a cuda device, but got: {device}")
+            self.idx: Any = found.index
+        else:
+            self.idx = device
 
     def __enter__(self) -> None:
-        """AssertionError for a GPU: there is none."""
-        if self.idx >= 0:
-            raise AssertionError(
-                f"Torch not compiled with CUDA enabled: cuda.device({self.idx}) needs a GPU, and ferro computes on the CPU only. "
-                "Ask cuda.is_available() first"
-            )
+        if self.idx is None or self.idx >= 0:
+            raise RuntimeError(f"PyTorch was compiled without CUDA support: {_HINT}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing changes back."""
+    def __exit__(self, *exc: object) -> None:
+        pass
 
 
 class device_of(device):
-    """``with cuda.device_of(x)``: the tensor is on the CPU, and nothing changes."""
+    """A block on the GPU of a tensor: for tensors on the CPU it changes nothing."""
 
     def __init__(self, obj: Any) -> None:
-        super().__init__(obj.get_device())
-
-
-stream = StreamContext
+        super().__init__(obj.get_device() if obj.is_cuda else -1)

@@ -130,6 +130,15 @@ __all__ += ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleT
             "LongTensor", "ShortTensor"]  # fmt: skip
 
 
+def _on_gpu(given: Any) -> bool:
+    """Whether an old type, or the name of one, is of tensors on a GPU."""
+    return (
+        given.startswith(("torch.cuda.", "ferro.cuda."))
+        if isinstance(given, str)
+        else getattr(given, "is_cuda", False) is True
+    )
+
+
 def dtype_named(given: Any) -> Any:
     """The dtype that a name such as 'torch.FloatTensor' or an old type means; anything else as it is."""
     if isinstance(given, str):
@@ -154,6 +163,9 @@ def set_default_tensor_type(t: Any) -> None:
         >>> ferro.ones(1).dtype
         ferro.float32
     """
+    if _on_gpu(t):
+        name = t if isinstance(t, str) else f"torch.cuda.{t.__name__}"
+        raise TypeError(f"type {name} not available. Torch not compiled with CUDA enabled.")
     dtype = dtype_named(t) if isinstance(t, (str, TensorType)) or t is backend.tensor_class else None
     if dtype is None or not dtype.is_floating_point:
         raise TypeError(f"invalid type object: only floating-point types are supported as the default type, got {t!r}")
@@ -174,6 +186,9 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The tensor as a dtype, or as the old type of a name; without one, that name: ``'torch.FloatTensor'``."""
     if dtype is None:
         return f"torch.{type_name(dtypes.FROM_NUMPY[self._data.dtype])}Tensor"
+    if _on_gpu(dtype):
+        raise RuntimeError(f"Cannot initialize CUDA without ATen_cuda library: type({dtype!r}): ferro computes on the CPU, leave "
+                           "`cuda` out")  # fmt: skip
     return to(self, dtype_named(dtype))
 
 

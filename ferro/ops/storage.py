@@ -168,6 +168,10 @@ class StorageMethods:
     def _typed_storage(self: Any) -> TypedStorage:
         return TypedStorage._around(storage_of(self), self.dtype)
 
+    def storage_type(self: Any) -> Any:
+        """The class of the tensor's storage, ``FloatStorage`` and the like; deprecated as in PyTorch."""
+        return self.storage().storage_class()
+
     def is_shared(self: Any) -> bool:
         """Whether other processes see what is written: after `share_memory_`, or where a file is mapped and shared."""
         return storage_of(self).is_shared()
