@@ -240,6 +240,7 @@ class Tensor(
     is_cuda = is_sparse = is_sparse_csr = is_quantized = is_meta = is_mps = is_nested = False
     is_mkldnn = is_mtia = is_vulkan = is_xla = is_xpu = is_ipu = is_maia = False
     is_cpu = True
+    name = None  # (PyTorch's tensors say so, too)
 
     def get_device(self) -> int:
         """The number of the tensor's device: -1, the CPU has none."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import importlib.util
+import pickle
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -199,3 +202,48 @@ def test_the_list_of_names_is_up_to_date() -> None:
     command = [sys.executable, "-W", "ignore", str(ROOT / "docs" / "names.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+METHODS = sorted(
+    name.removeprefix("Tensor.")
+    for names in absent.TABLE.values()
+    for name in names.split()
+    if name.startswith("Tensor.") and not hasattr(ferro.Tensor, name.removeprefix("Tensor."))
+)
+
+
+def test_every_method_of_pytorchs_tensors_is_there_or_explained(torch: Any) -> None:
+    public = {name for name in dir(torch.Tensor) if not name.startswith("_")}
+    missing = {name for name in public if not hasattr(ferro.Tensor, name)}
+    assert missing == set(METHODS)
+    assert {"q_scale", "record_stream", "to_mkldnn", "lstsq"} <= missing
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_is_not_there_says_what_to_use(name: str) -> None:
+    leaf = ferro.nn.Parameter(ferro.ones(2))
+    for value in (ferro.ones(2), leaf, ferro.ones(2).to_sparse()):
+        assert not hasattr(value, name)
+        assert getattr(value, name, "nothing") == "nothing"
+        with pytest.raises(
+            AttributeError, match=rf"has no attribute '{name}': torch\.Tensor\.{name} is not in ferro\. Instead: "
+        ) as error:
+            getattr(value, name)
+        assert error.value.name == name
+
+
+def test_a_method_that_nobody_has_is_missed_as_ever() -> None:
+    with pytest.raises(AttributeError, match=r"^'Tensor' object has no attribute 'parrot'$"):
+        _ = ferro.ones(2).parrot  # type: ignore[attr-defined]
+    with pytest.raises(
+        AttributeError, match=r"type object 'Tensor' has no attribute 'q_scale': torch\.Tensor\.q_scale"
+    ):
+        _ = ferro.Tensor.q_scale  # type: ignore[attr-defined]
+
+
+def test_tensors_with_missing_methods_are_copied_and_pickled() -> None:
+    x = ferro.arange(3.0)
+    x.index = "set by the program"  # type: ignore[attr-defined]
+    for other in (x, copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert (other.tolist(), other.index) == ([0, 1, 2], "set by the program")  # type: ignore[attr-defined]
+    assert "__getattr__" not in vars(ferro.Tensor)  # (which would slow down what is there)

@@ -297,6 +297,11 @@ class LegacyMeta(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, TypedStorage) and instance.dtype is cls.dtype
 
+    @staticmethod
+    def of(dtype: dtypes.dtype) -> Any:
+        """The old storage class of a dtype."""
+        return globals()[f"{type_name(dtype)}Storage"]
+
     def __call__(cls, *args: Any, wrap_storage: Any = None, **kwargs: Any) -> TypedStorage:
         deprecated()
         for given in ("device", "dtype"):

@@ -19,7 +19,7 @@ from ferro.core.layout import channels_last, channels_last_3d, geometry, preserv
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.node import next_sequence
 from ferro.core.storage import UntypedStorage, is_lent, storage_of
-from ferro.core.typed_storage import TypedStorage, deprecated, elements_as
+from ferro.core.typed_storage import LegacyMeta, TypedStorage, deprecated, elements_as
 from ferro.ops.creation import finish
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class StorageMethods:
 
     def storage_type(self: Any) -> Any:
         """The class of the tensor's storage, ``FloatStorage`` and the like; deprecated as in PyTorch."""
-        return self.storage().storage_class()
+        return LegacyMeta.of(self.storage().dtype)
 
     def is_shared(self: Any) -> bool:
         """Whether other processes see what is written: after `share_memory_`, or where a file is mapped and shared."""

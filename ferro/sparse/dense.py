@@ -27,6 +27,18 @@ class LayoutMethods:
 
     __slots__ = ()
 
+    def smm(self: Any, mat: Any) -> Any:
+        """The product of a sparse matrix with a dense one, as a sparse matrix."""
+        from ferro.sparse import smm
+
+        return smm(self, mat)
+
+    def sspaddmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+        """beta self + alpha mat1 @ mat2 as a sparse matrix, mat1 sparse, mat2 dense."""
+        from ferro.sparse import sspaddmm
+
+        return sspaddmm(self, mat1, mat2, beta=beta, alpha=alpha)
+
     def to_sparse(
         self, sparse_dim: int | None = None, *, layout: Any = None, blocksize: Any = None, dense_dim: Any = None
     ) -> Any:

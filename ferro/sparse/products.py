@@ -49,6 +49,15 @@ def _matrices(name: str, x: Any, y: Any) -> None:
         )
 
 
+def _kinds(name: str, mat1: Any, mat2: Any) -> None:
+    """Refuses a first factor that is dense, and a second one that is sparse."""
+    if not is_sparse(mat1):
+        raise RuntimeError(f"{name}: tensor.sspaddmm(...) can only be called on sparse tensors: expected 'mat1' to have sparse layout, got "
+                           "'mat1' with layout Strided")  # fmt: skip
+    if is_sparse(mat2):
+        raise RuntimeError(f"{name}: expected 'mat2' to have strided layout, got 'mat2' with layout Sparse")
+
+
 def _same_dtype(x: Any, y: Any) -> None:
     if x.dtype != y.dtype:
         raise RuntimeError(f"mm: mat1 dtype {type_name(x.dtype)} does not match mat2 dtype {type_name(y.dtype)}")
@@ -196,6 +205,7 @@ def addmm_(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) ->
 def hspmm(mat1: Any, mat2: Any, *, out: Any = None) -> Any:
     """A sparse matrix times a dense one as a hybrid tensor: the rows that have values."""
     _matrices("hspmm", mat1, mat2)
+    _kinds("hspmm", mat1, mat2)
     me = mat1.merged()
     rows, where = np.unique(me.place[0], return_inverse=True)
     small = SparseTensor(
@@ -208,6 +218,7 @@ def hspmm(mat1: Any, mat2: Any, *, out: Any = None) -> Any:
 @rule("smm", compressed=True)
 def smm(input: Any, mat: Any) -> Any:
     """A sparse matrix times a dense one, as a sparse matrix."""
+    _kinds("sspaddmm", mat1=input, mat2=mat)
     return hspmm(input, mat).to_dense().to_sparse()
 
 

@@ -582,3 +582,18 @@ def test_the_first_sparse_tensor_within_a_call_is_refused_with_the_way_out() -> 
     ).stdout
     assert "make it on a line of its own" in told
     assert told.endswith("[[1.0, 0.0], [0.0, 1.0]]\n")
+
+
+@pytest.mark.parametrize("call", [lambda t, s, d: d.smm(d), lambda t, s, d: s.smm(s), lambda t, s, d: s.sspaddmm(d, d), lambda t, s, d: s.sspaddmm(s, s)],
+                         ids=["smm, dense", "smm, both sparse", "sspaddmm, dense", "sspaddmm, both sparse"])  # fmt: skip
+def test_products_of_the_wrong_kinds_are_refused_as_pytorchs(torch: Any, call: Any) -> None:
+    said = []
+    for t in (torch, ferro):
+        dense = t.ones(2, 2)
+        with pytest.raises(RuntimeError) as error:
+            call(t, dense.to_sparse(), dense)
+        said.append(str(error.value).partition("sspaddmm")[2])
+    assert said[0] in said[1]
+    s, d = ferro.eye(2).to_sparse(), ferro.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert s.smm(d).to_dense().tolist() == d.tolist()
+    assert s.sspaddmm(s, d, beta=2).to_dense().tolist() == [[3, 2], [3, 6]]
