@@ -584,7 +584,8 @@ def test_the_first_sparse_tensor_within_a_call_is_refused_with_the_way_out() -> 
     assert told.endswith("[[1.0, 0.0], [0.0, 1.0]]\n")
 
 
-@pytest.mark.parametrize("call", [lambda t, s, d: d.smm(d), lambda t, s, d: s.smm(s), lambda t, s, d: s.sspaddmm(d, d), lambda t, s, d: s.sspaddmm(s, s)],
+@pytest.mark.parametrize("call", [lambda t, s, d: d.smm(d), lambda t, s, d: s.smm(s), lambda t, s, d: s.sspaddmm(d, d),
+                                  lambda t, s, d: s.sspaddmm(s, s)],
                          ids=["smm, dense", "smm, both sparse", "sspaddmm, dense", "sspaddmm, both sparse"])  # fmt: skip
 def test_products_of_the_wrong_kinds_are_refused_as_pytorchs(torch: Any, call: Any) -> None:
     said = []
