@@ -24,6 +24,7 @@ LAYERS = (
     ("__init__",),
     (
         "accelerator",
+        "streams",
         "amp",
         "backends",
         "compiler",
