@@ -266,6 +266,7 @@ from ferro.ops.windows import *
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.printing import get_printoptions, set_printoptions
 from ferro.serialization import load, save
+from ferro.serialization.records import PyTorchFileReader
 from ferro.sparse import (
     hspmm,
     smm,

@@ -62,7 +62,7 @@ TABLE: dict[str, str] = {
         DictType EnumType ErrorReport ExecutionPlan FileCheck FloatType FunctionSchema FutureType Gradient Graph
         GraphExecutorState IODescriptor InferredType IntType InterfaceType JITException ListType LiteScriptModule
         LockingLogger LoggerBase ModuleDict Node NoneType NoopLogger NumberType OperatorInfo OptionalType ParameterDict
-        PyObjectType PyTorchFileReader PyTorchFileWriter RRefType SUM ScriptClass ScriptClassFunction ScriptDict
+        PyObjectType PyTorchFileWriter RRefType SUM ScriptClass ScriptClassFunction ScriptDict
         ScriptDictIterator ScriptDictKeyIterator ScriptFunction ScriptList ScriptListIterator ScriptMethod
         ScriptModuleSerializer ScriptObject ScriptObjectProperty SerializationStorageContext StaticModule StreamObjType
         StringType SymBoolType SymIntType TensorType TracingState TupleType Type UnionType Use Value import_ir_module

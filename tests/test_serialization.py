@@ -514,3 +514,25 @@ def test_kinds_of_tensors_that_ferro_has_not_are_named(torch: Any) -> None:
     assert ferro.load(half).cfloat().tolist() == [1 + 2j, 3]
     assert torch.load(file_of(ferro, ferro.tensor([1 + 2j, 3]).chalf())).cfloat().tolist() == [1 + 2j, 3]
     assert ferro.load(file_of(torch, torch.float8_e5m2)) is ferro.float8_e5m2
+
+
+def test_records_of_a_file_are_read_by_name(torch: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "x.pt")
+    torch.save({"a": torch.tensor([1.0, 2.0, 3.0]), "b": torch.arange(4)}, path)
+    ours, theirs = ferro.PyTorchFileReader(path), torch.PyTorchFileReader(path)
+    assert sorted(ours.get_all_records()) == sorted(theirs.get_all_records())
+    for name in ("data.pkl", "data/0", "data/1"):
+        assert ours.get_record(name) == theirs.get_record(name)
+        assert ours.get_record_size(name) == theirs.get_record_size(name)
+        assert ours.has_record(name)
+    assert not ours.has_record("data/2")
+    held = ours.get_storage_from_record("data/0", 3, ferro.float32)
+    assert held.numel() == theirs.get_storage_from_record("data/0", 3, torch.float32).numel() == 0
+    assert held.as_strided((3,), (1,)).tolist() == [1.0, 2.0, 3.0]
+    for module in (ferro, torch):
+        with pytest.raises(RuntimeError, match="file not found"):
+            module.PyTorchFileReader(path).get_record("data/2")
+        with pytest.raises(RuntimeError, match="open file failed because of errno 2"):
+            module.PyTorchFileReader(str(tmp_path / "absent.pt"))
+    with pytest.raises(RuntimeError, match="too few for 9 numbers"):
+        ours.get_storage_from_record("data/0", 9, ferro.float32)

@@ -8,8 +8,11 @@ from ferro.core.random import Generator
 from ferro.core.transforms import INSIDE
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.overrides import disabled as _disabled_torch_function_impl
+from ferro.tensor import Tensor
 
 __all__ = ["DisableTorchFunctionSubclass", "Generator", "_disabled_torch_function_impl", "_functorch"]
+
+_TensorMeta = type(Tensor)  # which libraries name in annotations
 
 
 def _log_api_usage_once(event: str, /) -> None:

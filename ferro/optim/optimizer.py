@@ -257,6 +257,10 @@ class Optimizer:
 def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(step)
     def run(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if (
+            "_optimizer_step_pre_hooks" not in self.__dict__
+        ):  # a wrapper of another optimiser that never called __init__
+            return step(self, *args, **kwargs)
         for hook in [*_global_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()]:
             replaced = hook(self, args, kwargs)
             if replaced is None:

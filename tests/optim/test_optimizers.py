@@ -441,3 +441,23 @@ def test_state_of_another_model_is_refused() -> None:
         optim.SGD([a]).load_state_dict(optim.SGD([{"params": [a]}, {"params": [b]}]).state_dict())
     with pytest.raises(ValueError, match="doesn't match the size"):
         optim.SGD([a]).load_state_dict(optim.SGD([a, b]).state_dict())
+
+
+def test_wrapper_that_was_never_initialised_steps() -> None:
+    """Libraries derive from Optimizer for `isinstance` alone and hand everything to the optimiser they hold."""
+
+    class Wrapper(ferro.optim.Optimizer):
+        def __init__(self, inner: ferro.optim.Optimizer) -> None:
+            self.inner = inner
+
+        def step(self, closure: Any = None) -> Any:
+            return self.inner.step(closure)
+
+    x = ferro.ones(2, requires_grad=True)
+    inner = ferro.optim.SGD([x], lr=0.5)
+    calls: list[str] = []
+    inner.register_step_post_hook(lambda *args: calls.append("after"))
+    x.sum().backward()
+    Wrapper(inner).step()
+    assert x.tolist() == [0.5, 0.5]
+    assert calls == ["after"]
