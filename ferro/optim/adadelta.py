@@ -12,7 +12,32 @@ from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, dec
 
 
 class Adadelta(PerParameterOptimizer):
-    """p ← p - lr d,  d = g sqrt(mean of d² + eps) / sqrt(mean of g² + eps). (Zeiler, 2012)"""
+    """p ← p - lr d,  d = g sqrt(mean of d² + eps) / sqrt(mean of g² + eps): the rate finds its own scale.
+
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1.0): the learning rate
+    - `rho` (float, default 0.9): the share of the old means that is kept in a step
+    - `eps` (float, default 1e-6): keeps the division from 0
+    - `weight_decay` (float, default 0): so much of p is added to its gradient
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `foreach` (bool, default None): changes nothing: there is one implementation
+
+    ValueError for rates out of range and for no parameters. Source: Zeiler, ADADELTA: An Adaptive Learning Rate Method,
+    2012.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0], requires_grad=True)
+        >>> optimizer = ferro.optim.Adadelta([w], eps=1.0)
+        >>> (w**2).sum().backward()
+        >>> optimizer.step()
+        >>> w.item() < 1.0
+        True
+    """
 
     _lists: ClassVar = {"square_avgs": "square_avg", "acc_deltas": "acc_delta", "state_steps": "step"}
 

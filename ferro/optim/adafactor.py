@@ -13,10 +13,33 @@ from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, new
 
 
 class Adafactor(PerParameterOptimizer):
-    """p ← p - a u / max(1, rms(u) / d),  u = g / sqrt(v); of v, for a matrix, the product of row and column means.
+    """p ← p - a u / max(1, rms(u) / d),  u = g / sqrt(v): Adam in little memory, for v of a matrix is the product of
+    row and column means.
 
-    The means of g² have the weight t^beta2_decay for the newest; a = max(eps[1], rms(p)) min(lr, 1 / sqrt(t)).
-    (Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory cost", 2018, algorithms 4 and 5)
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-2): a = max(eps[1], rms(p)) min(lr, 1 / sqrt(t))
+    - `beta2_decay` (float, default -0.8): the means of g² have the weight t^beta2_decay for the newest
+    - `eps` (two floats, default (None, 1e-3)): the least sqrt(v) that counts (None: `finfo` of p's dtype), and the least
+      rms(p)
+    - `d` (float, default 1.0): larger updates are scaled down to this rms
+    - `weight_decay` (float, default 0.0): in each step p shrinks by lr weight_decay p
+    - `maximize` (bool, default False): goes up instead of down
+    - `foreach` (bool, default None): changes nothing: there is one implementation
+
+    ValueError for rates out of range. Source: Shazeer and Stern, Adafactor: Adaptive Learning Rates with Sublinear
+    Memory Cost, 2018, algorithms 4 and 5.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.ones(2, 3, requires_grad=True)
+        >>> optimizer = ferro.optim.Adafactor([w], lr=0.1)
+        >>> (w**2).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach().round(decimals=4)
+        tensor([[0.9000, 0.9000, 0.9000],
+                [0.9000, 0.9000, 0.9000]])
     """
 
     _not_negative = ()

@@ -12,7 +12,35 @@ from .per_parameter import PerParameterOptimizer, counted, decayed, move_by_quot
 
 
 class Adagrad(PerParameterOptimizer):
-    """p ← p - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum of g²) + eps). (Duchi et al., 2011)"""
+    """p ← p - lr / (1 + (t - 1) lr_decay) g / (sqrt(sum of g²) + eps), t the number of the step.
+
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-2): the learning rate
+    - `lr_decay` (float, default 0): how fast the rate falls
+    - `weight_decay` (float, default 0): so much of p is added to its gradient
+    - `initial_accumulator_value` (float, default 0): the sum of g² at the start
+    - `eps` (float, default 1e-10): keeps the division from 0
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `foreach`, `fused` (bool, default None): change nothing: there is one implementation; RuntimeError for fused with
+      foreach or differentiable
+
+    ValueError for rates out of range and for no parameters. Source: Duchi, Hazan and Singer, Adaptive Subgradient
+    Methods for Online Learning and Stochastic Optimization, 2011.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0, -2.0], requires_grad=True)
+        >>> optimizer = ferro.optim.Adagrad([w], lr=0.5)
+        >>> for _ in range(200):
+        ...     optimizer.zero_grad()
+        ...     (w**2).sum().backward()
+        ...     optimizer.step()
+        >>> w.abs().max() < 0.05
+        tensor(True)
+    """
 
     _not_negative = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
     _lists: ClassVar = {"state_sums": "sum", "state_steps": "step"}

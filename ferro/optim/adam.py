@@ -18,16 +18,23 @@ from .per_parameter import PerParameterOptimizer, begin_with_zeros, decayed, mov
 class Adam(PerParameterOptimizer):
     """p ← p - lr m̂ / (sqrt(v̂) + eps), m and v running means of g and g², corrected for their start at 0.
 
-    - `params`: parameters, or dictionaries of parameters and options for groups of them
-    - `lr`: the learning rate, a number or a tensor
-    - `betas`: the shares of the old m and v that are kept in a step
-    - `eps`: keeps the division from 0
-    - `weight_decay`: so much of p is added to its gradient; with `decoupled_weight_decay` p shrinks by lr weight_decay directly
-    - `amsgrad`: uses the largest v so far
-    - `maximize`: goes up instead of down
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-3): the learning rate
+    - `betas` (two floats, default (0.9, 0.999)): the shares of the old m and v that are kept in a step
+    - `eps` (float, default 1e-8): keeps the division from 0
+    - `weight_decay` (float, default 0): so much of p is added to its gradient, or, with decoupled_weight_decay, p
+      shrinks by lr weight_decay p
+    - `decoupled_weight_decay` (bool, default False): as in AdamW
+    - `amsgrad` (bool, default False): divides by the largest v so far
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `foreach`, `fused` (bool, default None): change nothing: there is one implementation; RuntimeError for fused with
+      foreach or differentiable
 
-    ValueError for rates out of range and for no parameters.  (Kingma and Ba, 2015; Reddi et al., 2018; Loshchilov and
-    Hutter, 2019)
+    ValueError for rates out of range and for no parameters. Sources: Kingma and Ba, Adam: A Method for Stochastic
+    Optimization, 2015; Reddi, Kale and Kumar, On the Convergence of Adam and Beyond, 2018.
 
     Example::
 

@@ -12,7 +12,35 @@ from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, dec
 
 
 class Adamax(PerParameterOptimizer):
-    """p ← p - lr m̂ / u, m the running mean of g, u ← max(beta2 u, |g| + eps). (Kingma and Ba, 2015)"""
+    """p ← p - lr m̂ / u, m the running mean of g, u ← max(beta2 u, |g| + eps): Adam with the largest gradient in place
+    of v.
+
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 2e-3): the learning rate
+    - `betas` (two floats, default (0.9, 0.999)): the shares of the old m and u that are kept in a step
+    - `eps` (float, default 1e-8): keeps the division from 0
+    - `weight_decay` (float, default 0): so much of p is added to its gradient
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `foreach` (bool, default None): changes nothing: there is one implementation
+
+    ValueError for rates out of range and for no parameters. Source: Kingma and Ba, Adam: A Method for Stochastic
+    Optimization, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0, -2.0], requires_grad=True)
+        >>> optimizer = ferro.optim.Adamax([w], lr=0.1)
+        >>> for _ in range(200):
+        ...     optimizer.zero_grad()
+        ...     (w**2).sum().backward()
+        ...     optimizer.step()
+        >>> w.abs().max() < 0.05
+        tensor(True)
+    """
 
     _lists: ClassVar = {"exp_avgs": "exp_avg", "exp_infs": "exp_inf", "state_steps": "step"}
 

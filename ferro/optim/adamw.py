@@ -13,9 +13,23 @@ from .optimizer import Params
 class AdamW(Adam):
     """Adam with decoupled weight decay: in each step p shrinks by lr weight_decay p, apart from the gradient.
 
-    The arguments are those of Adam; `weight_decay` is 0.01 unless given.  (Loshchilov and Hutter, 2019)
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-3): the learning rate
+    - `betas` (two floats, default (0.9, 0.999)): the shares of the old m and v that are kept in a step
+    - `eps` (float, default 1e-8): keeps the division from 0
+    - `weight_decay` (float, default 0.01): how much p shrinks
+    - `amsgrad` (bool, default False): divides by the largest v so far
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `foreach`, `fused` (bool, default None): change nothing: there is one implementation; RuntimeError for fused with
+      foreach or differentiable
 
-    Example: no decay for biases and scales::
+    The formula stands at Adam. ValueError for rates out of range and for no parameters. Source: Loshchilov and Hutter,
+    Decoupled Weight Decay Regularization, 2019. The example has no decay for biases.
+
+    Example::
 
         >>> import ferro
         >>> model = ferro.nn.Linear(4, 2)

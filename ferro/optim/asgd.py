@@ -13,9 +13,35 @@ from .per_parameter import PerParameterOptimizer, counted, decayed, new_step
 
 
 class ASGD(PerParameterOptimizer):
-    """p ← (1 - lambd eta) p - eta g,  eta = lr / (1 + lambd lr t)^alpha; from step t0 on, state "ax" is the mean of p.
+    """p ← (1 - lambd eta) p - eta g,  eta = lr / (1 + lambd lr t)^alpha; from step t0 on, the state "ax" is the mean of
+    p.
 
-    (Polyak and Juditsky, "Acceleration of stochastic approximation by averaging", 1992)
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-2): the learning rate
+    - `lambd` (float, default 1e-4): how fast the rate falls, and p with it
+    - `alpha` (float, default 0.75): the exponent of the rate
+    - `t0` (float, default 1e6): the step at which averaging begins
+    - `weight_decay` (float, default 0): so much of p is added to its gradient
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `foreach` (bool, default None): changes nothing: there is one implementation
+
+    ValueError for rates out of range and for no parameters. Source: Polyak and Juditsky, Acceleration of Stochastic
+    Approximation by Averaging, 1992.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0, -2.0], requires_grad=True)
+        >>> optimizer = ferro.optim.ASGD([w], lr=0.1)
+        >>> for _ in range(100):
+        ...     optimizer.zero_grad()
+        ...     (w**2).sum().backward()
+        ...     optimizer.step()
+        >>> w.abs().max() < 0.05
+        tensor(True)
     """
 
     _not_negative = ("lr", "weight_decay")

@@ -17,10 +17,36 @@ from .options import check_not_negative
 
 
 class LBFGS(Optimizer):
-    """p ← p - t H g, H the limited-memory BFGS estimate of the inverse Hessian (Nocedal and Wright, algorithm 7.4).
+    """p ← p - t H g, H the limited-memory BFGS estimate of the inverse Hessian, from the last steps.
 
-    One `step` makes up to `max_iter` iterations, calling the closure for each; t is `lr`, or found by a line search
-    with line_search_fn="strong_wolfe". There is one group of parameters, taken as one long vector.
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1): t, and with a line search the first t it tries
+    - `max_iter` (int, default 20): how many iterations one `step` makes at most
+    - `max_eval` (int, default None): how often it calls the closure at most; None is 5/4 of max_iter
+    - `tolerance_grad` (float, default 1e-7): stops where no element of g is larger
+    - `tolerance_change` (float, default 1e-9): stops where p or the loss change by less
+    - `history_size` (int, default 100): how many steps H remembers
+    - `line_search_fn` (str, default None): "strong_wolfe" looks for t; None takes `lr`
+
+    `step(closure)` needs a function that clears the gradients, computes the loss, calls `backward` and returns it.
+    There is one group of parameters, taken as one long vector: ValueError for more. Source: Nocedal and Wright,
+    Numerical Optimization, 2006, algorithms 3.5, 3.6, 7.4 and 7.5.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0, -2.0], requires_grad=True)
+        >>> optimizer = ferro.optim.LBFGS([w], line_search_fn="strong_wolfe")
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = (w**4).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> optimizer.step(closure)
+        tensor(17., grad_fn=<SumBackward0>)
+        >>> w.abs().max() < 0.05
+        tensor(True)
     """
 
     _counts = ()

@@ -18,10 +18,31 @@ ADJUSTMENTS = (None, "original", "match_rms_adamw")
 class Muon(PerParameterOptimizer):
     """p ← (1 - lr weight_decay) p - lr' O,  O about the orthogonal factor of the momentum; for matrices only.
 
-    O comes from `ns_steps` steps of a Newton-Schulz iteration X ← a X + (b A + c A²) X, A = X Xᵀ, in bfloat16.
-    lr' is lr sqrt(max(1, rows / columns)), or 0.2 lr sqrt(max(rows, columns)) with adjust_lr_fn="match_rms_adamw".
-    (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024; Liu et al., "Muon is scalable for
-    LLM training", 2025)
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-3): the learning rate
+    - `weight_decay` (float, default 0.1): how much p shrinks
+    - `momentum` (float, default 0.95): the share of the old running mean of g that is kept in a step
+    - `nesterov` (bool, default True): looks ahead by the momentum
+    - `ns_coefficients` (three floats, default (3.4445, -4.775, 2.0315)): a, b and c of the Newton-Schulz iteration X ←
+      a X + (b A + c A²) X, A = X Xᵀ, in bfloat16
+    - `eps` (float, default 1e-7): the least norm that the iteration divides by
+    - `ns_steps` (int, default 5): how many iterations, below 100
+    - `adjust_lr_fn` (str, default None): "match_rms_adamw" makes lr' = 0.2 lr sqrt(max(rows, columns)); None or
+      "original" lr sqrt(max(1, rows / columns))
+
+    ValueError for rates out of range and for parameters that are not matrices. Sources: Jordan et al., Muon: An
+    Optimizer for Hidden Layers in Neural Networks, 2024; Liu et al., Muon is Scalable for LLM Training, 2025.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.ones(2, 3, requires_grad=True)
+        >>> optimizer = ferro.optim.Muon([w], lr=0.1)
+        >>> (w**2).sum().backward()
+        >>> optimizer.step()
+        >>> (w < 1).all()
+        tensor(True)
     """
 
     _not_negative = ()

@@ -58,10 +58,32 @@ required = _Required()
 
 
 class Optimizer:
-    """Parameters in groups with their options, and a state per parameter; a subclass defines `step`.
+    """The base of all optimisers: parameters in groups with their options, and a state for each; a subclass defines
+    `step`.
 
-    `params` is an iterable of tensors, of (name, tensor) pairs, or of dictionaries with a key "params" and options that
-    replace the `defaults`.
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary has the key 'params'
+      and options that replace the defaults for its group
+    - `defaults` (dict): the options
+
+    TypeError for a tensor in place of a list, ValueError for no parameters, and for one that stands in two groups.
+
+    Example::
+
+        >>> import ferro
+        >>> class Signs(ferro.optim.Optimizer):
+        ...     def __init__(self, params, lr=0.5):
+        ...         super().__init__(params, {"lr": lr})
+        ...
+        ...     def step(self, closure=None):
+        ...         with ferro.no_grad():
+        ...             for group in self.param_groups:
+        ...                 for p in group["params"]:
+        ...                     p -= group["lr"] * p.grad.sign()
+        >>> w = ferro.tensor([1.0, -2.0], requires_grad=True)
+        >>> (w**2).sum().backward()
+        >>> Signs([w]).step()
+        >>> w.detach()
+        tensor([ 0.5000, -1.5000])
     """
 
     _optimizer_step_pre_hooks: OrderedDict[int, Callable[..., Any]]

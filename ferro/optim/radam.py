@@ -14,7 +14,33 @@ from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, dec
 class RAdam(PerParameterOptimizer):
     """Adam whose step is rectified by the variance of 1 / sqrt(v̂), and plain momentum while that is infinite.
 
-    (Liu et al., "On the variance of the adaptive learning rate and beyond", 2020)
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-3): the learning rate
+    - `betas` (two floats, default (0.9, 0.999)): the shares of the old m and v that are kept in a step
+    - `eps` (float, default 1e-8): keeps the division from 0
+    - `weight_decay` (float, default 0): so much of p is added to its gradient, or, with decoupled_weight_decay, p
+      shrinks by lr weight_decay p
+    - `decoupled_weight_decay` (bool, default False): as in AdamW
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `foreach` (bool, default None): changes nothing: there is one implementation
+
+    ValueError for rates out of range and for no parameters. Source: Liu et al., On the Variance of the Adaptive
+    Learning Rate and Beyond, 2020.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0, -2.0], requires_grad=True)
+        >>> optimizer = ferro.optim.RAdam([w], lr=0.1)
+        >>> for _ in range(200):
+        ...     optimizer.zero_grad()
+        ...     (w**2).sum().backward()
+        ...     optimizer.step()
+        >>> w.abs().max() < 0.05
+        tensor(True)
     """
 
     _lists: ClassVar = {"exp_avgs": "exp_avg", "exp_avg_sqs": "exp_avg_sq", "state_steps": "step"}

@@ -22,12 +22,21 @@ from .per_parameter import (
 class RMSprop(PerParameterOptimizer):
     """p ← p - lr g / (sqrt(v) + eps), v the running mean of g², less the squared mean of g if `centered`.
 
-    - `params`: parameters, or dictionaries of parameters and options for groups of them
-    - `lr`: the learning rate
-    - `alpha`: the share of the old v that is kept in a step
-    - `eps`: keeps the division from 0
-    - `weight_decay`: so much of p is added to its gradient
-    - `momentum`: steps are accumulated as in SGD
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-2): the learning rate
+    - `alpha` (float, default 0.99): the share of the old v that is kept in a step
+    - `eps` (float, default 1e-8): keeps the division from 0
+    - `weight_decay` (float, default 0): so much of p is added to its gradient
+    - `momentum` (float, default 0): steps are accumulated as in SGD
+    - `centered` (bool, default False): see above
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `foreach` (bool, default None): changes nothing: there is one implementation
+
+    ValueError for rates out of range and for no parameters. Source: Tieleman and Hinton, Neural Networks for Machine
+    Learning, lecture 6.5, 2012; Graves, Generating Sequences With Recurrent Neural Networks, 2013 (centered).
 
     Example::
 

@@ -14,9 +14,34 @@ from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted
 
 
 class Rprop(PerParameterOptimizer):
-    """p ← p - s sign(g); s grows by etas[1] while the sign stays, and shrinks by etas[0] where it changes (p waits there).
+    """p ← p - s sign(g); s grows by etas[1] while the sign stays, and shrinks by etas[0] where it changes (p waits
+    there).
 
-    (Riedmiller and Braun, "A direct adaptive method for faster backpropagation learning", 1993)
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-2): s at the start
+    - `etas` (two floats, default (0.5, 1.2)): the first between 0 and 1, the second above 1, else ValueError
+    - `step_sizes` (two floats, default (1e-6, 50)): the smallest and the largest s
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `foreach` (bool, default None): changes nothing: there is one implementation
+
+    It is for whole data sets: the sign of the gradient of a batch changes too often. ValueError for rates out of range
+    and for no parameters. Source: Riedmiller and Braun, A Direct Adaptive Method for Faster Backpropagation Learning:
+    The RPROP Algorithm, 1993.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.tensor([1.0, -2.0], requires_grad=True)
+        >>> optimizer = ferro.optim.Rprop([w], lr=0.1)
+        >>> for _ in range(100):
+        ...     optimizer.zero_grad()
+        ...     (w**2).sum().backward()
+        ...     optimizer.step()
+        >>> w.abs().max() < 0.05
+        tensor(True)
     """
 
     _not_negative = ("lr",)

@@ -26,11 +26,14 @@ def minimize(
 ) -> Any:
     """Finds a local minimum of fn(*params) with a method of scipy.optimize.minimize.
 
-    `params` is a tensor or a sequence of tensors, of any shapes, real and of floating dtype; they are not changed, but where to
-    begin. `fn` takes that many tensors and returns a tensor with one element. The gradient is that of the tape; the methods
-    that know curvature get products with the Hessian, or the Hessian, by differentiating twice (curvature=False: not).
-    SciPy computes in double precision. More `options` go to SciPy: tol, bounds (of all numbers, in order), constraints,
-    callback, options.
+    - `fn` (function): takes as many tensors as `params` has and returns a tensor with one element
+    - `params` (Tensor or several): where to begin, of any shapes, real and of floating dtype; they are not changed
+    - `method` (str, default 'BFGS'): its name in SciPy
+    - `curvature` (bool, default True): methods that know curvature get products with the Hessian, or the Hessian, by
+      differentiating twice; False: not
+    - `options`: more go to SciPy: tol, bounds (of all numbers, in order), constraints, callback, options
+
+    The gradient is that of the tape. SciPy computes in double precision.
 
     Returns SciPy's OptimizeResult, whose ``x`` is a tensor or a tuple of tensors like `params`, and whose ``jac`` (if it is
     there) has the same form.

@@ -21,13 +21,19 @@ class SGD(PerParameterOptimizer):
 
     b ← momentum b + (1 - dampening) g starts as the first gradient; with `nesterov`, p ← p - lr (g + momentum b).
 
-    - `params`: parameters, or dictionaries of parameters and options for groups of them
-    - `lr`: the learning rate, a number or a tensor
-    - `momentum`, `dampening`, `nesterov`: see above; nesterov needs a momentum and no dampening
-    - `weight_decay`: so much of p is added to its gradient
-    - `maximize`: goes up instead of down
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-3): the learning rate
+    - `momentum`, `dampening` (float, default 0): see above
+    - `weight_decay` (float, default 0): so much of p is added to its gradient
+    - `nesterov` (bool, default False): needs a momentum and no dampening, else ValueError
+    - `maximize` (bool, default False): goes up instead of down
+    - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
+    - `foreach`, `fused` (bool, default None): change nothing: there is one implementation; RuntimeError for fused with
+      foreach or differentiable
 
-    ValueError for negative rates and for no parameters.  `foreach`, `fused` and `differentiable` are PyTorch's.
+    ValueError for rates out of range and for no parameters. Source: Sutskever, Martens, Dahl and Hinton, On the
+    Importance of Initialization and Momentum in Deep Learning, 2013.
 
     Example::
 

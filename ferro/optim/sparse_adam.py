@@ -13,9 +13,28 @@ from .per_parameter import PerParameterOptimizer
 
 
 class SparseAdam(PerParameterOptimizer):
-    """Adam whose means, and the parameter, change only where the sparse gradient has values (nn.Embedding(sparse=True)).
+    """Adam whose means, and the parameter, change only where the sparse gradient has values.
 
-    (Kingma and Ba, "Adam: a method for stochastic optimization", 2015)
+    - `params` (tensors, pairs of name and tensor, or dictionaries): what to change; a dictionary with the key 'params'
+      has options of its own for its group
+    - `lr` (float or Tensor, default 1e-3): the learning rate
+    - `betas` (two floats, default (0.9, 0.999)): the shares of the old m and v that are kept in a step
+    - `eps` (float, default 1e-8): keeps the division from 0
+    - `maximize` (bool, default False): goes up instead of down
+
+    RuntimeError for a gradient that is not sparse, ValueError for rates out of range. Source: Kingma and Ba, Adam: A
+    Method for Stochastic Optimization, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> words = ferro.nn.Embedding(10, 3, sparse=True)
+        >>> before = words.weight.detach().clone()
+        >>> optimizer = ferro.optim.SparseAdam(words.parameters(), lr=0.1)
+        >>> words(ferro.tensor([2, 5])).sum().backward()
+        >>> optimizer.step()
+        >>> (words.weight != before).any(dim=1).nonzero().flatten()
+        tensor([2, 5])
     """
 
     _counts = ()

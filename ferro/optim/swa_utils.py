@@ -80,9 +80,15 @@ def _check_decay(decay: float) -> None:
 class AveragedModel(Module):
     """A copy of a model whose parameters are averages over the calls of `update_parameters`.
 
-    `avg_fn(average, parameter, n)` returns a new average, `multi_avg_fn(averages, parameters, n)` changes lists of them;
-    without either all n have equal weights. With `use_buffers` buffers are averaged too, else copied.
-    (Izmailov et al., "Averaging weights leads to wider optima and better generalization", 2018)
+    - `model` (Module): copied
+    - `device` (default None): of the copy
+    - `avg_fn` (function, default None): `avg_fn(average, parameter, n)` returns a new average
+    - `multi_avg_fn` (function, default None): `multi_avg_fn(averages, parameters, n)` changes lists of them; without
+      either function all n have equal weights, both are an AssertionError
+    - `use_buffers` (bool, default False): True averages buffers too, False copies them
+
+    Source: Izmailov, Podoprikhin, Garipov, Vetrov and Wilson, Averaging Weights Leads to Wider Optima and Better
+    Generalization, 2018.
 
     Example::
 
@@ -173,7 +179,30 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Goes from the present rates to `swa_lr` within `anneal_epochs` epochs, by a cosine or a line, and stays there."""
+    """Goes from the present rates to swa_lr within anneal_epochs epochs, and stays there.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `swa_lr` (float or one for each group): the rate to go to
+    - `anneal_epochs` (int, default 10): how many epochs it takes; ValueError for negative ones
+    - `anneal_strategy` (str, default 'cos'): "cos" or "linear", else ValueError
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.optim.swa_utils import SWALR
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = SWALR(optimizer, swa_lr=0.5, anneal_epochs=2, anneal_strategy="linear")
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.75
+        0.5
+        0.5
+    """
 
     def __init__(
         self,

@@ -7,13 +7,12 @@ from .decay import (
     ConstantLR,
     CosineAnnealingLR,
     ExponentialLR,
-    LambdaLR,
     LinearLR,
-    MultiplicativeLR,
     MultiStepLR,
     PolynomialLR,
     StepLR,
 )
+from .functions import LambdaLR, MultiplicativeLR
 from .plateau import ReduceLROnPlateau
 
 __all__ = [

@@ -41,7 +41,31 @@ def _check_members(schedulers: Sequence[Any], optimizer: Any, name: str) -> None
 
 
 class SequentialLR(_Composed):
-    """Each scheduler in turn; the next one begins, from its own epoch 0, at each milestone."""
+    """Each scheduler in turn; the next one begins, from its own epoch 0, at each milestone.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `schedulers` (list): of the same optimiser, else ValueError
+    - `milestones` (list of integers): the epochs, one fewer than schedulers, else ValueError
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.optim import lr_scheduler
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> first = lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> second = lr_scheduler.ExponentialLR(optimizer, gamma=0.1)
+        >>> schedule = lr_scheduler.SequentialLR(optimizer, [first, second], milestones=[2])
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.5
+        1.0
+        0.1
+    """
 
     def __init__(
         self, optimizer: Optimizer, schedulers: list[LRScheduler], milestones: list[int], last_epoch: int = -1
@@ -93,7 +117,23 @@ def _back_to_initial_rates(optimizer: Optimizer) -> None:
 
 
 class ChainedScheduler(_Composed):
-    """All schedulers at every step, each going on from the rate that the one before has set."""
+    """Several schedulers at once: each changes the rate that the others left.
+
+    - `schedulers` (list): of one optimiser, else ValueError
+    - `optimizer` (Optimizer, default None): whose rates change; None takes the first scheduler's
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.optim import lr_scheduler
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> parts = [lr_scheduler.ConstantLR(optimizer, factor=0.5), lr_scheduler.ExponentialLR(optimizer, gamma=0.5)]
+        >>> schedule = lr_scheduler.ChainedScheduler(parts)
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.25]
+    """
 
     def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
         optimizer = optimizer or (schedulers[0].optimizer if schedulers else None)

@@ -13,7 +13,28 @@ from .base import LRScheduler, checked_optimizer, per_group, set_value
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half a cosine from the initial rate to eta_min in T_0 epochs, then again, each time T_mult times as long.
 
-    (Loshchilov and Hutter, "SGDR", 2017.) `step` may be given a fraction of an epoch.
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `T_0` (int): the epochs to the first restart; ValueError unless it is a positive integer
+    - `T_mult` (int, default 1): an integer from 1 on, else ValueError
+    - `eta_min` (float, default 0.0): the smallest rate
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch, or with a fraction of one after each batch. Source: Loshchilov and Hutter,
+    SGDR: Stochastic Gradient Descent with Warm Restarts, 2017.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> for _ in range(4):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.5
+        1.0
+        0.5
+        1.0
     """
 
     def __init__(
@@ -91,8 +112,36 @@ def _check_momentum(optimizer: Optimizer) -> None:
 class CyclicLR(LRScheduler):
     """The rate goes from base_lr to max_lr in step_size_up batches and back in step_size_down, over and over.
 
-    mode "triangular2" halves the height every cycle, "exp_range" multiplies it by gamma every batch; scale_fn gives a
-    height of one's own as a function of the cycle or of the iteration (scale_mode). (Smith, 2017)
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `base_lr`, `max_lr` (float or one for each group): the smallest and the largest rate
+    - `step_size_up` (int, default 2000): the batches up
+    - `step_size_down` (int, default None): the batches down; None is as many as up
+    - `mode` (str, default 'triangular'): "triangular2" halves the height every cycle, "exp_range" multiplies it by
+      gamma every batch; anything else is a ValueError unless scale_fn is given
+    - `gamma` (float, default 1.0): see above
+    - `scale_fn` (function of a number, default None): gives a height of one's own, in place of mode
+    - `scale_mode` (str, default 'cycle'): scale_fn takes the number of the cycle, or with "iterations" of the batch
+    - `cycle_momentum` (bool, default True): the momentum (or beta1) goes the opposite way; ValueError for an optimiser
+      without
+    - `base_momentum`, `max_momentum` (float or one for each group, default 0.8 and 0.9): the smallest and the largest
+      momentum
+    - `last_epoch` (int, default -1): the batch at which training goes on; -1 begins anew
+
+    `step()` is called after each batch. Source: Smith, Cyclical Learning Rates for Training Neural Networks, 2017.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 0.5, step_size_up=2, cycle_momentum=False)
+        >>> for _ in range(4):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.3
+        0.5
+        0.3
+        0.1
     """
 
     def __init__(
@@ -176,10 +225,39 @@ class CyclicLR(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """One cycle over all of total_steps: up to max_lr, then far below the start; stepped after every batch.
+    """One cycle over all of training: up to max_lr, then far below the start.
 
-    The rate starts at max_lr / div_factor and ends at that over final_div_factor. three_phase comes back to the start
-    as it went up before it falls further. (Smith and Topin, "Super-convergence", 2018)
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `max_lr` (float or one for each group): the largest rate
+    - `total_steps` (int, default None): the number of batches; or
+    - `epochs`, `steps_per_epoch` (int, default None): its factors; ValueError if neither is given
+    - `pct_start` (float, default 0.3): the share of batches up, from 0 to 1, else ValueError
+    - `anneal_strategy` (str, default 'cos'): "cos" or "linear", else ValueError
+    - `cycle_momentum` (bool, default True): the momentum (or beta1) goes the opposite way; ValueError for an optimiser
+      without
+    - `base_momentum`, `max_momentum` (float or one for each group, default 0.85 and 0.95): the smallest and the largest
+      momentum
+    - `div_factor` (float, default 25.0): the rate starts at max_lr / div_factor
+    - `final_div_factor` (float, default 1e4): and ends at that over final_div_factor
+    - `three_phase` (bool, default False): True comes back to the start as it went up before it falls further
+    - `last_epoch` (int, default -1): the batch at which training goes on; -1 begins anew
+
+    `step()` is called after each batch; one too many is a ValueError. Source: Smith and Topin, Super-Convergence: Very
+    Fast Training of Neural Networks Using Large Learning Rates, 2018.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=5, pct_start=0.4, cycle_momentum=False)
+        >>> for _ in range(4):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        1.0
+        0.75
+        0.25
+        0.0
     """
 
     def __init__(

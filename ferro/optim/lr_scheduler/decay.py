@@ -1,98 +1,36 @@
-"""Schedulers that only go down (or as a function of one's own says): steps, ramps, powers and the cosine."""
+"""Schedulers that only go down: steps, ramps, powers and the cosine."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ..optimizer import Optimizer
 from .base import LRScheduler
 
 
-class LambdaLR(LRScheduler):
-    """The initial rate times a function of the epoch (one for all groups, or one for each)."""
-
-    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
-        self.lr_lambdas: list[Callable[[int], float]] = _functions(optimizer, lr_lambda)
-        super().__init__(optimizer, last_epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimiser and plain functions; of callable objects, their attributes."""
-        return _state_with_functions(super().state_dict(), self.lr_lambdas)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` gave."""
-        _load_with_functions(self, state_dict)
-
-    def get_lr(self) -> list[Any]:
-        """base times f(epoch)."""
-        self._warn_unless_in_step()
-        return [base * f(self.last_epoch) for f, base in zip(self.lr_lambdas, self.base_lrs, strict=True)]
-
-
-class MultiplicativeLR(LRScheduler):
-    """The rate times a function of the epoch, at every step."""
-
-    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
-        self.lr_lambdas: list[Callable[[int], float]] = _functions(optimizer, lr_lambda)
-        for f in self.lr_lambdas:
-            if not callable(f):
-                raise TypeError(f"lr_lambda should be a function, but got {type(f).__name__}")
-        super().__init__(optimizer, last_epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimiser and plain functions; of callable objects, their attributes."""
-        return _state_with_functions(super().state_dict(), self.lr_lambdas)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take back what `state_dict` gave."""
-        _load_with_functions(self, state_dict)
-
-    def get_lr(self) -> list[Any]:
-        """lr times f(epoch)."""
-        self._warn_unless_in_step()
-        if self._is_initial:
-            return self._rates()
-        return [lr * f(self.last_epoch) for f, lr in zip(self.lr_lambdas, self._rates(), strict=True)]
-
-
-def _functions(optimizer: Optimizer, lr_lambda: Any) -> list[Callable[[int], float]]:
-    groups = len(optimizer.param_groups)
-    if not isinstance(lr_lambda, (list, tuple)):
-        return [lr_lambda] * groups
-    if len(lr_lambda) != groups:
-        raise ValueError(f"Expected {groups} lr_lambdas, but got {len(lr_lambda)}")
-    return list(lr_lambda)
-
-
-def _state_with_functions(state: dict[str, Any], functions: list[Any]) -> dict[str, Any]:
-    plain = type(_functions)
-    state["lr_lambdas"] = [None if isinstance(f, plain) else dict(f.__dict__) for f in functions]
-    return state
-
-
-def _load_with_functions(scheduler: Any, state_dict: dict[str, Any]) -> None:
-    scheduler.__dict__.update({key: value for key, value in state_dict.items() if key != "lr_lambdas"})
-    for f, attributes in zip(scheduler.lr_lambdas, state_dict["lr_lambdas"], strict=True):
-        if attributes is not None:
-            f.__dict__.update(attributes)
-
-
 class StepLR(LRScheduler):
     """The rate times gamma every step_size epochs.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `step_size` (int): how many epochs
+    - `gamma` (float, default 0.1): the factor
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch.
 
     Example::
 
         >>> import ferro
         >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
         >>> schedule = ferro.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.1)
-        >>> for epoch in range(4):
+        >>> for _ in range(4):
         ...     optimizer.step()
         ...     schedule.step()
-        ...     print(round(schedule.get_last_lr()[0], 3))
+        ...     print(round(schedule.get_last_lr()[0], 4))
         1.0
         0.1
         0.1
@@ -116,7 +54,28 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The rate times gamma at each of the given epochs."""
+    """The rate times gamma at each of the given epochs.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `milestones` (integers): the epochs
+    - `gamma` (float, default 0.1): the factor
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.5)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.5
+        0.5
+        0.25
+    """
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -138,7 +97,27 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The rate times factor until epoch total_iters."""
+    """The rate times factor until epoch total_iters.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `factor` (float, default 1/3): from 0 to 1, else ValueError
+    - `total_iters` (int, default 5): the epoch at which the rate is back
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> for _ in range(2):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.5
+        1.0
+    """
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -164,7 +143,29 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The rate times a factor that goes from start_factor to end_factor in total_iters epochs."""
+    """The rate times a factor that goes from start_factor to end_factor in total_iters epochs: a warm-up.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `start_factor` (float, default 1/3): above 0 and at most 1, else ValueError
+    - `end_factor` (float, default 1.0): from 0 to 1, else ValueError
+    - `total_iters` (int, default 5): how many epochs
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> for _ in range(3):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.75
+        1.0
+        1.0
+    """
 
     def __init__(
         self,
@@ -203,7 +204,24 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The rate times gamma every epoch."""
+    """The rate times gamma in each epoch.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `gamma` (float): the factor
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> for _ in range(2):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.5
+        0.25
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -221,7 +239,29 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The initial rate times (1 - epoch / total_iters)^power."""
+    """The initial rate times (1 - epoch / total_iters)^power, down to 0.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `total_iters` (int, default 5): how many epochs
+    - `power` (float, default 1.0): the exponent
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4, power=2.0)
+        >>> for _ in range(4):
+        ...     optimizer.step()
+        ...     schedule.step()
+        ...     print(round(schedule.get_last_lr()[0], 4))
+        0.5625
+        0.25
+        0.0625
+        0.0
+    """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters = total_iters
@@ -242,17 +282,25 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from the initial rate at epoch 0 to eta_min at T_max, and back again. (SGDR, without restarts)
+    """Half a cosine from the initial rate at epoch 0 to eta_min at T_max, and back again.
+
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `T_max` (int): the epochs of half a cosine
+    - `eta_min` (float, default 0.0): the smallest rate
+    - `last_epoch` (int, default -1): the epoch at which training goes on; -1 begins anew
+
+    `step()` is called after each epoch. Source: Loshchilov and Hutter, SGDR: Stochastic Gradient Descent with Warm
+    Restarts, 2017, without the restarts.
 
     Example::
 
         >>> import ferro
         >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
         >>> schedule = ferro.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
-        >>> for epoch in range(2):
+        >>> for _ in range(2):
         ...     optimizer.step()
         ...     schedule.step()
-        ...     print(round(schedule.get_last_lr()[0], 3))
+        ...     print(round(schedule.get_last_lr()[0], 4))
         0.5
         0.0
     """

@@ -13,7 +13,31 @@ from .base import EPOCH_DEPRECATION_WARNING, LRScheduler, checked_optimizer, set
 class ReduceLROnPlateau(LRScheduler):
     """The rate times factor after more than `patience` steps without a new best measure; then `cooldown` steps of rest.
 
-    A measure is better if it beats the best by `threshold`, as a fraction of it ("rel") or as it is ("abs").
+    - `optimizer` (Optimizer): whose rates change, group by group
+    - `mode` (str, default 'min'): "min" or "max": the best measure is the smallest or the largest
+    - `factor` (float, default 0.1): below 1, else ValueError
+    - `patience` (int, default 10): see above
+    - `threshold` (float, default 1e-4): a measure is better if it beats the best by this
+    - `threshold_mode` (str, default 'rel'): as a fraction of it ("rel") or as it is ("abs")
+    - `cooldown` (int, default 0): steps after a change that do not count
+    - `min_lr` (float or one for each group, default 0): the smallest rate
+    - `eps` (float, default 1e-8): smaller changes are left out
+
+    `step(measure)` is called after each epoch.
+
+    Example::
+
+        >>> import ferro
+        >>> optimizer = ferro.optim.SGD([ferro.zeros(1, requires_grad=True)], lr=1.0)
+        >>> schedule = ferro.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
+        >>> for loss in (3.0, 2.0, 2.0, 2.0):
+        ...     optimizer.step()
+        ...     schedule.step(loss)
+        ...     print(schedule.get_last_lr()[0])
+        1.0
+        1.0
+        1.0
+        0.5
     """
 
     def __init__(
