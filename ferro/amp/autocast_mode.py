@@ -32,11 +32,16 @@ def _known(device_type: str) -> str:
 
 
 class autocast(_Context):
-    """Inside, products and convolutions run in `dtype` (bfloat16 unless given) and losses in float32; also a decorator.
+    """Inside, products and convolutions run in a smaller dtype and losses in float32; also a decorator.
 
-    The dtype of the results says what was done; parameters keep theirs, and gradients come back in it.  float64 is left
-    alone.  As all of ferro's modes it belongs to the context: a thread that is started inside does not have it.
-    A ``device_type`` of ``"cuda"`` changes nothing but for a warning: there is none.
+    - `device_type` (str): "cpu"; "cuda" changes nothing but for a warning: there is none
+    - `dtype` (dtype, default None): bfloat16 or float16; None is bfloat16
+    - `enabled` (bool, default True): False switches it off inside of another
+    - `cache_enabled` (bool, default None): whether a parameter is cast once or at each use
+
+    The dtype of the results says what was done; parameters keep theirs, and gradients come back in it. float64 is left
+    alone. As all of ferro's modes it belongs to the context: a thread that is started inside does not have it. Source:
+    Micikevicius et al., Mixed Precision Training, 2018.
 
     Example::
 

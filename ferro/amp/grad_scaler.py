@@ -19,9 +19,16 @@ _FIX = "This may indicate your script did not use scaler.scale(loss or outputs) 
 class GradScaler:
     """Multiplies losses, divides gradients, leaves out steps whose gradients are not finite, and adapts the factor.
 
-    device: the type of device; for "cuda" (as in PyTorch the default) there is none, and the scaler does nothing.
-    After `growth_interval` steps in a row the factor grows by `growth_factor`, after one that was left out it falls by
-    `backoff_factor`.
+    - `device` (str, default 'cuda'): the type of device; for "cuda" (as in PyTorch the default) there is none, and the
+      scaler does nothing
+    - `init_scale` (float, default 65536.0): the factor at the start
+    - `growth_factor` (float, default 2.0): multiplies it after growth_interval steps in a row; above 1, else
+      AssertionError
+    - `backoff_factor` (float, default 0.5): multiplies it after a step that was left out; below 1, else AssertionError
+    - `growth_interval` (int, default 2000): see above
+    - `enabled` (bool, default True): False does nothing
+
+    Source: Micikevicius et al., Mixed Precision Training, 2018.
 
     Example::
 

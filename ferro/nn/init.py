@@ -10,12 +10,13 @@ import numpy as np
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
-from ferro.ops.comparison import where
-from ferro.ops.creation import empty, empty_like
+from ferro.ops.creation import empty
 from ferro.ops.creation import eye as identity
 from ferro.ops.data import from_numpy
 from ferro.ops.random import randperm
 from ferro.tensor import Tensor
+
+from .init_random import normal_, trunc_normal_, uniform_  # noqa: F401 (all three are public here)
 
 _LINEAR_LIKE = (
     "linear",
@@ -72,74 +73,32 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 # -------------------------------------------------------------------- constants and plain distributions
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with numbers uniform on [a, b)."""
-    with no_grad():
-        return tensor.uniform_(a, b, generator=generator)
-
-
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Fill with normal numbers of the given mean and standard deviation."""
-    with no_grad():
-        return tensor.normal_(mean, std, generator=generator)
-
-
 # PyTorch's private names for the two, which libraries import.
 _no_grad_uniform_, _no_grad_normal_ = uniform_, normal_
 
 
-def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
-) -> Tensor:
-    """Fill with normal numbers conditioned to lie in [a, b], by rejection: of normal numbers, or of uniform ones where few of
-    those would be kept.
-    """
-    if mean < a - 2 * std or mean > b + 2 * std:
-        warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. "
-            "The distribution of values may be incorrect.",
-            stacklevel=2,
-        )
-    below_b, below_a = [math.erf((bound - mean) / std / math.sqrt(2.0)) / 2 for bound in (b, a)]
-    draw = _normal_within if below_b - below_a > 0.3 else _uniform_within
-    with no_grad():
-        return draw(tensor, mean, std, a, b, generator)
-
-
-def _normal_within(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
-    """Normal numbers; those outside of [a, b] are replaced by others."""
-    low, high = [tensor.new_tensor(bound).item() for bound in (a, b)]
-    values = tensor.normal_(mean, std, generator=generator)
-    while bool((outside := (values < low) | (values > high)).any()):
-        values = where(outside, empty_like(values).normal_(mean, std, generator=generator), values)
-    return tensor if values is tensor else tensor.copy_(values)
-
-
-def _uniform_within(tensor: Tensor, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
-    """Uniform numbers of [a, b), each kept with a probability in proportion to the density."""
-    highest = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
-
-    def refused(values: Tensor) -> Tensor:
-        height = values.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(highest)
-        return empty_like(values).uniform_(generator=generator).log_() > height
-
-    values = tensor.uniform_(a, b, generator=generator)
-    pending = refused(values)
-    while bool(pending.any()):
-        others = empty_like(values).uniform_(a, b, generator=generator)
-        values = where(pending, others, values)
-        pending = pending & refused(others)
-    return tensor if values is tensor else tensor.copy_(values)
-
-
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one value."""
+    """Fills a tensor in place with the value `val`, and returns it.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.init.constant_(ferro.empty(2), 0.5)
+        tensor([0.5000, 0.5000])
+    """
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones."""
+    """Fills a tensor in place with ones, and returns it.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.init.ones_(ferro.empty(2))
+        tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
@@ -161,7 +120,15 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """Fill a matrix with the identity."""
+    """Fills a matrix in place with the identity, and returns it; ValueError for other dimensions than 2.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.init.eye_(ferro.empty(2, 3))
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+    """
     if tensor.dim() != 2:
         raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
     with no_grad():
@@ -169,7 +136,18 @@ def eye_(tensor: Tensor) -> Tensor:
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """Fill a convolution weight so that it passes as many of its input channels through unchanged as it can."""
+    """Fills a convolution weight in place so that it passes as many of its input channels through unchanged as it can.
+
+    - `tensor` (Tensor): (out_channels, in_channels, ...) with 3 to 5 dimensions, else ValueError
+    - `groups` (int, default 1): of the convolution; ValueError if it does not divide out_channels
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.nn.init.dirac_(ferro.empty(1, 1, 3))
+        >>> ferro.nn.functional.conv1d(ferro.tensor([[1.0, 2.0, 3.0]]), w, padding=1)
+        tensor([[1., 2., 3.]])
+    """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError(f"Only tensors with 3, 4, or 5 dimensions are supported, got shape {tuple(tensor.shape)}")
     out_channels, in_channels = tensor.shape[:2]
@@ -186,10 +164,22 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Fill with a (semi-)orthogonal matrix, all dimensions but the first taken as one.
+    """Fills a tensor in place with a (semi-)orthogonal matrix, all dimensions but the first taken as one; returns it.
+
+    - `tensor` (Tensor): at least 2 dimensions, else ValueError
+    - `gain` (float, default 1): a factor
+    - `generator` (Generator, default None): the source of random numbers, else the default one
 
     The Q of the QR decomposition of a normal matrix, its columns signed so that R has a positive diagonal: this makes
-    it uniform (Mezzadri, "How to generate random matrices from the classical compact groups", 2007).
+    it uniform. Sources: Saxe, McClelland and Ganguli, Exact Solutions to the Nonlinear Dynamics of Learning in Deep
+    Linear Neural Networks, 2014; Mezzadri, How to Generate Random Matrices from the Classical Compact Groups, 2007.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.nn.init.orthogonal_(ferro.empty(3, 5))
+        >>> ferro.allclose(w @ w.T, ferro.eye(3), atol=1e-5)
+        True
     """
     if tensor.dim() < 2:
         raise ValueError(f"Only tensors with 2 or more dimensions are supported, got shape {tuple(tensor.shape)}")
@@ -210,7 +200,22 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fill a matrix with normal numbers, then zero the fraction `sparsity` of each column at random rows."""
+    """Fills a matrix in place with normal numbers, then zeroes a fraction of each column at random rows; returns it.
+
+    - `tensor` (Tensor): 2 dimensions, else ValueError
+    - `sparsity` (float): the fraction
+    - `std` (float, default 0.01): the standard deviation of the others
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Source: Martens, Deep Learning via Hessian-free Optimization, 2010.
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.nn.init.sparse_(ferro.empty(10, 4), sparsity=0.3)
+        >>> (w == 0).sum(dim=0)
+        tensor([3, 3, 3, 3])
+    """
     if tensor.dim() != 2:
         raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
     rows, columns = tensor.shape
@@ -226,7 +231,13 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform on (-a, a), a = gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
+    """Fills a tensor in place with numbers uniform on (-a, a), a = gain sqrt(6 / (fan_in + fan_out)), and returns it.
+
+    - `tensor` (Tensor): a weight (out, in, ...), at least 2 dimensions, else ValueError
+    - `gain` (float, default 1.0): a factor, from `calculate_gain`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Source: Glorot and Bengio, Understanding the Difficulty of Training Deep Feedforward Neural Networks, 2010.
 
     Example::
 
@@ -241,7 +252,20 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with standard deviation gain sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+    """Fills a tensor in place with normal numbers of the deviation gain sqrt(2 / (fan_in + fan_out)), and returns it.
+
+    - `tensor` (Tensor): a weight (out, in, ...), at least 2 dimensions, else ValueError
+    - `gain` (float, default 1.0): a factor, from `calculate_gain`
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Source: Glorot and Bengio, Understanding the Difficulty of Training Deep Feedforward Neural Networks, 2010.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.init.xavier_normal_(ferro.empty(3, 5)).shape
+        ferro.Size([3, 5])
+    """
     return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 
 
@@ -252,7 +276,24 @@ def _xavier_std(tensor: Tensor, gain: float) -> float:
 def kaiming_uniform_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Uniform on (-b, b), b = gain sqrt(3 / fan) (He et al., 2015); `a` is the slope of the leaky_relu that follows."""
+    """Fills a tensor in place with numbers uniform on (-b, b), b = gain sqrt(3 / fan), and returns it.
+
+    - `tensor` (Tensor): a weight (out, in, ...), at least 2 dimensions, else ValueError
+    - `a` (float, default 0): the slope of the leaky_relu that follows
+    - `mode` (str, default 'fan_in'): fan is the number of inputs of an output ("fan_in", keeps the size of results) or
+      of outputs of an input ("fan_out", keeps the size of gradients), else ValueError
+    - `nonlinearity` (str, default 'leaky_relu'): of the layer, for `calculate_gain`; 'relu' for ReLU
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Source: He, Zhang, Ren and Sun, Delving Deep into Rectifiers, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> weight = ferro.nn.init.kaiming_uniform_(ferro.empty(3, 6), nonlinearity="relu")
+        >>> bool(weight.abs().max() <= 1)
+        True
+    """
     if _is_empty(tensor):
         return tensor
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
@@ -262,7 +303,24 @@ def kaiming_uniform_(
 def kaiming_normal_(
     tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
 ) -> Tensor:
-    """Normal with standard deviation gain / sqrt(fan) (He et al., 2015)."""
+    """Fills a tensor in place with normal numbers of the deviation gain / sqrt(fan), and returns it.
+
+    - `tensor` (Tensor): a weight (out, in, ...), at least 2 dimensions, else ValueError
+    - `a` (float, default 0): the slope of the leaky_relu that follows
+    - `mode` (str, default 'fan_in'): fan is the number of inputs of an output ("fan_in", keeps the size of results) or
+      of outputs of an input ("fan_out", keeps the size of gradients), else ValueError
+    - `nonlinearity` (str, default 'leaky_relu'): of the layer, for `calculate_gain`; 'relu' for ReLU
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Source: He, Zhang, Ren and Sun, Delving Deep into Rectifiers, 2015.
+
+    Example::
+
+        >>> import ferro
+        >>> conv = ferro.nn.Conv2d(3, 8, 5)
+        >>> ferro.nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu").shape
+        ferro.Size([8, 3, 5, 5])
+    """
     if _is_empty(tensor):
         return tensor
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)

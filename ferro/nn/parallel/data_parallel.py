@@ -43,7 +43,20 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: Any = None,
 ) -> Any:
-    """The module called with `inputs`, one tensor or a tuple of arguments."""
+    """Calls a module: with one CPU there is nothing to divide.
+
+    - `module` (Module): the model
+    - `inputs` (Tensor or tuple): its argument or arguments
+    - `device_ids`, `output_device` (default None): ignored
+    - `dim` (int, default 0): the dimension that would be divided among devices
+    - `module_kwargs` (dict, default None): its keyword arguments
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.parallel.data_parallel(ferro.nn.ReLU(), ferro.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
     if device_ids:
         raise RuntimeError(f"data_parallel: device_ids={list(device_ids)}, but ferro computes on the CPU: leave it out")
     inputs = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)

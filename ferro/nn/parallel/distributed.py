@@ -15,13 +15,25 @@ from ..parameter import is_lazy
 class DistributedDataParallel(Module):
     """Passes its arguments to `module`, whose gradients are the mean over all processes: over this one.
 
-    A process group must have been made (ValueError). Keys of its state_dict begin with "module.". What says how gradients
-    travel (buckets, buffers, unused parameters, static graphs) is kept and changes nothing; unused parameters keep their
-    gradient None.  RuntimeError for a module without parameters that require a gradient; ValueError for `device_ids`.
+    - `module` (Module): with parameters that require a gradient, else RuntimeError
+    - `device_ids`, `output_device` (default None): ValueError unless None or empty
+    - `dim` (int, default 0): kept
+    - `broadcast_buffers` (bool, default None): kept
+    - `init_sync` (bool, default True): kept
+    - `process_group` (default None): None takes the default group, which must have been made (ValueError)
+    - `bucket_cap_mb` (float, default None): kept
+    - `find_unused_parameters` (bool, default False): kept; unused parameters keep their gradient None
+    - `check_reduction`, `gradient_as_bucket_view`, `static_graph` (bool, default False): kept
+    - `delay_all_reduce_named_params`, `param_to_hook_all_reduce` (default None): kept
+    - `mixed_precision`, `device_mesh` (default None): kept
+
+    What is kept says how gradients travel between processes, and changes nothing in one. Keys of the state_dict begin
+    with "module.".
 
     Example::
 
         >>> import ferro
+        >>> from ferro.nn.parallel import DistributedDataParallel
         >>> ferro.distributed.init_process_group("gloo", rank=0, world_size=1)
         >>> model = DistributedDataParallel(ferro.nn.Linear(2, 1))
         >>> list(model.state_dict())

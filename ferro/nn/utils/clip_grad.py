@@ -27,7 +27,21 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The p-norm of the tensors taken as one long vector (`foreach` is accepted and changes nothing)."""
+    """The p-norm of tensors taken as one long vector.
+
+    - `tensors` (Tensor or several): any shapes
+    - `norm_type` (float, default 2.0): p; inf is the largest element
+    - `error_if_nonfinite` (bool, default False): True raises RuntimeError for an infinite norm or nan
+    - `foreach` (bool, default None): changes nothing
+
+    The result is ().
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.nn.utils.get_total_norm([ferro.tensor([3.0]), ferro.tensor([[4.0]])])
+        tensor(5.)
+    """
     tensors = _listed(tensors)
     norm_type = float(norm_type)
     if not tensors:
@@ -47,7 +61,22 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensor | Iterable[Tensor], max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scale the gradients in place by max_norm / total_norm, never up."""
+    """Scales gradients in place by max_norm / total_norm, never up: the second half of `clip_grad_norm_`.
+
+    - `parameters` (Tensor or several): those with a gradient count
+    - `max_norm` (float): the largest norm
+    - `total_norm` (Tensor): the norm they have, from `get_total_norm`
+    - `foreach` (bool, default None): changes nothing
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.zeros(2, requires_grad=True)
+        >>> (w @ ferro.tensor([3.0, 4.0])).backward()
+        >>> ferro.nn.utils.clip_grads_with_norm_([w], 1.0, ferro.tensor(10.0))
+        >>> w.grad
+        tensor([0.3000, 0.4000])
+    """
     with no_grad():
         # The 1e-6 is PyTorch's; clamping instead of branching keeps non-finite norms visible in the gradients.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
@@ -62,7 +91,15 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale the gradients in place so that their common norm is at most max_norm; returns the norm they had.
+    """Scales gradients in place so that their common norm is at most max_norm; returns the norm they had.
+
+    - `parameters` (Tensor or several): those with a gradient count
+    - `max_norm` (float): the largest norm
+    - `norm_type` (float, default 2.0): its exponent; inf is the largest element
+    - `error_if_nonfinite` (bool, default False): True raises RuntimeError for an infinite norm or nan
+    - `foreach` (bool, default None): changes nothing
+
+    Source: Pascanu, Mikolov and Bengio, On the Difficulty of Training Recurrent Neural Networks, 2013.
 
     Example::
 
@@ -90,7 +127,24 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """The older name of `clip_grad_norm_` (FutureWarning)."""
+    """The older name of `clip_grad_norm_` (FutureWarning).
+
+    - `parameters` (Tensor or several): those with a gradient count
+    - `max_norm` (float): the largest norm
+    - `norm_type` (float, default 2.0): its exponent
+    - `error_if_nonfinite` (bool, default False): True raises RuntimeError for an infinite norm or nan
+    - `foreach` (bool, default None): changes nothing
+
+    Example::
+
+        >>> import ferro, warnings
+        >>> w = ferro.zeros(2, requires_grad=True)
+        >>> (w @ ferro.tensor([3.0, 4.0])).backward()
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     norm = ferro.nn.utils.clip_grad_norm([w], max_norm=1.0)
+        >>> norm
+        tensor(5.)
+    """
     warnings.warn(
         "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.",
         FutureWarning,
@@ -100,7 +154,21 @@ def clip_grad_norm(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Clamp every element of the gradients, in place, to [-clip_value, clip_value]."""
+    """Clamps gradients in place to [-clip_value, clip_value].
+
+    - `parameters` (Tensor or several): those with a gradient count
+    - `clip_value` (float): the largest absolute value
+    - `foreach` (bool, default None): changes nothing
+
+    Example::
+
+        >>> import ferro
+        >>> w = ferro.zeros(2, requires_grad=True)
+        >>> (w @ ferro.tensor([3.0, -0.5])).backward()
+        >>> ferro.nn.utils.clip_grad_value_([w], 1.0)
+        >>> w.grad
+        tensor([ 1.0000, -0.5000])
+    """
     clip_value = float(clip_value)
     with no_grad():
         for grad in _gradients(parameters):

@@ -42,7 +42,24 @@ def fuse_conv_bn_weights(
     bn_b: Tensor | None,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the fused convolution, or with `transpose` of the fused transposed convolution."""
+    """Weight and bias of one convolution that does what a convolution and the batch norm behind it do in evaluation.
+
+    - `conv_w`, `conv_b` (Tensor): weight and bias of the convolution; None for no bias
+    - `bn_rm`, `bn_rv` (Tensor): running mean and variance, (C,)
+    - `bn_eps` (float): eps of the norm
+    - `bn_w`, `bn_b` (Tensor): weight and bias of the norm, (C,), or None
+    - `transpose` (bool, default False): the convolution is a transposed one
+
+    `fuse_conv_bn_eval` does it for modules.
+
+    Example::
+
+        >>> import ferro
+        >>> one, zero = ferro.ones(1), ferro.zeros(1)
+        >>> weight, bias = ferro.nn.utils.fuse_conv_bn_weights(ferro.ones(1, 1, 1, 1), None, one, one, 0.0, 3 * one, zero)
+        >>> weight.item(), bias.item()
+        (3.0, -3.0)
+    """
     scale = rsqrt(bn_rv + bn_eps) * (ones_like(bn_rm) if bn_w is None else bn_w)
     shape = [1] * conv_w.dim()
     shape[1 if transpose else 0] = -1
@@ -71,7 +88,23 @@ def fuse_linear_bn_weights(
     bn_w: Tensor | None,
     bn_b: Tensor | None,
 ) -> tuple[Parameter, Parameter]:
-    """Weight and bias of the fused Linear."""
+    """Weight and bias of one Linear that does what a Linear and the batch norm behind it do in evaluation.
+
+    - `linear_w`, `linear_b` (Tensor): weight and bias of the layer; None for no bias
+    - `bn_rm`, `bn_rv` (Tensor): running mean and variance, (out_features,)
+    - `bn_eps` (float): eps of the norm
+    - `bn_w`, `bn_b` (Tensor): weight and bias of the norm, (out_features,), or None
+
+    `fuse_linear_bn_eval` does it for modules.
+
+    Example::
+
+        >>> import ferro
+        >>> one, zero = ferro.ones(1), ferro.zeros(1)
+        >>> weight, bias = ferro.nn.utils.fuse_linear_bn_weights(ferro.ones(1, 1), None, one, one, 0.0, 3 * one, zero)
+        >>> weight.item(), bias.item()
+        (3.0, -3.0)
+    """
     scale = rsqrt(bn_rv + bn_eps) * (ones_like(bn_rm) if bn_w is None else bn_w)
     return _fused(linear_w, linear_b, linear_w * scale.unsqueeze(-1), scale, bn_rm, bn_b)
 

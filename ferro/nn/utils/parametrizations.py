@@ -125,14 +125,25 @@ class _Orthogonal(Module):
 def orthogonal(
     module: M, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> M:
-    """Keep a weight, or each matrix of a batch, orthogonal (complex: unitary); a rectangular one has orthonormal rows or columns.
+    """Keeps a weight, or each matrix of a batch, orthogonal (complex: unitary); a rectangular one has orthonormal rows
+    or columns.
 
-    `orthogonal_map` is "matrix_exp" (the default for square and complex ones), "cayley" or "householder".
+    - `module` (Module): changed in place, and returned
+    - `name` (str, default 'weight'): the weight's name; ValueError if there is none
+    - `orthogonal_map` (str, default None): "matrix_exp" (of a skew-symmetric matrix), "cayley" or "householder"; None
+      takes the first for square and complex ones, else the last
+    - `use_trivialization` (bool, default True): turns a fixed orthogonal matrix instead of the identity, so that the
+      weight can be assigned; not for "householder"
 
-    >>> import ferro
-    >>> layer = orthogonal(ferro.nn.Linear(3, 2))
-    >>> ferro.allclose(layer.weight @ layer.weight.T, ferro.eye(2), atol=1e-6)
-    True
+    Source: Lezcano-Casado, Trivializations for Gradient-Based Optimization on Manifolds, 2019.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn.utils.parametrizations import orthogonal
+        >>> layer = orthogonal(ferro.nn.Linear(3, 2))
+        >>> ferro.allclose(layer.weight @ layer.weight.T, ferro.eye(2), atol=1e-5)
+        True
     """
     weight = _weight_of(module, name)
     if weight.ndim < 2:
@@ -248,12 +259,23 @@ class _SpectralNorm(Module):
 def spectral_norm(
     module: M, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> M:
-    """Divide a weight by its largest singular value, which a power iteration follows while training.
+    """Divides a weight by its largest singular value, which a power iteration follows while training.
 
-    >>> import ferro
-    >>> layer = spectral_norm(ferro.nn.Linear(4, 3), n_power_iterations=20)
-    >>> ferro.allclose(ferro.linalg.matrix_norm(layer.weight, 2), ferro.tensor(1.0), atol=1e-3)
-    True
+    - `module` (Module): changed in place, and returned
+    - `name` (str, default 'weight'): the weight's name; ValueError if there is none
+    - `n_power_iterations` (int, default 1): steps at each use in training; ValueError below 1
+    - `eps` (float, default 1e-12): the least norm that is divided by
+    - `dim` (int, default None): the dimension of outputs; None is 1 for transposed convolutions, else 0
+
+    Source: Miyato, Kataoka, Koyama and Yoshida, Spectral Normalization for Generative Adversarial Networks, 2018.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn.utils.parametrizations import spectral_norm
+        >>> layer = spectral_norm(ferro.nn.Linear(4, 3), n_power_iterations=20)
+        >>> abs(ferro.linalg.matrix_norm(layer.weight, 2).item() - 1) < 1e-2
+        True
     """
     weight = _weight_of(module, name)
     parametrization = _SpectralNorm(weight, n_power_iterations, output_dim(module) if dim is None else dim, eps)

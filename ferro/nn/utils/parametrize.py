@@ -83,8 +83,19 @@ def _put(destination: Tensor, value: Tensor) -> None:
 class ParametrizationList(ModuleList):
     """The parametrizations of one tensor in the order of their use, and what they start from.
 
-    That is `original`, or `original0`, `original1`, ... if the `right_inverse` of the first gives several tensors.
-    ValueError where a parametrization changes shape or dtype, unless `unsafe`.
+    - `modules` (modules): the parametrizations
+    - `original` (Tensor): the tensor as it was
+    - `unsafe` (bool, default False): True lets a parametrization change shape or dtype, else ValueError
+
+    What they start from is `original`, or `original0`, `original1`, ... if the `right_inverse` of the first gives
+    several tensors. `register_parametrization` makes it. Calling it gives the tensor, of the shape of the last result.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn.utils.parametrize import ParametrizationList
+        >>> ParametrizationList([ferro.nn.ReLU()], ferro.nn.Parameter(ferro.tensor([-1.0, 2.0])))().tolist()
+        [0.0, 2.0]
     """
 
     original: Tensor
@@ -205,19 +216,26 @@ class ParametrizationList(ModuleList):
 
 
 def register_parametrization(module: M, tensor_name: str, parametrization: Module, *, unsafe: bool = False) -> M:
-    """Let `module.<tensor_name>` be `parametrization(original)` from now on; returns the module.
+    """Lets `module.<tensor_name>` be `parametrization(original)` from now on; returns the module.
 
-    A tensor that is parametrized already is parametrized once more.  If `parametrization` has a method `right_inverse`,
-    the tensor can be assigned to, and its value is kept now.  ValueError if shape or dtype change, unless `unsafe`, and for
-    a name that is no parameter, buffer or parametrized tensor.
+    - `module` (Module): changed in place
+    - `tensor_name` (str): a parameter, buffer or parametrized tensor, else ValueError; one that is parametrized already
+      is parametrized once more
+    - `parametrization` (Module): called with the original at each use
+    - `unsafe` (bool, default False): True lets it change shape or dtype, else ValueError
 
-    >>> import ferro
-    >>> class Symmetric(ferro.nn.Module):
-    ...     def forward(self, x):
-    ...         return x.triu() + x.triu(1).T
-    >>> layer = register_parametrization(ferro.nn.Linear(3, 3), "weight", Symmetric())
-    >>> (layer.weight == layer.weight.T).all().item(), list(layer.state_dict())
-    (True, ['bias', 'parametrizations.weight.original'])
+    If `parametrization` has a method `right_inverse`, the tensor can be assigned to, and its value is kept now.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn.utils.parametrize import register_parametrization
+        >>> class Symmetric(ferro.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = register_parametrization(ferro.nn.Linear(3, 3), "weight", Symmetric())
+        >>> (layer.weight == layer.weight.T).all().item(), list(layer.state_dict())
+        (True, ['bias', 'parametrizations.weight.original'])
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):

@@ -37,9 +37,19 @@ class PackedSequence_(NamedTuple):
 class PackedSequence(PackedSequence_):
     """Sequences without padding: the first elements of all, then the second elements of all that have one, and so on.
 
-    data: (sum of lengths, *).  batch_sizes: int64, how many sequences have a first element, a second, ...
-    sorted_indices: the order of the packed sequences, longest first, None if they came in it; unsorted_indices: back.
+    - `data` (Tensor): (sum of lengths, *)
+    - `batch_sizes` (Tensor, default None): int64, how many sequences have a first element, a second, ...
+    - `sorted_indices` (Tensor, default None): the order of the packed sequences, longest first; None if they came in it
+    - `unsorted_indices` (Tensor, default None): the way back
+
     `pack_padded_sequence` and `pack_sequence` make it; recurrent layers take it.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn.utils.rnn import pack_sequence
+        >>> pack_sequence([ferro.tensor([1, 2, 3]), ferro.tensor([4])]).batch_sizes
+        tensor([2, 1, 1])
     """
 
     def __new__(
@@ -130,15 +140,20 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Pack the sequences of a padded tensor (L, N, *), or (N, L, *) with batch_first; what is padding does not matter.
+    """Packs the sequences of a padded tensor; what is padding does not matter.
 
-    lengths: of each sequence, a list or a tensor.  RuntimeError for lengths that are not positive or do not fit, and, with
-    `enforce_sorted`, for lengths that do not decrease.
+    - `input` (Tensor): (L, N, *), or (N, L, *) with batch_first
+    - `lengths` (list or Tensor): of each sequence; RuntimeError unless they are positive and fit
+    - `batch_first` (bool, default False): see above
+    - `enforce_sorted` (bool, default True): RuntimeError for lengths that do not decrease; False sorts them
 
-    >>> import ferro
-    >>> packed = pack_padded_sequence(ferro.tensor([[1, 2, 3], [4, 0, 0]]), [3, 1], batch_first=True)
-    >>> packed.data, packed.batch_sizes
-    (tensor([1, 4, 2, 3]), tensor([2, 1, 1]))
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn.utils.rnn import pack_padded_sequence
+        >>> packed = pack_padded_sequence(ferro.tensor([[1, 2, 3], [4, 0, 0]]), [3, 1], batch_first=True)
+        >>> packed.data, packed.batch_sizes
+        (tensor([1, 4, 2, 3]), tensor([2, 1, 1]))
     """
     lengths = as_tensor(lengths, dtype=dtypes.int64)
     order = None
@@ -184,9 +199,21 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The padded tensor (L, N, *), or (N, L, *) with batch_first, and the lengths; the inverse of `pack_padded_sequence`.
+    """The padded tensor and the lengths of a packed one: the inverse of `pack_padded_sequence`.
 
-    ValueError for a `total_length`, the L wanted, that is too short.
+    - `sequence` (PackedSequence): what is unpacked
+    - `batch_first` (bool, default False): the result is (N, L, *) instead of (L, N, *)
+    - `padding_value` (float, default 0.0): stands behind the end of shorter sequences
+    - `total_length` (int, default None): the L wanted; ValueError if it is too short
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn.utils.rnn import pack_sequence, pad_packed_sequence
+        >>> packed = pack_sequence([ferro.tensor([1, 2, 3]), ferro.tensor([4])])
+        >>> pad_packed_sequence(packed, batch_first=True)
+        (tensor([[1, 2, 3],
+                [4, 0, 0]]), tensor([3, 1]))
     """
     longest = len(sequence.batch_sizes)
     if total_length is not None and total_length < longest:
@@ -231,7 +258,12 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Stack tensors (L_i, *) as (L, N, *), or (N, L, *) with batch_first, the shorter ones padded on one side.
+    """Stacks tensors of different lengths; the shorter ones are padded on one side.
+
+    - `sequences` (tensors): (L_i, *); RuntimeError for none of them
+    - `batch_first` (bool, default False): the result is (N, L, *) instead of (L, N, *)
+    - `padding_value` (float, default 0.0): stands in the padding
+    - `padding_side` (str, default 'right'): 'right' or 'left', else RuntimeError
 
     Example::
 

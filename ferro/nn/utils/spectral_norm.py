@@ -163,7 +163,27 @@ class SpectralNormLoadStateDictPreHook:
 def spectral_norm(
     module: M, name: str = "weight", n_power_iterations: int = 1, eps: float = 1e-12, dim: int | None = None
 ) -> M:
-    """Divide a weight by its largest singular value, which a power iteration of a step a call follows while training."""
+    """Divides a weight by its largest singular value at each call; a power iteration follows that value while training.
+
+    - `module` (Module): changed in place, and returned
+    - `name` (str, default 'weight'): the weight's name
+    - `n_power_iterations` (int, default 1): steps at each call; ValueError below 1
+    - `eps` (float, default 1e-12): the least norm that is divided by
+    - `dim` (int, default None): the dimension of outputs; None is 1 for transposed convolutions, else 0
+
+    The older form, with hooks; `parametrizations.spectral_norm` is the newer. RuntimeError if the weight has such a
+    norm already. Source: Miyato, Kataoka, Koyama and Yoshida, Spectral Normalization for Generative Adversarial
+    Networks, 2018.
+
+    Example::
+
+        >>> import ferro
+        >>> layer = ferro.nn.utils.spectral_norm(ferro.nn.Linear(4, 3), n_power_iterations=20)
+        >>> layer(ferro.zeros(2, 4)).shape
+        ferro.Size([2, 3])
+        >>> abs(ferro.linalg.matrix_norm(layer.weight, 2).item() - 1) < 1e-2
+        True
+    """
     SpectralNorm.apply(module, name, n_power_iterations, output_dim(module) if dim is None else dim, eps)
     return module
 

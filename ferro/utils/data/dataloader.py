@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import ExhaustedError, IterableFetcher, MapFetcher
+
+# What decides the order of the samples cannot be changed afterwards: the samplers are made from it.
+from .loader_checks import check_context, check_stream, check_workers, warn_of_many
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, new_seed
 from .workers import End, Failure, WorkerPool
 
-# What decides the order of the samples cannot be changed afterwards: the samplers are made from it.
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")
 
 if TYPE_CHECKING:
@@ -34,30 +35,48 @@ class _Endless:
 class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
-    `num_workers` fetch batches ahead, up to num_workers * prefetch_factor of them. They are threads of this process, unless
-    `multiprocessing_context` ("fork", "spawn", "forkserver" or a context of multiprocessing) asks for processes, as all
-    workers of PyTorch's are.
+    - `dataset` (Dataset, list, array, IterableDataset, ...): has `__getitem__` and `__len__`, or `__iter__`
+    - `batch_size` (int, default 1): samples in a batch; None gives the samples one by one, not joined
+    - `shuffle` (bool, default None): True draws a new order for each iteration
+    - `sampler` (Sampler, default None): gives the indices, in place of shuffle
+    - `batch_sampler` (Sampler, default None): gives lists of indices, in place of batch_size, shuffle, sampler and
+      drop_last
+    - `num_workers` (int, default 0): threads, or processes, that fetch ahead; 0 fetches when asked
+    - `collate_fn` (function, default None): makes a batch of a list of samples; None stacks tensors, arrays and
+      numbers, also in tuples and dictionaries
+    - `pin_memory` (bool, default False): there is no memory to pin; a warning says so
+    - `drop_last` (bool, default False): True leaves out a last batch that is smaller
+    - `timeout` (float, default 0): how many seconds a worker's batch may take, else RuntimeError; 0 waits
+    - `worker_init_fn` (function of an integer, default None): called with the worker's number in each worker at its
+      start
+    - `multiprocessing_context` (str or context, default None): "fork", "spawn" or "forkserver" makes the workers
+      processes
+    - `generator` (Generator, default None): draws the order and the workers' seeds, else the default one
+    - `prefetch_factor` (int, default None): batches that each worker fetches ahead; None is 2
+    - `persistent_workers` (bool, default False): True keeps the workers from one iteration to the next
+    - `pin_memory_device` (str, default ''): see pin_memory
+    - `in_order` (bool, default True): False gives batches as they are ready
 
-    Threads start at once, and nothing is pickled or copied: right for samples that are read from files, decoded or computed
-    by NumPy. Each has its own copy of the dataset object (what its attributes refer to is shared) and its own default
-    generator; the global generators of `random` and `numpy.random` are one for all. Processes are right for datasets of
-    much Python code, which threads would run one after the other, and for those that draw from `random` or `numpy.random`;
-    the batches travel through a pipe. In each, ferro's generator and both of those are seeded as PyTorch seeds them.
+    Threads start at once, and nothing is pickled or copied: right for samples that are read from files, decoded or
+    computed by NumPy. Each has its own copy of the dataset object (what its attributes refer to is shared) and its own
+    default generator; the global generators of `random` and `numpy.random` are one for all. Processes are right for
+    datasets of much Python code, which threads would run one after the other, and for those that draw from `random` or
+    `numpy.random`; the batches travel through a pipe. In each, ferro's generator and both of those are seeded as
+    PyTorch seeds them.
 
-    Worker i has the seed `get_worker_info().seed`, the loader's base seed plus i; the base seed is drawn from `generator` (or
-    the default one) when an iteration begins. The order of the batches is the same for any number of workers; with
-    in_order=False they come as they are ready. With a stream (IterableDataset) each worker iterates over it by itself and
-    the batches come from the workers in turn, so that a dataset has to divide its samples by `get_worker_info()`. An error
-    in a worker is raised where its batch is asked for; its message names the worker and the sample. A worker process that
-    is killed is a RuntimeError at once. A loop that is left early takes the workers with it.
+    Worker i has the seed `get_worker_info().seed`, the loader's base seed plus i; the base seed is drawn from
+    `generator` when an iteration begins. The order of the batches is the same for any number of workers. With a stream
+    (IterableDataset) each worker iterates over it by itself and the batches come from the workers in turn, so that a
+    dataset has to divide its samples by `get_worker_info()`. An error in a worker is raised where its batch is asked
+    for; its message names the worker and the sample. A worker process that is killed is a RuntimeError at once. A loop
+    that is left early takes the workers with it.
 
-    pin_memory and pin_memory_device are accepted for PyTorch's sake: there is no memory to pin (a warning says so).
-
-    Raises ValueError for options that do not fit together, and warns of more workers than there are processors, and of
-    a stream that gives more samples than the length that it was asked for.
+    ValueError for options that do not fit together. Warns of more workers than there are processors, and of a stream
+    that gives more samples than the length that it was asked for.
 
     Example::
 
+        >>> import ferro
         >>> from ferro.utils.data import DataLoader
         >>> [batch.tolist() for batch in DataLoader(range(5), batch_size=2)]
         [[0, 1], [2, 3], [4]]
@@ -84,7 +103,7 @@ class DataLoader(Generic[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self.dataset = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
@@ -92,13 +111,13 @@ class DataLoader(Generic[T_co]):
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
-        _check_context(multiprocessing_context, num_workers)
+        check_context(multiprocessing_context, num_workers)
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
         self.generator = generator
         stream = isinstance(dataset, IterableDataset)
         if stream:
-            _check_stream(shuffle, sampler, batch_sampler)
+            check_stream(shuffle, sampler, batch_sampler)
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None:
@@ -127,7 +146,7 @@ class DataLoader(Generic[T_co]):
         self._kept_pool: WorkerPool | ProcessPool | None = None
         self._told_length: int | None = None  # what len() answered for a stream
         self._fixed = True
-        _warn_of_many(num_workers)
+        warn_of_many(num_workers)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and self.__dict__.get("_fixed"):
@@ -179,50 +198,6 @@ class DataLoader(Generic[T_co]):
         return pool
 
 
-def _check_workers(num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool) -> None:
-    if num_workers < 0:
-        raise ValueError(
-            f"num_workers option should be non-negative; use num_workers=0 to disable multiprocessing. Got {num_workers}"
-        )
-    if timeout < 0:
-        raise ValueError(f"timeout option should be non-negative, got {timeout}")
-    if num_workers == 0 and prefetch_factor is not None:
-        raise ValueError(
-            "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
-            "multiprocessing, otherwise set prefetch_factor to None."
-        )
-    if prefetch_factor is not None and prefetch_factor <= 0:
-        raise ValueError(
-            f"prefetch_factor option should be non-negative, and with workers positive; got {prefetch_factor}"
-        )
-    if persistent_workers and num_workers == 0:
-        raise ValueError("persistent_workers option needs num_workers > 0")
-
-
-def _check_context(context: Any, num_workers: int) -> None:
-    """Whether `context` could start processes, which is all that is asked of it."""
-    if context is None:
-        return
-    if num_workers == 0:
-        raise ValueError(
-            "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
-            f"num_workers={num_workers}"
-        )
-    import multiprocessing.context
-
-    methods = multiprocessing.get_all_start_methods()
-    if isinstance(context, str) and context not in methods:
-        raise ValueError(
-            f"multiprocessing_context option should specify a valid start method in {methods!r}, but got "
-            f"multiprocessing_context={context!r}"
-        )
-    if not isinstance(context, (str, multiprocessing.context.BaseContext)):
-        raise TypeError(
-            "multiprocessing_context option should be a valid context object or a string specifying the start method, "
-            f"but got multiprocessing_context={context}"
-        )
-
-
 def _processes(told: tuple[Any, ...], context: Any) -> ProcessPool:
     """Worker processes, started by a context of multiprocessing or by one that has this name."""
     import multiprocessing  # here, as what it needs: `import ferro` stays light
@@ -231,35 +206,6 @@ def _processes(told: tuple[Any, ...], context: Any) -> ProcessPool:
 
     context = multiprocessing.get_context(context) if isinstance(context, str) else context
     return ProcessPool(*told, context=context)
-
-
-def _warn_of_many(num_workers: int) -> None:
-    """More workers than processors are of use only if they wait for something else."""
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if num_workers > processors:
-        warnings.warn(
-            f"This DataLoader will create {num_workers} worker processes in total (in ferro, threads). Our suggested max number of "
-            f"worker in current system is {processors}, which is smaller than what this DataLoader is going to create. "
-            "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower the "
-            "worker number to avoid potential slowness/freeze if necessary.",
-            stacklevel=3,
-        )
-
-
-def _check_stream(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
-    if shuffle not in (False, None):
-        raise ValueError(
-            f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
-        )
-    if sampler is not None:
-        raise ValueError(
-            f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}"
-        )
-    if batch_sampler is not None:
-        raise ValueError(
-            "DataLoader with IterableDataset: expected unspecified batch_sampler option, "
-            f"but got batch_sampler={batch_sampler}"
-        )
 
 
 class _BaseDataLoaderIter:

@@ -79,7 +79,17 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class StackDataset(Dataset[Any]):
-    """Datasets of the same length side by side; a sample is a tuple (or, from keywords, a dictionary) of theirs."""
+    """Datasets side by side: a sample is a tuple of theirs, or a dictionary if they are given by name.
+
+    Takes datasets of one length, else ValueError.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import StackDataset
+        >>> StackDataset("ab", [1, 2])[1], StackDataset(letter="ab", number=[1, 2])[0]
+        (('b', 2), {'letter': 'a', 'number': 1})
+    """
 
     datasets: tuple[Any, ...] | dict[str, Any]
 
@@ -128,7 +138,18 @@ def _samples(dataset: Any, indices: list[int]) -> Any:
 
 
 class ConcatDataset(Dataset[Any]):
-    """Datasets end to end."""
+    """Datasets one after the other.
+
+    - `datasets` (datasets): with lengths; AssertionError for none and for streams
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import ConcatDataset
+        >>> data = ConcatDataset(["ab", "cd"])
+        >>> len(data), data[2]
+        (4, 'c')
+    """
 
     datasets: list[Any]
     cumulative_sizes: list[int]
@@ -156,7 +177,20 @@ class ConcatDataset(Dataset[Any]):
 
 
 class ChainDataset(IterableDataset[Any]):
-    """Streams one after the other."""
+    """Streams one after the other.
+
+    - `datasets` (IterableDatasets): AssertionError for others, when it is iterated
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import ChainDataset, IterableDataset
+        >>> class Count(IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter(range(2))
+        >>> list(ChainDataset([Count(), Count()]))
+        [0, 1, 0, 1]
+    """
 
     datasets: Iterable[Any]
 
@@ -178,7 +212,18 @@ def _stream(dataset: Any) -> Any:
 
 
 class Subset(Dataset[T_co]):
-    """The samples of a dataset at the given indices."""
+    """The samples of a dataset at the given indices.
+
+    - `dataset` (Dataset): the whole
+    - `indices` (integers): which
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import Subset
+        >>> list(Subset("abcd", [1, 3]))
+        ['b', 'd']
+    """
 
     dataset: Any
     indices: Sequence[int]

@@ -10,16 +10,22 @@ from .sampler import Sampler, seeded
 
 
 class DistributedSampler(Sampler[int]):
-    """The indices of process `rank` of `num_replicas`: every num_replicas-th of an order that all processes draw alike.
+    """The indices of one of several processes: every num_replicas-th of an order that all processes draw alike.
 
-    All get equally many: the first indices are given out twice, or with drop_last the last ones not at all. `shuffle` draws
-    a new order for each `seed` and epoch; `set_epoch` says which epoch it is.
+    - `dataset` (sized): its length counts
+    - `num_replicas` (int, default None): the number of processes; None asks the process group, which must have been
+      made (ValueError)
+    - `rank` (int, default None): the number of this one, likewise; ValueError if it is not among them
+    - `shuffle` (bool, default True): draws a new order for each seed and epoch
+    - `seed` (int, default 0): the same in all processes
+    - `drop_last` (bool, default False): all get equally many: the first indices are given out twice, or with True the
+      last ones not at all
 
-    Numbers that are not given are those of the process group, which must have been made (ValueError); ValueError if `rank` is
-    not among them.
+    `set_epoch` says which epoch it is.
 
     Example::
 
+        >>> import ferro
         >>> from ferro.utils.data import DistributedSampler
         >>> [list(DistributedSampler(range(5), 2, rank, shuffle=False)) for rank in (0, 1)]
         [[0, 2, 4], [1, 3, 0]]

@@ -24,7 +24,17 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2, ... ."""
+    """The indices 0, 1, 2, ... of a dataset.
+
+    - `data_source` (sized): its length counts
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import SequentialSampler
+        >>> list(SequentialSampler("abc"))
+        [0, 1, 2]
+    """
 
     data_source: Sized
 
@@ -39,7 +49,20 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """A random permutation, as many as fit into num_samples; or, with replacement, independent draws."""
+    """Indices in random order: a permutation, or with replacement independent draws.
+
+    - `data_source` (sized): its length counts
+    - `replacement` (bool, default False): True may give an index twice; TypeError for what is no bool
+    - `num_samples` (int, default None): how many; None is the length; ValueError below 1
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import RandomSampler
+        >>> sorted(RandomSampler(range(4)))
+        [0, 1, 2, 3]
+    """
 
     data_source: Sized
     replacement: bool
@@ -85,7 +108,18 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """The given indices in random order."""
+    """The given indices in random order.
+
+    - `indices` (integers): which
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import SubsetRandomSampler
+        >>> sorted(SubsetRandomSampler([1, 3, 5]))
+        [1, 3, 5]
+    """
 
     indices: Sequence[int]
 
@@ -102,7 +136,20 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices drawn with probabilities in proportion to `weights`, with or without replacement."""
+    """Indices drawn with probabilities in proportion to weights.
+
+    - `weights` (numbers): one for each index; they need not sum to 1
+    - `num_samples` (int): how many; ValueError below 1
+    - `replacement` (bool, default True): False gives each index at most once
+    - `generator` (Generator, default None): the source of random numbers, else the default one
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import WeightedRandomSampler
+        >>> list(WeightedRandomSampler([0.0, 1.0, 0.0], num_samples=3))
+        [1, 1, 1]
+    """
 
     num_samples: int
     replacement: bool
@@ -132,7 +179,19 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """The indices of another sampler in lists of batch_size; drop_last leaves out the last list if it is shorter."""
+    """Lists of `batch_size` indices of another sampler.
+
+    - `sampler` (Sampler or other iterable): gives the indices
+    - `batch_size` (int): ValueError below 1
+    - `drop_last` (bool): True leaves out a last list that is shorter
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import BatchSampler
+        >>> list(BatchSampler(range(5), batch_size=2, drop_last=False))
+        [[0, 1], [2, 3], [4]]
+    """
 
     batch_size: int
     drop_last: bool

@@ -24,10 +24,19 @@ PATIENCE = 5.0
 
 
 class WorkerInfo(NamedTuple):
-    """What a worker can know about itself.
+    """What a worker of a DataLoader can know about itself, from `get_worker_info()`.
 
-    `seed` is the base seed of the loader plus the worker's number, and the seed of the worker's random numbers. `dataset`
-    is the worker's own copy: what `worker_init_fn` sets there, no other worker sees.
+    - `id` (int): the worker's number
+    - `num_workers` (int): how many there are
+    - `seed` (int): the base seed of the loader plus the worker's number, and the seed of the worker's random numbers
+    - `dataset` (Dataset): the worker's own copy: what `worker_init_fn` sets there, no other worker sees
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.utils.data import get_worker_info
+        >>> get_worker_info() is None  # outside of workers
+        True
     """
 
     id: int
