@@ -18,8 +18,8 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.apply import of_array
 from ferro.core.base import TensorBase, history, wrap
-from ferro.core.forward import tangents_of
 from ferro.core.mode import is_grad_enabled
+from ferro.core.tangents import tangents_of
 
 # The functions of ferro that compute a ufunc, where they bear another name.
 OPERATIONS = {

@@ -11,9 +11,9 @@ from ferro.batched.levels import RUNNING
 from ferro.core import backend, dtypes
 from ferro.core.base import LEAF, history, wrap
 from ferro.core.device import CPU
-from ferro.core.forward import tangents_of
 from ferro.core.mode import current
 from ferro.core.node import Pick
+from ferro.core.tangents import tangents_of
 
 __all__ = ["get_printoptions", "set_printoptions"]
 

@@ -13,6 +13,7 @@ from ferro.core.base import LEAF, Lost, TensorBase, history, position, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick, moves_before
 from ferro.core.notices import warn_once
+from ferro.core.primitives import CAST
 from ferro.core.provenance import at, caller, departures
 from ferro.core.run import key_of
 from ferro.core.size import Size
@@ -317,11 +318,7 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
             raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                                f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}.")  # fmt: skip
         elif seed._data.dtype is not data.dtype:
-            seed = (
-                wrap(seed._data.astype(data.dtype))
-                if not record
-                else backend.apply(backend.CAST, (seed,), (data.dtype,))
-            )
+            seed = wrap(seed._data.astype(data.dtype)) if not record else backend.apply(CAST, (seed,), (data.dtype,))
         found.append(seed)
     return found
 

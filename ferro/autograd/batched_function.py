@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from ferro.batched.array import levels_of
 from ferro.batched.levels import RUNNING, Level, running_outside
-from ferro.core import backend
 from ferro.core.base import LEAF, TensorBase, history
 from ferro.core.node import Pick
+from ferro.core.tangents import tangents_of
 from ferro.core.trees import flatten, spread, unflatten
 
 SEE = "For more details, please see https://pytorch.org/docs/main/notes/extending.func.html"
@@ -25,7 +26,7 @@ def level_of(leaves: list) -> Level | None:
     found: Level | None = None
     for x in leaves:
         if isinstance(x, TensorBase):
-            for level in backend.levels_of(x._data)[:1]:
+            for level in levels_of(x._data)[:1]:
                 if found is None or level.number > found.number:
                     found = level
     return found
@@ -67,7 +68,7 @@ def _taken(x: Any, level: Level) -> tuple:
 
     if not isinstance(x, TensorBase):
         return x, None
-    if level not in backend.levels_of(x._data):
+    if level not in levels_of(x._data):
         if _differentiated_inside(x, level):  # each slice has its own gradient
             return batching.leave(x, level, 0), 0
         return x, None
@@ -78,7 +79,7 @@ def _taken(x: Any, level: Level) -> tuple:
 def _differentiated_inside(x: Any, level: Level) -> bool:
     """Whether a derivative by a tensor without slices was begun within the function of `level`."""
     node = history(x)
-    if backend.tangents_of(x):
+    if tangents_of(x):
         return True
     if node is None or node is LEAF:
         return False

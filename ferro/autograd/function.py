@@ -17,12 +17,12 @@ from ferro.core import mode as _mode
 from ferro.core.apply import address
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
-from ferro.core.forward import tangents_of
 from ferro.core.inplace import before_write, rebase
 from ferro.core.node import Freed, FreedError, MultiNode, Pick, next_sequence, node_meta
 from ferro.core.provenance import caller
 from ferro.core.run import current_run
 from ferro.core.saved import check_registration, freed
+from ferro.core.tangents import tangents_of
 from ferro.core.transforms import INSIDE
 
 

@@ -19,6 +19,7 @@ from ferro.core.backend import HOST
 from ferro.core.base import LEAF, bump, meta_of, wrap
 from ferro.core.node import Pick
 from ferro.core.owners import is_sole
+from ferro.core.primitives import CAST
 from ferro.cpu import fusion, locks
 from ferro.cpu.kernels.front import front
 from ferro.cpu.kernels.moves import copied
@@ -108,7 +109,7 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
             gx = backend.functional.real(gx) if record else a.real
             a = gx._data if record else gx
         if a.dtype is not dtype:
-            gx = backend.apply(backend.CAST, (gx,), (dtype,)) if record else a.astype(dtype)
+            gx = backend.apply(CAST, (gx,), (dtype,)) if record else a.astype(dtype)
     return gx
 
 

@@ -30,7 +30,9 @@ from ferro.core.casting import cast_inputs
 from ferro.core.mode import ACTIVE, MODE, Mode, current, switched
 from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
 from ferro.core.op import Op, Plan
+from ferro.core.primitives import CAST, CLONE
 from ferro.core.provenance import OUTSIDE, caller, outermost
+from ferro.core.tangents import tangents_of
 from ferro.core.views import mark_view, viewed
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.kernels.front import short_way
@@ -592,16 +594,14 @@ def _packed(value: Any, pack: Any, unpack: Any) -> Any:
     if (0 if t._counter is None else t._counter.n) != before:
         raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
                            "pack hook can not be modified by in-place operations.")  # fmt: skip
-    return Packed(
-        kept, unpack, address(t) if t is value else None, backend.tangents_of(t) if t._meta is not None else None
-    )
+    return Packed(kept, unpack, address(t) if t is value else None, tangents_of(t) if t._meta is not None else None)
 
 
 def address(t: Any) -> Any:
     """A history for another tensor in the place of `t`: its node, or for a leaf a node that leads to it."""
     if t._node is not LEAF:
         return t._node
-    node = _record(backend.CLONE, Node, 1, (t,), (t._data,), (t._data,), ())
+    node = _record(CLONE, Node, 1, (t,), (t._data,), (t._data,), ())
     node.shape, node.dtype = t._data.shape, t._data.dtype
     return node
 
@@ -642,8 +642,8 @@ def is_held(number: float, dtype: Any) -> bool:
 
 def in_single(function: Any, x: Any) -> Any:
     """A function of a tensor of half precision, computed in float32."""
-    found = function(backend.apply(backend.CAST, (x,), (_FLOAT32,)))
-    return backend.apply(backend.CAST, (found,), (x._data.dtype,)) if found._data.dtype == _FLOAT32 else found
+    found = function(backend.apply(CAST, (x,), (_FLOAT32,)))
+    return backend.apply(CAST, (found,), (x._data.dtype,)) if found._data.dtype == _FLOAT32 else found
 
 
 def is_constant(t: Any) -> bool:
@@ -721,7 +721,7 @@ def promote(*xs: Any) -> list:
         elif plain and x._node is None and x._meta is None:  # nothing to record, nothing to mark
             found.append(wrap(cpu.cast(x._data, dtype)))
         else:
-            found.append(apply(backend.CAST, (x,), (dtype,)))
+            found.append(apply(CAST, (x,), (dtype,)))
     return found
 
 

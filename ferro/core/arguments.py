@@ -10,6 +10,7 @@ import numpy as np
 
 from ferro.core.base import TensorBase
 from ferro.core.notices import warn_once
+from ferro.core.tangents import tangents_of
 
 ALL_DIMS = [tuple(range(n)) for n in range(65)]  # NumPy allows 64 dimensions
 
@@ -161,7 +162,6 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
     """
     if out is None:
         return result
-    from ferro.core import backend
     from ferro.core.base import bump, history, is_inference
     from ferro.core.inplace import announce, is_expanded, refuse_overlap
     from ferro.core.mode import current, is_grad_enabled, is_inference_mode_enabled
@@ -176,7 +176,7 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
     if is_inference(out) and not is_inference_mode_enabled():
         raise RuntimeError(f"{name}(out=): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
                            "to get a normal tensor before doing inplace update.")  # fmt: skip
-    if current().level and (backend.tangents_of(result) or backend.tangents_of(out)):
+    if current().level and (tangents_of(result) or tangents_of(out)):
         raise NotImplementedError(
             f"Trying to use forward AD with {name} that does not support it because it is an out= function (functions with out=... arguments "
             "don't support forward mode); use the result instead of out="

@@ -35,20 +35,10 @@ functional: Any = None
 apply: Any = None
 backward: Any = None
 forward_mode: Any = None
-write_tangents: Any = None
-tangents_of: Any = None
-parallel: Any = None
-CAST: Any = None  # cast to a dtype
-CLONE: Any = None
-VIEW_PUT: Any = None  # a copy of a base with new content in a view of it
-with_levels: Any = None  # an array with the levels of what is to be written into it
-leave_levels: Any = None  # a gradient, batched at the levels of a vmap, outside of the function that ran there
-one_step: Any = None  # from the array of a base to that of a view, as steps; None if there is none
 sparse_of: Any = None  # the sparse tensor of Rows
 complex_half: Any = None  # a tensor as one of complex32
 sparse_tensor: Any = None  # the class of sparse tensors, once there may be any
 sparse_empty: Any = None  # zeros() and empty() of a sparse layout
-COPY_SLICES: Any = None  # the history of a base after a write through a view
 
 
 def register(array_type: type, module: Any) -> None:
@@ -96,15 +86,6 @@ def moved(array: Any, to: device) -> Any:
         return array
     host = array if at is CPU else xp_of(array).to_host(array)
     return host if to.type == CPU.type else PLACES[to.type].from_host(host)
-
-
-def levels_of(array: Any) -> list:
-    """The levels of vmap that an array is batched at."""
-    found = []
-    while type(array) is not HOST and hasattr(array, "level"):
-        found.append(array.level)
-        array = array.physical
-    return found
 
 
 def xp_beside(array: Any, saved: Any) -> Any:

@@ -36,15 +36,10 @@ def _left(x: Any, level: Level, dim: int) -> Any:
     return np.moveaxis(p, 0, dim) if dim else p
 
 
-def _summed(x: Any, level: Level) -> Any:
-    return backend.xp_of(p := pulled(x, level)).sum(p, (0,), False)
-
-
 ENTER = Op("vmap_enter", lambda xp, x, /, level, dim: _entered(x, level, dim), kind=LINEAR, view=True,
            x=lambda xp, g, level, dim: leave(g, level, dim))  # fmt: skip
 LEAVE = Op("vmap_leave", lambda xp, x, /, level, dim: _left(x, level, dim), kind=LINEAR, view=True,
            x=lambda xp, g, level, dim: enter(g, level, dim))  # fmt: skip
-SUM = Op("vmap_sum", lambda xp, x, /, level: _summed(x, level), kind=LINEAR, x=lambda xp, g: g)
 
 
 def enter(x: Any, level: Level, dim: int) -> Any:
@@ -75,23 +70,4 @@ def over_rows(function: Any, tensors: list, size: int, randomness: str = "error"
         return [None if o is None else leave(o, level, 0) for o in found]
 
 
-def leave_levels(run: Any, target: Any, gx: Any) -> Any:
-    """A gradient for a node or leaf `target`, summed over the slices of those levels that `target` lies outside of."""
-    born = 0 if isinstance(target, TensorBase) else target.seq
-    for level in levels_of(gx._data if run.record else gx):
-        if born < level.begin and level not in run.levels:
-            gx = apply(SUM, (gx,), (level,)) if run.record else _summed(gx, level)
-    return gx
-
-
-def with_levels(base: Any, wanted: list, have: list) -> Any:
-    """An array once for every slice of the levels that it lacks."""
-    for level in wanted:
-        if level not in have:
-            base = batch(expanded(base, level), level)
-    return base
-
-
 backend.register(Batched, functions)
-backend.leave_levels = leave_levels
-backend.with_levels = with_levels

@@ -8,9 +8,9 @@ from ferro.core import mode as _mode
 from ferro.core.adding import accumulate, conform, own
 from ferro.core.base import TensorBase, Unpacked, wrap
 from ferro.core.blame import freed_message
-from ferro.core.engine import formulas_of
 from ferro.core.node import AccumulateGrad, Freed, FreedError, MultiNode
 from ferro.core.run import Run, enter_run
+from ferro.core.step import formulas_of
 
 
 def call(node: Any, grads: tuple) -> Any:

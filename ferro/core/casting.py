@@ -15,6 +15,7 @@ from ferro.core import backend
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.mode import ACTIVE, MODE, switched
+from ferro.core.primitives import CAST
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +42,7 @@ def cast_inputs(op: Any, xs: tuple, low: Any) -> tuple:
 def _cast(xs: Any, dtype: Any) -> tuple:
     """Tensors, also in lists and tuples, as another precision."""
     return tuple([
-        backend.apply(backend.CAST, (x,), (dtype,)) if _differs(x, dtype)
+        backend.apply(CAST, (x,), (dtype,)) if _differs(x, dtype)
         else type(x)(_cast(x, dtype)) if type(x) in (list, tuple)
         else x for x in xs
     ])  # fmt: skip

@@ -8,8 +8,9 @@ from typing import Any
 from ferro.core import backend, engine
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, meta_of, position, wrap
-from ferro.core.forward import tangents_of
+from ferro.core.primitives import CLONE
 from ferro.core.run import key_of
+from ferro.core.tangents import tangents_of
 
 
 def vjp_of(function: Callable[..., tuple], inputs: Sequence, g: Sequence, needs: Sequence[bool]) -> tuple:
@@ -33,7 +34,7 @@ def vjp_of(function: Callable[..., tuple], inputs: Sequence, g: Sequence, needs:
 
 def _begun(x: Any) -> Any:
     """A copy of x at which a gradient by x stops: behind it, x may depend on another input."""
-    fresh = backend.apply(backend.CLONE, (x,))
+    fresh = backend.apply(CLONE, (x,))
     if fresh._node is None:  # x itself needs no gradient: forward mode asks for one
         fresh._node = LEAF
     return fresh

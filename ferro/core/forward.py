@@ -16,49 +16,14 @@ from ferro.core import mode as _mode
 from ferro.core.adding import conform
 from ferro.core.apply import _special
 from ferro.core.backend import HOST
-from ferro.core.base import LEAF, TensorBase, View, meta_of, position, root, version_of, wrap
+from ferro.core.base import LEAF, meta_of, position, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.node import Node, Pick, node_meta
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
+from ferro.core.primitives import CLONE
 from ferro.core.run import key_of
+from ferro.core.tangents import OWN, or_zero, set_tangent, tangents_of
 from ferro.cpu.shape import geometry, storage_bytes
-
-
-def tangents_of(x: TensorBase | None) -> dict:
-    """The tangents of a tensor by level; those of a view follow a change of its base."""
-    if x is None or x._meta is None:
-        return {}
-    view = x._meta.view
-    if view is not None and view.dual is not OWN and x._counter is not None and view.tangent_stamp != x._counter.n:
-        from ferro.core.inplace import replay
-
-        base, steps = tangent_root(view)
-        x._meta.tangents = {level: replay(t, steps) for level, t in tangents_of(base).items()}
-        view.tangent_stamp = x._counter.n
-    return x._meta.tangents or {}
-
-
-OWN = "own"  # what View.dual says of the result of make_dual: a view whose tangents its base does not share
-
-
-def tangent_root(view: View) -> tuple:
-    """Where the tangents of a view come from and go to, and the steps from there to the view."""
-    if view.dual is None:
-        return root(view), view.steps
-    dual, skip = view.dual
-    return dual, view.steps[skip:]
-
-
-def set_tangent(x: TensorBase, level: int, tangent: Any) -> None:
-    """Gives a tensor its tangent at a level (None: none)."""
-    have = dict(tangents_of(x))
-    have.pop(level, None)
-    if tangent is not None:
-        have[level] = tangent
-    meta_of(x).tangents = have or None
-    view = x._meta.view if x._meta is not None else None
-    if view is not None:
-        view.tangent_stamp = version_of(x).n
 
 
 def laid_out_like(tangent: Any, primal: Any) -> Any:
@@ -74,7 +39,7 @@ def laid_out_like(tangent: Any, primal: Any) -> Any:
     if not primal.size or (geometry(have)[1:] == (strides, offset) and storage_bytes(have) == reach):
         return tangent
     memory = np.zeros(reach // have.itemsize, have.dtype)
-    copy = backend.apply(backend.CLONE, (tangent,))
+    copy = backend.apply(CLONE, (tangent,))
     copy._data = np.lib.stride_tricks.as_strided(memory[offset:], have.shape, primal.strides)
     copy._data[...] = have
     return copy
@@ -189,7 +154,7 @@ def derivative(op: Op, primals: tuple, tangents: list, params: tuple, outs: tupl
         return found if op.multi else (found,)
     if op.kind == LINEAR:
         wanted = range(len(primals)) if op.variadic else op.diff
-        full = [_or_zero(t, x) if i in wanted else x for i, (t, x) in enumerate(zip(tangents, primals, strict=True))]
+        full = [or_zero(t, x) if i in wanted else x for i, (t, x) in enumerate(zip(tangents, primals, strict=True))]
         found = backend.apply(op, tuple(full), params)
         return found if op.multi else (found,)
     if op.kind == MULTILINEAR and not op.multi:
@@ -211,12 +176,6 @@ def derivative(op: Op, primals: tuple, tangents: list, params: tuple, outs: tupl
                 total = term if total is None else total + term
         return (total,)
     return _transposed(op, primals, tangents, moving, params, outs)
-
-
-def _or_zero(t: Any, x: Any) -> Any:
-    if t is not None or x is None:
-        return t
-    return wrap(np.zeros(x._data.shape, x._data.dtype))
 
 
 def _named(op: Op, formula: Any, skip: int, primals: tuple, params: tuple, outs: tuple, needs: tuple) -> list:
@@ -306,27 +265,4 @@ def _pull(op: Op, primals: tuple, moving: list, params: tuple, outs: tuple, g: A
     return result
 
 
-def write_tangents(x: TensorBase) -> None:
-    """After an in-place change of `x` that gave it new tangents: the base of a view takes them too."""
-    meta = meta_of(x)
-    view = meta.view
-    if view is None:
-        return
-    view.tangent_stamp = version_of(x).n
-    if view.dual is OWN:
-        return
-    base, steps = tangent_root(view)
-    mine = meta.tangents or {}
-    have = dict(tangents_of(base))
-    for level in {*mine, *have}:
-        t = mine.get(level)
-        value = t if t is not None else wrap(np.zeros(x._data.shape, x._data.dtype))
-        have[level] = backend.apply(backend.VIEW_PUT, (_or_zero(have.get(level), base), value), (steps,))
-    meta_of(base).tangents = have or None
-    if base._meta is not None and base._meta.view is not None:
-        base._meta.view.tangent_stamp = version_of(base).n
-
-
 backend.forward_mode = apply_dual
-backend.write_tangents = write_tangents
-backend.tangents_of = tangents_of

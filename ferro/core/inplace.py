@@ -20,15 +20,17 @@ from ferro.core import mode as _mode
 from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
 from ferro.core.apply import of_array, together
-from ferro.core.backend import HOST, levels_of
+from ferro.core.backend import HOST
 from ferro.core.base import LEAF, Meta, TensorBase, bump, derived, history, hooked, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Node, Pick
 from ferro.core.notices import warn_once
 from ferro.core.outputs import cannot_cast
 from ferro.core.owners import is_shared
+from ferro.core.primitives import CAST, COPY_SLICES, VIEW_PUT, one_step, write
 from ferro.core.refusals import refusal
 from ferro.core.signatures import name_in_place
+from ferro.core.tangents import tangents_of, write_tangents
 from ferro.core.transforms import INSIDE, refuse_captured
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> A
     if _mode.current().level:
         alias._data = self._data.copy()  # tangents are computed from, and save, other tensors with the same content
         if self._meta is not None:
-            meta_of(alias).tangents = dict(backend.tangents_of(self)) or None
+            meta_of(alias).tangents = dict(tangents_of(self)) or None
     out = compute(alias)
     data = self._data
     if out._data.shape != data.shape:
@@ -131,17 +133,17 @@ def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> A
         and _mode.is_grad_enabled()
     ):
         out = backend.apply(
-            backend.VIEW_PUT, (alias, wrap(data)), ((),)
+            VIEW_PUT, (alias, wrap(data)), ((),)
         )  # a comparison, say: nothing of the old content remains
     if out._node is not None and out is not alias and data.dtype in INEXACT:
         if have is not want:
-            out = backend.apply(backend.CAST, (out,), (data.dtype,))
+            out = backend.apply(CAST, (out,), (data.dtype,))
         rebase(self, out)
     if _mode.current().level:
         tangents = out._meta.tangents if out._meta is not None else None
         if tangents or (self._meta is not None and self._meta.tangents):
             meta_of(self).tangents = tangents
-            backend.write_tangents(self)
+            write_tangents(self)
     return self
 
 
@@ -158,7 +160,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
         recorded = isinstance(node, (Node, Pick))
         alias = wrap(self._data, node if recorded else None)
         if self._meta is not None and _mode.current().level:
-            meta_of(alias).tangents = dict(backend.tangents_of(self)) or None
+            meta_of(alias).tangents = dict(tangents_of(self)) or None
         with _mode.switched(grad=True, inference=False):
             out = function(alias, *args, **kwargs)
         steps = out._meta.view.steps
@@ -166,7 +168,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
         if view is not None:
             steps = (*view.steps, *steps)
             if len(steps) > MANY_STEPS and view.dual is None:  # (tangents count the steps)
-                steps = backend.one_step(view.base._data, out._data) or steps
+                steps = one_step(view.base._data, out._data) or steps
             view.steps = steps
         elif self._counter is not None and node is not LEAF and not self._counter.inference:
             stand_in = wrap(self._data, self._node)
@@ -348,47 +350,8 @@ def rebase(self: Any, out: Any) -> None:
         raise refusal(self._counter.culprit, view, before)
     base = root(view)
     stand_in = wrap(base._data, base._node)
-    base._node = backend.apply(backend.COPY_SLICES, (stand_in, out), (view.steps,))._node
+    base._node = backend.apply(COPY_SLICES, (stand_in, out), (view.steps,))._node
     if base._meta is not None and base._meta.retains:
         retain(base, stand_in._node)
     if meta.retains:
         retain(self, before)
-
-
-def write(data: Any, value: Any) -> None:
-    """Writes an array, broadcast and cast, into another."""
-    if type(data) is HOST:
-        np.copyto(data, value, casting="unsafe")
-    else:
-        backend.xp_of(data).write_(data, value)
-
-
-def replay(x: Any, steps: tuple) -> Any:
-    """The view that `steps` describe, of an array or of a Tensor."""
-    recorded = isinstance(x, TensorBase)
-    for op, params, index in steps:
-        x = backend.apply(op, (x,), params) if recorded else op.forward(backend.xp_of(x), x, *params)
-        if index is not None:
-            x = x[index]
-    return x
-
-
-def write_view(base: Any, value: Any, steps: tuple) -> Any:
-    """A copy of the array `base` in which the view that `steps` describe holds `value`."""
-    if ALIVE:
-        base = backend.with_levels(base, levels_of(value), levels_of(replay(base, steps)))
-    xp = backend.xp_of(base)
-    fresh = np.array(base, order="C", copy=True) if type(base) is HOST else xp.contiguous(base)
-    view = replay(fresh, steps)
-    if xp.may_share_memory(view, fresh):
-        write(_writable(view), value)
-        return fresh
-    where = replay(np.arange(base.size).reshape(base.shape), steps)  # a reshape that copied: write by flat index
-    fresh.reshape(-1)[backend.beside(base, where)] = value
-    return fresh
-
-
-def _writable(view: Any) -> Any:
-    if not view.flags.writeable:
-        view.flags.writeable = True
-    return view

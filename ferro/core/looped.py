@@ -7,9 +7,11 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
+from ferro.batched.array import levels_of
 from ferro.batched.levels import ALIVE, running_outside
 from ferro.core import backend
 from ferro.core.base import TensorBase, history
+from ferro.core.tangents import tangents_of
 
 F = TypeVar("F", bound=Callable)
 BY_SLICES: list[str] = []  # their names, for docs/internals/operations.md
@@ -36,7 +38,7 @@ def by_slices(function: F) -> F:
 def _top(value: Any) -> Any:
     """The outermost level among the tensors in nested tuples, lists and dictionaries."""
     if isinstance(value, TensorBase):
-        return next(iter(backend.levels_of(value._data)), None)
+        return next(iter(levels_of(value._data)), None)
     found = None
     if isinstance(value, (tuple, list, dict)):
         for v in value.values() if isinstance(value, dict) else value:
@@ -55,7 +57,7 @@ def _loop(function: Callable, level: Any, args: tuple, kwargs: dict) -> Any:
         """The value with a batched tensor replaced by that of all slices, marked."""
         if isinstance(value, TensorBase):
             # what is differentiated has another gradient for every slice, also if it is the same for all
-            own = level in backend.levels_of(value._data) or history(value) is not None or backend.tangents_of(value)
+            own = level in levels_of(value._data) or history(value) is not None or tangents_of(value)
             return _Slices(leave(value, level, 0)) if own else value
         if isinstance(value, dict):
             return {k: each(v) for k, v in value.items()}
@@ -104,7 +106,7 @@ def _stacked(name: str, results: list, level: Any) -> Any:
     from ferro.core.batching import enter
 
     first = results[0]
-    if any(isinstance(r, TensorBase) and level in backend.levels_of(r._data) for r in results):
+    if any(isinstance(r, TensorBase) and level in levels_of(r._data) for r in results):
         raise RuntimeError(
             f"{name}: under vmap it runs once for every slice, and this one reached for a tensor of all slices by itself"
         )

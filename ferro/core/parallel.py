@@ -12,16 +12,15 @@ import threading
 from heapq import heappop, heappush, heappushpop
 from typing import Any
 
-from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.adding import add, conform
 from ferro.core.backend import HOST
 from ferro.core.blame import explain, freed_message
-from ferro.core.engine import absent, gradients
 from ferro.core.hooks import prepare
 from ferro.core.leaves import leaf_ready
 from ferro.core.node import FreedError, Node, Pick
 from ferro.core.run import Run, enter_run, in_turn, wanted
+from ferro.core.step import absent, gradients
 from ferro.cpu import threads as _threads
 
 
@@ -229,6 +228,3 @@ class _Shared:
             made_ready.append((-t.seq, t, g))
         else:
             leaf_ready(self.run, t, g)
-
-
-backend.parallel = execute

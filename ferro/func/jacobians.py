@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.batched.array import levels_of
 from ferro.batched.levels import RUNNING
-from ferro.core.backend import levels_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import INEXACT, from_numpy
 from ferro.core.trees import flatten, map_tensors, unflatten

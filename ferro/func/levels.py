@@ -19,8 +19,8 @@ from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, history, meta_of, position, version_of, view_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT, from_numpy
-from ferro.core.forward import tangents_of
 from ferro.core.node import Pick
+from ferro.core.tangents import tangents_of
 from ferro.core.transforms import inside
 from ferro.core.trees import flatten
 from ferro.overrides import disabled

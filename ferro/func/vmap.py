@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ferro.batched.array import levels_of
 from ferro.batched.levels import Level, running
 from ferro.core import backend, batching
 from ferro.core.base import TensorBase
@@ -149,7 +150,7 @@ def _output(func: Callable, o: Any, level: Level, dim: int | None) -> Any:
     """A result as the world outside of the level sees it."""
     name = name_of(func)
     if dim is None:
-        if isinstance(o, TensorBase) and level in backend.levels_of(o._data):
+        if isinstance(o, TensorBase) and level in levels_of(o._data):
             raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
         return o
     if not isinstance(o, TensorBase):

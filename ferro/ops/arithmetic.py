@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import backend, dtypes
+from ferro.core import dtypes
 from ferro.core.apply import (  # fmt: skip
     NUMBERS,
     SCALING,
@@ -27,6 +27,7 @@ from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
+from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
@@ -105,7 +106,7 @@ def scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
         return other and bool(alpha) if dtype is dtypes.bool_ else other * alpha
     if dtype is dtypes.bool_:
         alpha = bool(alpha)
-    return mul(other if other._data.dtype is dtype.np else apply(backend.CAST, (other,), (dtype.np,)), alpha)
+    return mul(other if other._data.dtype is dtype.np else apply(CAST, (other,), (dtype.np,)), alpha)
 
 
 def add(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -353,7 +354,7 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """x².  d x² = 2 x dx."""
     need_tensor("square", "input", input)
     if input._data.dtype.kind == "b":
-        input = apply(backend.CAST, (input,), (dtypes.int64.np,))
+        input = apply(CAST, (input,), (dtypes.int64.np,))
     result = unary(SQUARE, input)
     return result if out is None else into("square", out, result, input)
 
@@ -468,10 +469,9 @@ def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) 
         input._data.dtype in dtypes.HALF
     ):  # in float32: a weight of 70000 is no number of half precision, the result may be
         wide = [
-            apply(backend.CAST, (t,), (dtypes.float32.np,)) if isinstance(t, TensorBase) else t
-            for t in (input, end, weight)
+            apply(CAST, (t,), (dtypes.float32.np,)) if isinstance(t, TensorBase) else t for t in (input, end, weight)
         ]
-        result = apply(backend.CAST, (lerp(*wide),), (input._data.dtype,))
+        result = apply(CAST, (lerp(*wide),), (input._data.dtype,))
     elif isinstance(weight, TensorBase):
         result = apply(LERP, (input, end, weight))
     else:

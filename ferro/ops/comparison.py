@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from ferro.core import backend, dtypes
+from ferro.core import dtypes
 from ferro.core.apply import NUMBERS, apply, binary, constant, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor, real_number, unlike
 from ferro.core.backend import xp_of
@@ -16,6 +16,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
@@ -598,7 +599,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     else:
         x, dtype = input, dtypes.result_np([input._data, *[b for b in (min, max) if b is not None]])
         if dtype is not x._data.dtype:
-            x = apply(backend.CAST, (x,), (dtype,))
+            x = apply(CAST, (x,), (dtype,))
         result = unary(CLAMP, x, tuple([None if b is None else constant(b, dtype)._data for b in (min, max)]))
     return result if out is None else into("clamp", out, result, input)
 

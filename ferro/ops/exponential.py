@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import backend, dtypes, return_types
+from ferro.core import dtypes, return_types
 from ferro.core.apply import NUMBERS, apply, binary, of_array, operands, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.core.samples import binary as pairs
 from ferro.core.samples import unary as points
@@ -219,7 +220,7 @@ def power(x: Any, n: Any) -> Any:
                 f"pow: Integers to negative integer powers are not allowed. The exponent is {n}; cast the base first"
             )
         if dtype is not a.dtype:
-            x = apply(backend.CAST, (x,), (dtype,))
+            x = apply(CAST, (x,), (dtype,))
     return unary(POW_NUMBER, x, (n,))
 
 
@@ -301,7 +302,7 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
     )
     dtype = (dtypes.complex128 if is_complex else dtypes.float64).np
     wide = [
-        apply(backend.CAST, (v,), (dtype,)) if isinstance(v, TensorBase) and v._data.dtype is not dtype else v
+        apply(CAST, (v,), (dtype,)) if isinstance(v, TensorBase) and v._data.dtype is not dtype else v
         for v in (input, exponent)
     ]
     result = pow(*[complex(v) if is_complex and isinstance(v, NUMBERS) else v for v in wide])

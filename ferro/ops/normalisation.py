@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import levels_of
 from ferro.batched.levels import ALIVE
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply
@@ -17,6 +18,7 @@ from ferro.core.layout import BATCHES, CHANNELS
 from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.tangents import tangents_of
 from ferro.ops.activations import floating
 from ferro.ops.shape import laid_out_like
 
@@ -179,7 +181,7 @@ def _check_channels(name: str, input: Tensor, **per_channel: Any) -> None:
 def _refuse_shared(name: str, input: Tensor, **running: Any) -> None:
     """RuntimeError if each slice of a vmap would write its own statistics into those of all."""
     for label, t in running.items():
-        if t is not None and any(level not in backend.levels_of(t._data) for level in backend.levels_of(input._data)):
+        if t is not None and any(level not in levels_of(t._data) for level in levels_of(input._data)):
             raise RuntimeError(
                 f"{_NORMS[name]} got a batched tensor as input while the running_mean or running_var, which will be updated in place, were not "
                 "batched.\nIf you are using a module and do not need eval mode, please set `track_running_stats` to be False. If you are using "
@@ -250,8 +252,8 @@ def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor 
     if (
         ACTIVE
         and current().level
-        and backend.tangents_of(input)
-        and any(t is not None and backend.tangents_of(t) for t in (running_mean, running_var))
+        and tangents_of(input)
+        and any(t is not None and tangents_of(t) for t in (running_mean, running_var))
     ):
         raise RuntimeError("batch_norm is not differentiable wrt running_mean and running_var: they have tangents of forward mode; "
                            "detach them")  # fmt: skip

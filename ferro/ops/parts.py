@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, one_dim, sizes
 from ferro.core.base import TensorBase
@@ -623,17 +622,6 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     ):  # written through, it reaches beyond its input
         out._meta.view.steps = ((AS_STRIDED, (*where[:3], geometry(have.base._data)), None),)
     return out
-
-
-def _one_step(base: Any, view: Any) -> tuple | None:
-    """The way from a base to a view as one step, whatever steps led there, unless places overlap, strides are negative or dtypes differ."""
-    source, (shape, strides, offset) = geometry(base), geometry(view)
-    if base.dtype is not view.dtype or any(s <= 0 for s in (*source[1], *strides)):
-        return None
-    return ((AS_STRIDED, (shape, strides, offset, source), None),)
-
-
-backend.one_step = _one_step
 
 
 def _strided_arguments(name: str, x: Any, size: Any, stride: Any, offset: Any) -> tuple:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ferro.core import backend, dtypes
+from ferro.core import dtypes
 from ferro.core.apply import apply, operands, promote
 from ferro.core.arguments import into
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.arithmetic import some_tensor
 
@@ -45,7 +46,7 @@ def argument_and_degree(name: str, x: Any, n: Any) -> tuple[Any, Any]:
         raise NotImplementedError(f"{name}: not defined for {x.dtype}; the argument must be float32 or float64")
     if dtype not in dtypes.INEXACT:
         dtype = dtypes.default().np
-    x, n = [t if t._data.dtype is dtype else apply(backend.CAST, (t,), (dtype,)) for t in (x, n)]
+    x, n = [t if t._data.dtype is dtype else apply(CAST, (t,), (dtype,)) for t in (x, n)]
     return x, n.detach().trunc()
 
 

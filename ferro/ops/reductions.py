@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import backend, dtypes
+from ferro.core import dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import ALL_DIMS, into, many_dims, need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import without_gradient, wrap
 from ferro.core.op import LINEAR, Op
+from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, declare, singular
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def renamed(name: str, given: dict, dim: Any, keepdim: Any) -> tuple:
 
 def cast(x: Any, dtype: Any) -> Any:
     """The tensor as a NumPy dtype, recorded."""
-    return x if x._data.dtype is dtype else apply(backend.CAST, (x,), (dtype,))
+    return x if x._data.dtype is dtype else apply(CAST, (x,), (dtype,))
 
 
 def summable(x: Any, dtype: Any) -> Any:

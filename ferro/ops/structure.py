@@ -1,4 +1,4 @@
-"""Operations that the tape itself needs: cast, clone, and the history of a base that was written through a view."""
+"""Copies of tensors, casts and moves to another device."""
 
 from __future__ import annotations
 
@@ -12,52 +12,13 @@ from ferro.core import backend, dtypes
 from ferro.core import device as _device
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
-from ferro.core.inplace import replay, write_view
-from ferro.core.layout import FIRST, moved, preserve_format, steps
-from ferro.core.op import LINEAR, Op
+from ferro.core.layout import moved, preserve_format, steps
+from ferro.core.primitives import CAST, CLONE, TO_DEVICE
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 __all__ = ["clone", "detach"]
-
-CAST = backend.CAST = Op("to_copy", lambda xp, x, /, dtype: xp.cast(x, dtype), kind=LINEAR, x=lambda xp, g: g)
-
-CAST.short = (
-    False  # a cast to integers records nothing: only the general form of apply looks at the dtype of the result
-)
-
-CLONE = backend.CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g, layout=FIRST)
-
-TO_DEVICE = Op("to_device", lambda xp, x, /, to, back: backend.moved(x, to), kind=LINEAR,
-               x=lambda xp, g, to, back: move(g, back, to))  # fmt: skip
-
-TO_DEVICE.short, TO_DEVICE.backward_name = False, CAST.backward_name
-
-VIEW_ZERO = Op("view_zero", lambda xp, x, /, steps: write_view(x, 0, steps), kind=LINEAR,
-               x=lambda xp, g, steps: zero_through(g, steps))  # fmt: skip
-
-COPY_SLICES = backend.COPY_SLICES = Op(
-    "copy_slices", lambda xp, base, value, /, steps: base, kind=LINEAR,
-    base=lambda xp, g, steps: zero_through(g, steps),
-    value=lambda xp, g, steps: replay(g, steps))  # fmt: skip
-
-COPY_SLICES.backward_name = "CopySlices"  # as in PyTorch
-
-VIEW_PUT = backend.VIEW_PUT = Op(
-    "view_put", lambda xp, base, value, /, steps: write_view(base, value, steps), kind=LINEAR,
-    base=lambda xp, g, steps: zero_through(g, steps),
-    value=lambda xp, g, steps: replay(g, steps))  # fmt: skip
-
-
-def zero_through(g: Any, steps: tuple) -> Any:
-    """`g` with zeros where the view described by `steps` lies."""
-    return apply(VIEW_ZERO, (g,), (steps,)) if isinstance(g, TensorBase) else write_view(g, 0, steps)
-
-
-def move(x: Any, to: Any, back: Any) -> Any:
-    """A tensor or an array on the device `to`, from the device `back`."""
-    return apply(TO_DEVICE, (x,), (to, back)) if isinstance(x, TensorBase) else backend.moved(x, to)
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:

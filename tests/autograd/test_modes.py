@@ -156,12 +156,12 @@ def test_multithreading_may_be_forbidden(T: Any) -> Any:
 
 
 def test_forbidden_threads_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ferro.core import backend, engine
+    from ferro.core import engine, parallel
 
     monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
     calls: list = []
-    parallel = backend.parallel
-    monkeypatch.setattr(backend, "parallel", lambda run, ready: calls.append(1) or parallel(run, ready))
+    execute = parallel.execute
+    monkeypatch.setattr(parallel, "execute", lambda run, ready: calls.append(1) or execute(run, ready))
     x = leaf(ferro, 1.0, 2.0)
     for allowed in (False, True):
         calls.clear()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ferro
-from ferro.core import backend, engine
+from ferro.core import engine, parallel
 from ferro.core.run import queue_callback
 
 
@@ -340,7 +340,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(len(ready))
         return False
 
-    monkeypatch.setattr(backend, "parallel", decline)
+    monkeypatch.setattr(parallel, "execute", decline)
     return found
 
 
