@@ -131,12 +131,18 @@ class Generator:
 
 
 default_generator = Generator()
-_own = threading.local()  # .generator: that of a worker of a DataLoader
+
+
+class _Own(threading.local):
+    generator: Generator | None = None  # that of a worker of a DataLoader
+
+
+_own = _Own()
 
 
 def default() -> Generator:
     """The default generator of this thread: that of the process, or in a worker of a DataLoader the worker's own."""
-    return getattr(_own, "generator", default_generator)
+    return _own.generator or default_generator
 
 
 def set_own(seed: int) -> None:

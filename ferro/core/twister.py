@@ -22,6 +22,7 @@ from ferro.cpu.kernels import random as machine_code
 from ferro.cpu.kernels import rejection
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
+_F4, _F8 = np.dtype(f4), np.dtype(f8)
 _CHUNK = 1 << 15  # draws that are made together: their arrays stay in a cache
 _WORDS = 624  # of the engine's state
 _MASK = (1 << 64) - 1
@@ -41,13 +42,14 @@ class Twister:
         self._memory = machine_code.memory_of(self._bits)
         self.lock = self._bits.lock
         locks.renewed(self.lock)
+        self._spare = np.empty(1)  # the second normal number of a pair, in float64, or nan
         self.manual_seed(seed)
 
     def manual_seed(self, seed: int) -> None:
         """Starts again from the low 32 bits of a seed."""
         with self.lock:
             np.random.RandomState(self._bits).seed(seed & 0xFFFFFFFF)
-            self._spare: float | None = None  # the second normal number of a pair, in float64
+            self._spare[0] = math.nan
             self._spare_float = f4(0), 0  # the one in float32, which PyTorch's CPU keeps and never takes
 
     # -- the state, as PyTorch writes it
@@ -60,7 +62,7 @@ class Twister:
             fresh = inner["pos"] == _WORDS and inner["key"][0] == seed & 0xFFFFFFFF  # nothing was drawn yet
             s["seed"], s["seeded"], s["words"] = seed, 1, inner["key"]
             s["next"], s["left"] = (0, 1) if fresh else (inner["pos"], _WORDS + 1 - inner["pos"])
-            s["has_spare"], s["spare"] = (0, 0) if self._spare is None else (1, self._spare)
+            s["has_spare"], s["spare"] = (0, 0) if math.isnan(self._spare[0]) else (1, self._spare[0])
             s["spare_float"], s["has_spare_float"] = self._spare_float
         return s.view(np.uint8)
 
@@ -76,7 +78,7 @@ class Twister:
                 "bit_generator": "MT19937",
                 "state": {"key": key, "pos": _WORDS if left == 1 else pos},
             }
-            self._spare = float(s["spare"]) if s["has_spare"] else None
+            self._spare[0] = s["spare"] if s["has_spare"] else math.nan
             self._spare_float = s["spare_float"], s["has_spare_float"]
         return int(s["seed"])
 
@@ -106,7 +108,10 @@ class Twister:
 
     def uniform(self, shape: tuple, d: Any, low: float = 0.0, high: float = 1.0) -> Any:
         """Uniform numbers of [low, high) in a floating or complex dtype."""
-        n, wide = math.prod(shape), _computed_in(d)
+        n = math.prod(shape)
+        if d is _F4 or d is _F8:
+            return self._uniform_between(n, d, low, high).reshape(shape)
+        wide = _computed_in(d)
         if d.kind == "c":
             return self._uniform_between(2 * n, wide, low, high).view(d).reshape(shape)
         u = self._uniform_between(n, wide, low, high).astype(d, copy=False)
@@ -125,7 +130,10 @@ class Twister:
 
     def normal(self, shape: tuple, d: Any, mean: float = 0.0, std: float = 1.0, dense: bool = True) -> Any:
         """Normal numbers in a floating or complex dtype; dense: for a tensor in C order, of which PyTorch fills 16 at a time."""
-        n, wide = math.prod(shape), _computed_in(d)
+        n = math.prod(shape)
+        if d is _F4 or d is _F8:
+            return self._normal(n, d, mean, std, dense).reshape(shape)
+        wide = _computed_in(d)
         if d.kind == "c":
             return self._normal(2 * n, wide, mean, std / math.sqrt(2), dense).view(d).reshape(shape)
         return _quiet(np.asarray, self._normal(n, wide, mean, std, dense, d == wide), d).reshape(shape)
@@ -133,7 +141,8 @@ class Twister:
     def _normal(self, n: int, d: Any, mean: float, std: float, dense: bool, at_once: bool = True) -> Any:
         """at_once: all uniform numbers are drawn first, in PyTorch where it computes in the dtype of the result."""
         if n < BLOCK or not dense:
-            return _quiet(np.asarray, self._scalar_normals(n, mean, std), d)
+            z = self._scalar_normals(n, mean, std)
+            return z.astype(d, copy=False) if mean == 0 and std == 1 else _quiet(np.asarray, z, d)
         out = np.empty(n, d)
         with self.lock:
             if at_once and machine_code.fill("normal_numbers", self._memory, float(mean), float(std), out):
@@ -160,14 +169,14 @@ class Twister:
         """n normal numbers in float64, made in pairs of which the second member may wait for the next draw."""
         z = np.empty(n)
         with self.lock:
-            if not self._by_kernel("pair_numbers", z):
+            if not machine_code.fill("pair_numbers", self._memory, self._spare, z):
                 z = self._pairwise(n)
         return z if mean == 0 and std == 1 else fma(z, f8(std), f8(mean))
 
     def _pairwise(self, n: int) -> Any:
         """The same of the standard distribution, without machine code."""
         with self.lock:
-            spare = [] if self._spare is None or not n else [self._spare]
+            spare = [] if math.isnan(self._spare[0]) or not n else [self._spare[0]]
             pairs = (n - len(spare) + 1) // 2
             u = self._uniform(2 * pairs, f8)
             made = (
@@ -177,7 +186,7 @@ class Twister:
             )
             z = np.concatenate([spare, made])
             if n:
-                self._spare = float(z[n]) if len(z) > n else None
+                self._spare[0] = z[n] if len(z) > n else math.nan
         return z[:n]
 
     # -- integers
@@ -228,8 +237,10 @@ class Twister:
 
     def coins(self, shape: tuple, chance: Any) -> Any:
         """True with a probability, of one number, or an array of a floating dtype that is broadcast to the shape."""
-        d = f4 if getattr(chance, "dtype", f8) != f8 else f8
-        return self._uniform(math.prod(shape), np.dtype(d)).reshape(shape) < np.asarray(chance, d)
+        if not isinstance(chance, np.ndarray):
+            return self._uniform(math.prod(shape), _F8).reshape(shape) < chance
+        d = _F8 if chance.dtype == f8 else _F4
+        return self._uniform(math.prod(shape), d).reshape(shape) < chance.astype(d, copy=False)
 
     def exponential(self, shape: tuple, d: Any, rate: float = 1.0) -> Any:
         """Exponentially distributed numbers of a rate."""
@@ -249,7 +260,7 @@ class Twister:
         return _quiet(lambda u: np.ceil(np.log(u) / math.log1p(-p)), self._doubles(shape), d)
 
     def _doubles(self, shape: tuple) -> Any:
-        return self._uniform(math.prod(shape), np.dtype(f8)).reshape(shape)
+        return self._uniform(math.prod(shape), _F8).reshape(shape)
 
     # -- distributions drawn by rejection, element by element
 
@@ -276,20 +287,12 @@ class Twister:
                 table, drawn = np.empty((len(columns), len(columns[0]))), np.empty(len(columns[0]))
                 for row, column in zip(table, columns, strict=True):
                     row[:] = column
-                if not self._by_kernel(f"{name}_numbers", table, drawn):
+                if not machine_code.fill(f"{name}_numbers", self._memory, self._spare, table, drawn):
                     source = _Scalars.of(self)
                     drawn[:] = [sample(source, *row) for row in table.T.tolist()]
                     source.close()
                 found[start : start + _CHUNK] = _rounded(drawn, found.dtype)
         return found.reshape(parameters[0].shape)
-
-    def _by_kernel(self, name: str, *arrays: Any) -> bool:
-        """Fills the last array by a kernel that may take the normal number kept, or leave one. Whether there is machine code."""
-        spare = np.array([math.nan if self._spare is None else self._spare])
-        if not machine_code.fill(name, self._memory, spare, *arrays):
-            return False
-        self._spare = None if math.isnan(spare[0]) else float(spare[0])
-        return True
 
 
 class _Scalars(chain):
@@ -311,11 +314,13 @@ class _Scalars(chain):
 
     def normal(self) -> float:
         """The next normal number, or the one that a pair left over."""
-        spare, self.stream._spare = self.stream._spare, None
-        if spare is not None:
-            return spare
-        first, self.stream._spare = _pair(next(self), next(self))
-        return first
+        spare = self.stream._spare
+        found = float(spare[0])
+        if math.isnan(found):
+            found, spare[0] = _pair(next(self), next(self))
+        else:
+            spare[0] = math.nan
+        return found
 
     def close(self) -> None:
         """Puts the stream behind the last number that was taken."""
@@ -331,7 +336,7 @@ def _blocks(stream: Twister, ahead: list) -> Iterator[Any]:
     while True:
         size = min(2 * size, 1 << 14)
         before = stream._memory.copy()
-        left = iter(stream._uniform(size, np.dtype(f8)).tolist())
+        left = iter(stream._uniform(size, _F8).tolist())
         ahead[:] = before, size, left
         yield left
 
@@ -360,7 +365,7 @@ def _remainder(x: Any, n: int) -> Any:
 
 def _computed_in(d: Any) -> Any:
     """The dtype in which PyTorch computes numbers of a floating or complex dtype."""
-    return np.dtype(f8) if d.itemsize == 8 * (1 + (d.kind == "c")) else np.dtype(f4)
+    return _F8 if d.itemsize == 8 * (1 + (d.kind == "c")) else _F4
 
 
 def _quiet(function: Any, x: Any, d: Any) -> Any:

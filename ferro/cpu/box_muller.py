@@ -22,25 +22,27 @@ QUARTER = [
     f4(c) for c in (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)
 ]  # minus pi / 4, in three parts
 LOG_2 = f4(-2.12194440e-4), f4(0.693359375)  # ln 2 in two parts
+TWO_PI, ROOT_HALF, OCTANTS = f4(2 * np.pi), f4(0.707106781186547524), f4(1.27323954473516)  # the last is 4 / pi
+# the same in float64, in which the formulas here are computed
+_LOG, _SINE, _COSINE, _QUARTER = [[float(c) for c in part] for part in (LOG, SINE, COSINE, QUARTER)]
+_LOW, _HIGH, _TWO_PI, _ROOT_HALF, _OCTANTS = map(float, (*LOG_2, TWO_PI, ROOT_HALF, OCTANTS))
 
 
 def normals(u: Any, mean: float, std: float) -> Any:
     """Normal numbers, in place of uniform ones on [0, 1): an array (blocks, 16) of float32 or float64."""
-    first, second = u[:, :8], u[:, 8:]
     kind = u.dtype.type
+    first, second = u[:, :8].astype(f8), u[:, 8:].astype(f8)
     if kind is f4:
-        radius = np.sqrt(f4(-2) * _log(f4(1) - first))
-        sine, cosine = _sine_and_cosine(f4(2 * np.pi) * second)
+        radius = _rounded(np.sqrt(-2 * _log(1 - first)))
+        sine, cosine = [_rounded(part * radius) for part in _sine_and_cosine(_rounded(_TWO_PI * second))]
     else:
         radius = np.sqrt(-2 * np.log(1 - first))
         angle = 2 * np.pi * second
-        sine, cosine = np.sin(angle), np.cos(angle)
-    sine *= radius
-    cosine *= radius
+        sine, cosine = np.sin(angle) * radius, np.cos(angle) * radius
     if mean != 0 or std != 1:
         with np.errstate(over="ignore"):
             scale, shift = kind(std), kind(mean)
-        sine, cosine = [fma(part, scale, shift) for part in (sine, cosine)]
+        sine, cosine = [fma(part.astype(kind), scale, shift) for part in (sine, cosine)]
     u[:, :8], u[:, 8:] = cosine, sine
     return u
 
@@ -70,37 +72,39 @@ def _halves(a: Any) -> tuple[Any, Any]:
     return high, a - high
 
 
+def _rounded(x: Any) -> Any:
+    """Numbers in float64, rounded to float32 and still in float64: after each step that is one in float32."""
+    return x.astype(f4).astype(f8)
+
+
 def _log(x: Any) -> Any:
     """The natural logarithm of numbers of (0, 1] in float32."""
-    bits = x.view(i4) if x.flags.c_contiguous else np.ascontiguousarray(x).view(i4)
-    m = ((bits & i4(0x7FFFFF)) | i4(0x3F000000)).view(f4)  # in [1/2, 1)
-    e = ((bits >> i4(23)) - i4(126)).astype(f4)
-    small = m < f4(0.707106781186547524)
-    e -= small
-    m = np.where(small, (m - f4(1)) + m, m - f4(1))
-    z = m * m
-    y = np.broadcast_to(LOG[0], m.shape)
-    for c in LOG[1:]:
-        y = fma(y, m, c)
-    y = y * m
-    y = fma(y, z, e * LOG_2[0])
-    y = fma(z, f4(-0.5), y)
-    return fma(e, LOG_2[1], m + y)
+    m, e = np.frexp(x)  # m in [1/2, 1)
+    small = m < _ROOT_HALF
+    e = e - small.astype(f8)
+    m = np.where(small, m + m, m) - 1
+    z = _rounded(m * m)
+    y = _LOG[0]
+    for c in _LOG[1:]:
+        y = _rounded(y * m + c)
+    y = _rounded(y * m)
+    y = _rounded(y * z + _rounded(e * _LOW))
+    y = _rounded(z * -0.5 + y)
+    return _rounded(e * _HIGH + _rounded(m + y))
 
 
 def _sine_and_cosine(x: Any) -> tuple[Any, Any]:
     """Sine and cosine of angles of [0, 2 pi) in float32."""
-    octant = ((x * f4(1.27323954473516)).astype(i4) + i4(1)) & i4(-2)  # x * 4 / pi, up to the next even number
-    y = octant.astype(f4)
-    for part in QUARTER:
-        x = fma(y, part, x)
-    z = x * x
-    c = fma(fma(np.broadcast_to(COSINE[0], z.shape), z, COSINE[1]), z, COSINE[2])
-    c = fma(c * z, z, z * f4(-0.5)) + f4(1)
-    s = fma(fma(np.broadcast_to(SINE[0], z.shape), z, SINE[1]), z, SINE[2])
-    s = fma(s * z, x, x)
+    octant = (_rounded(x * _OCTANTS).astype(i4) + i4(1)) & i4(-2)  # x * 4 / pi, up to the next even number
+    for part in _QUARTER:
+        x = _rounded(octant * part + x)
+    z = _rounded(x * x)
+    c = _rounded(_rounded(_COSINE[0] * z + _COSINE[1]) * z + _COSINE[2])
+    c = _rounded(_rounded(_rounded(c * z) * z + z * -0.5) + 1)
+    s = _rounded(_rounded(_SINE[0] * z + _SINE[1]) * z + _SINE[2])
+    s = _rounded(_rounded(s * z) * x + x)
     swapped = (octant & i4(2)) != 0
     sine, cosine = np.where(swapped, c, s), np.where(swapped, s, c)
-    sine[(octant & i4(4)) != 0] *= f4(-1)
-    cosine[((octant - i4(2)) & i4(4)) == 0] *= f4(-1)
+    sine[(octant & i4(4)) != 0] *= -1
+    cosine[((octant - i4(2)) & i4(4)) == 0] *= -1
     return sine, cosine

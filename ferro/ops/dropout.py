@@ -57,7 +57,9 @@ def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, ge
     if alpha:
         kept, scale, shift = _alpha(kept, p, x.dtype)
     wide = np.float64 if x.dtype.itemsize == 8 else np.float32
-    factor = wrap((kept * np.asarray(scale, wide)).astype(x.dtype, copy=False))
+    factors = kept.astype(wide)
+    factors *= wide(scale)
+    factor = wrap(factors.astype(x.dtype, copy=False))
 
     def compute(t: Tensor) -> Tensor:
         return t * factor if shift is None else t * factor + shift

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ferro.batched.array import as_array, plain
 from ferro.core import backend, dtypes
+from ferro.core.apply import apply, constant
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.layout import arranged, moved
+from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import stream_of
 from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
 
@@ -140,7 +143,8 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
 
 def whole_bounds(name: str, low: Any, high: Any, d: Any) -> tuple[int, int]:
     """The bounds of random integers as numbers that the dtype holds."""
-    low, high = [int(v._data) if isinstance(v, TensorBase) else v for v in (low, high)]
+    if type(low) is not int or type(high) is not int:
+        low, high = [int(v._data) if isinstance(v, TensorBase) else v for v in (low, high)]
     for argument, v in (("low", low), ("high", high)):
         if not hasattr(v, "__index__"):
             raise TypeError(f"{name}(): argument '{argument}' must be int, not {type(v).__name__}")
@@ -175,29 +179,32 @@ def digits_of(d: Any) -> int:
 
 def held_by(name: str, d: Any, low: int, most: int) -> None:
     """Refuses bounds of random integers that an integer dtype does not hold, warns of those between which a floating one skips some."""
+    if d.kind in "iub":
+        least, largest = _ends(d)
+        for words, bound in (("from", low), ("to - 1", most)):
+            if not least <= bound <= largest:
+                raise RuntimeError(
+                    f"{name}: {words} is out of bounds for {_C_NAMES[d.name]}: {bound} is not in [{least}, {largest}]"
+                )
+        return
     if d in dtypes.COMPLEX:
         raise RuntimeError(f"{name}: check_random_bounds handles only integral, floating-point and boolean types, not "
                            f"{dtypes.FROM_NUMPY[d]}")  # fmt: skip
-    if d in dtypes.INEXACT:
-        digits = digits_of(d)
-        for words, bound in (("from", low), ("to - 1", most)):
-            if abs(bound) > 2**digits:
-                warnings.warn(
-                    f"{name}: {words} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations "
-                    f"{dtypes.C_NAMES[dtypes.FROM_NUMPY[d]]} can support discrete uniform distribution only within this range. This "
-                    "warning will become an error in version 1.7 release, please fix the code in advance",
-                    stacklevel=3,
-                )
-        return
-    if d.kind in "iu":
-        least, largest = np.iinfo(d).min, np.iinfo(d).max
-    else:
-        least, largest = 0, 1
+    digits = digits_of(d)
     for words, bound in (("from", low), ("to - 1", most)):
-        if not least <= bound <= largest:
-            raise RuntimeError(
-                f"{name}: {words} is out of bounds for {_C_NAMES[d.name]}: {bound} is not in [{least}, {largest}]"
+        if abs(bound) > 2**digits:
+            warnings.warn(
+                f"{name}: {words} is out of bounds [-(2^{digits}), 2^{digits}]. Due to precision limitations "
+                f"{dtypes.C_NAMES[dtypes.FROM_NUMPY[d]]} can support discrete uniform distribution only within this range. This "
+                "warning will become an error in version 1.7 release, please fix the code in advance",
+                stacklevel=3,
             )
+
+
+@cache
+def _ends(d: Any) -> tuple[int, int]:
+    """The least and the largest number of a dtype of integers or bool."""
+    return (0, 1) if d.kind == "b" else (int(np.iinfo(d).min), int(np.iinfo(d).max))
 
 
 _C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long", "bool": "bool",
@@ -357,7 +364,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
            requires_grad: bool = False, **ignored: Any) -> Tensor:  # fmt: skip
     """Normal random numbers with given means and standard deviations.
 
-    - `mean`, `std` (Tensor or float, default 0.0 and 1.0): one for each number, with broadcasting
+    - `mean`, `std` (Tensor or float, default 0.0 and 1.0): one for each number, with broadcasting; their gradients are zero
     - `size` (ints, default None): the shape, where both are numbers
     - `generator` (Generator, default None): the source of random numbers, else the default one
     - `out` (Tensor, default None): where to write the result
@@ -400,4 +407,20 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
     else:
         result = numbers.normal(shape, d, float(mean), float(std))
     result = as_array(result).astype(d, copy=False)
-    return finish("normal", result, requires_grad, device) if out is None else into("normal", out, wrap(result))
+    if out is not None:
+        return into("normal", out, wrap(result))
+    if requires_grad or not (isinstance(mean, TensorBase) or isinstance(std, TensorBase)):
+        return finish("normal", result, requires_grad, device)
+    given: list[Any] = [v if isinstance(v, TensorBase) else constant(v, d) for v in (mean, std)]
+    return result_of(NORMAL, tuple([t.to(dtypes.FROM_NUMPY[d]) for t in given]), result)
+
+
+NORMAL = Op("normal", lambda xp, mean, std, /, drawn: drawn, kind=ELEMENTWISE, mean=lambda xp, g: xp.zeros_like(g),
+            std=lambda xp, g: xp.zeros_like(g))  # fmt: skip
+
+
+def result_of(op: Op, inputs: tuple, drawn: Any) -> Any:
+    """Drawn numbers as the result of an operation that ignores changes of its inputs: their derivatives are zero."""
+    if all(t._node is None and t._meta is None for t in inputs):
+        return wrap(drawn)
+    return apply(op, inputs, (drawn,))

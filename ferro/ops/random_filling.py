@@ -10,10 +10,11 @@ from ferro.batched.array import as_array
 from ferro.batched.draws import check_unbatched
 from ferro.batched.levels import RUNNING
 from ferro.core import dtypes
-from ferro.core.base import TensorBase, wrap
-from ferro.core.inplace import change
+from ferro.core.apply import apply
+from ferro.core.base import TensorBase, bump, wrap
+from ferro.core.inplace import change, unrecorded
 from ferro.core.random import stream_of
-from ferro.ops.filling import fits
+from ferro.ops.filling import COPY, fits
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -24,12 +25,16 @@ from ferro.ops.sampling import bernoulli, coins, multinomial, probabilities
 
 def _fill(self: Any, name: str, make: Any) -> Any:
     """Replaces the content of a tensor by what make(shape, order) draws; its old history ends with zero gradient."""
+    data = self._data
+    if type(data) is np.ndarray and data.flags.c_contiguous and not RUNNING.get() and unrecorded(self):
+        data[...] = make(data.shape, None)
+        bump(self, name)
+        return self
     if RUNNING.get():
-        check_unbatched(self._data, RUNNING.get())
+        check_unbatched(data, RUNNING.get())
 
     def drawn(x: Any) -> Any:
-        new = wrap(as_array(in_memory_order(x._data, make)).astype(x._data.dtype, copy=False))
-        return x.mul(0).add(new) if x.requires_grad else new
+        return apply(COPY, (x, wrap(as_array(in_memory_order(data, make)).astype(data.dtype, copy=False))))
 
     return change(self, name, drawn)
 
@@ -81,16 +86,16 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
 
 def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """Fills with ones of probability p, else zeros."""
-    if not isinstance(p, TensorBase) and not 0 <= p <= 1:
-        raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
-    chance = probabilities("bernoulli_", p._data if isinstance(p, TensorBase) else np.asarray(p, np.float64))
+    if not isinstance(p, TensorBase):
+        if not 0 <= p <= 1:
+            raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
+        return _fill(self, "bernoulli_", lambda shape, _: coins(shape, float(p), generator))
+    chance = probabilities("bernoulli_", p._data)
     if not fits(chance.shape, self._data.shape):
         have, want = list(chance.shape), list(self._data.shape)
         raise RuntimeError(
             f"bernoulli_: the probabilities, of shape {have}, cannot be expanded to the shape {want} of the tensor"
         )
-    if not isinstance(p, TensorBase):
-        return _fill(self, "bernoulli_", lambda shape, _: coins(shape, float(p), generator))
     if chance.dtype not in dtypes.INEXACT:
         asked = dtypes.type_name(dtypes.FROM_NUMPY[chance.dtype])
         raise NotImplementedError(

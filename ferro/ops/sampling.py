@@ -11,12 +11,13 @@ from ferro.core import dtypes
 from ferro.core.arguments import into
 from ferro.core.base import wrap
 from ferro.core.looped import by_slices
+from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import stream_of
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-from ferro.ops.random import in_memory_order
+from ferro.ops.random import in_memory_order, result_of
 
 __all__ = ["bernoulli", "binomial", "multinomial", "poisson"]
 
@@ -53,8 +54,13 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, o
         )
     chance = probabilities("bernoulli", a if p is None else np.asarray(p, np.float64))
     d = a.dtype if out is None else out._data.dtype
-    result = wrap(coins(a.shape, a if p is None else float(chance), generator).astype(d))
-    return result if out is None else into("bernoulli", out, result)
+    result = coins(a.shape, a if p is None else float(chance), generator).astype(d)
+    if out is not None:
+        return into("bernoulli", out, wrap(result))
+    return result_of(BERNOULLI, (input,), result) if p is None else wrap(result)
+
+
+BERNOULLI = Op("bernoulli", lambda xp, p, /, drawn: drawn, kind=ELEMENTWISE, p=lambda xp, g: xp.zeros_like(g))
 
 
 def coins(shape: tuple, chance: Any, generator: Any) -> Any:
@@ -81,19 +87,21 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
-    """Poisson numbers with the rates in `input`."""
+    """Poisson numbers with the rates in `input`, whose gradient is zero."""
     if not input.dtype.is_floating_point:
         raise NotImplementedError(
             f"poisson: \"poisson_cpu\" not implemented for '{dtypes.type_name(input.dtype)}': rates are real"
         )
     rate = plain(input._data)
-    with np.errstate(invalid="ignore"):  # (nan in bfloat16)
-        valid = (rate >= 0).all()
-    if not valid:
+    rate = rate.astype(np.float32) if rate.dtype.itemsize == 2 else rate
+    if not float(np.minimum.reduce(rate, None, initial=0)) >= 0:
         raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
-    if (most := float(rate.max(initial=0))) >= 9e18:
+    if (most := float(np.maximum.reduce(rate, None, initial=0))) >= 9e18:
         raise RuntimeError(f"poisson: a rate of {most:g} is too large for counts of 64 bits")
-    return wrap(as_array(stream_of(generator).poisson(input._data)))
+    return result_of(POISSON, (input,), as_array(stream_of(generator).poisson(input._data)))
+
+
+POISSON = Op("poisson", lambda xp, rate, /, drawn: drawn, kind=ELEMENTWISE, rate=lambda xp, g: xp.zeros_like(g))
 
 
 @by_slices

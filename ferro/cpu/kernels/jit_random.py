@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ferro.cpu.box_muller import COSINE, LOG, LOG_2, QUARTER, SINE
+from ferro.cpu.box_muller import COSINE, LOG, LOG_2, OCTANTS, QUARTER, ROOT_HALF, SINE, TWO_PI
 from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_math import bits32, float32_of
 from ferro.cpu.kernels.rejection import binomial, gamma, poisson, products, tail, transformed, waiting
@@ -32,7 +32,6 @@ _LOW, _HIGH = LOG_2
 _S0, _S1, _S2 = SINE
 _C0, _C1, _C2 = COSINE
 _Q0, _Q1, _Q2 = QUARTER
-_TWO_PI, _ROOT_HALF, _OCTANTS = f4(2 * np.pi), f4(0.707106781186547524), f4(1.27323954473516)
 _UNIT4, _UNIT8 = f4(2**-24), f8(2**-53)
 
 
@@ -148,7 +147,7 @@ def _log(x):
     bits = bits32(x)
     m = float32_of((bits & i4(0x7FFFFF)) | i4(0x3F000000))
     e = f4((bits >> i4(23)) - i4(126))
-    small = m < _ROOT_HALF
+    small = m < ROOT_HALF
     e = e - f4(1) if small else e
     less = m - f4(1)
     m = less + m if small else less
@@ -164,8 +163,8 @@ def _log(x):
 def _pair(first, second):
     """Two normal numbers, from two uniform ones."""
     radius = f4(math.sqrt(f4(-2) * _log(f4(1) - first)))
-    x = _TWO_PI * second
-    octant = (i4(x * _OCTANTS) + i4(1)) & i4(-2)
+    x = TWO_PI * second
+    octant = (i4(x * OCTANTS) + i4(1)) & i4(-2)
     y = f4(octant)
     x = _fma(y, _Q2, _fma(y, _Q1, _fma(y, _Q0, x)))
     z = x * x
