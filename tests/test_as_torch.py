@@ -418,3 +418,24 @@ def test_a_training_loop_with_a_bar_runs(tmp_path: Path) -> None:
         """)
     )
     assert start("train.py", cwd=tmp_path).stdout == "True\n"
+
+
+PRINTED = """
+import pickle, torch
+x = torch.ones(2, 3)
+print(x.shape, f"{x.shape}", [x.size()], x.dtype, repr(torch.int64), x.to(torch.int16), x.layout, torch.channels_last, torch.Size([]))
+print(str(x.dtype).removeprefix("torch."), getattr(torch, str(x.dtype).split(".")[1]) is torch.float32, torch.FloatTensor, x.type())
+print(pickle.loads(pickle.dumps((x.shape, x.dtype, x.layout, x))))
+print(repr(torch.zeros(1).untyped_storage()).splitlines()[-1])
+"""
+
+
+def test_dtypes_sizes_and_layouts_print_as_pytorchs(torch: ModuleType) -> None:
+    def printed(*how: str) -> str:
+        command = [sys.executable, *how, "-c", PRINTED]
+        return subprocess.run(command, capture_output=True, text=True, timeout=100, check=True).stdout
+
+    ours = printed("-m", "ferro.as_torch")
+    assert ours == printed()
+    assert "torch.Size([2, 3])" in ours
+    assert repr(ferro.ones(2).shape) == "ferro.Size([2])"  # (this process is another)

@@ -13,6 +13,7 @@ from typing import Any
 import ferro
 from ferro import absent, overrides
 from ferro.as_torch import children
+from ferro.core import naming
 from ferro.ops.namespace import NAMESPACES
 from ferro.version import __version__ as _followed
 
@@ -61,6 +62,7 @@ def install() -> None:
         )
     sys.meta_path.insert(0, _FINDER)
     absent.ROOTS.append("torch")
+    naming.ROOT[0] = "torch"
     children.begin()
 
 
@@ -73,6 +75,7 @@ def uninstall() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
         del sys.modules[name]
     absent.ROOTS.remove("torch")
+    naming.ROOT[0] = "ferro"
     children.end()
 
 

@@ -142,7 +142,7 @@ class Lost(Meta):
 
     def __str__(self) -> str:
         why = self.why if self.dtype is None else (
-            f"{self.why}(), whose {str(dtypes.FROM_NUMPY[self.dtype]).removeprefix('ferro.')} result has no gradient,")  # fmt: skip
+            f"{self.why}(), whose {dtypes.FROM_NUMPY[self.dtype].name} result has no gradient,")  # fmt: skip
         source = "" if self.op is None else f", a result of '{self.op.name}'"
         source = (
             f" (shape {list(self.shape)}{source or ', a leaf that requires grad'})" if self.shape is not None else ""

@@ -9,6 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ferro.core.naming import called
+
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -27,7 +29,7 @@ class dtype:
         self.itemsize = self.np.itemsize
 
     def __repr__(self) -> str:
-        return f"ferro.{self.name}"
+        return called(self.name)
 
     def __reduce__(self) -> tuple:
         return (_by_name, (self.name,))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferro.core.backend import HOST
+from ferro.core.naming import called
 from ferro.cpu import layouts
 from ferro.cpu.layouts import BATCHES, CHANNELS, DENSE, FIRST, IMAGES, ITERATED, joined, moved
 from ferro.cpu.shape import geometry, reach, storage_bytes
@@ -28,7 +29,7 @@ class Named:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"ferro.{self.name}"
+        return called(self.name)
 
     def __reduce__(self) -> str:
         return self.name

@@ -6,6 +6,8 @@ import math
 import operator
 from typing import Any, SupportsIndex, overload
 
+from ferro.core.naming import called
+
 _new = tuple.__new__
 
 
@@ -29,7 +31,7 @@ class Size(tuple[int, ...]):
         return math.prod(self)
 
     def __repr__(self) -> str:
-        return f"ferro.Size([{', '.join(map(str, self))}])"
+        return called(f"Size([{', '.join(map(str, self))}])")
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> int: ...

@@ -16,6 +16,7 @@ from ferro.core.backend import HOST
 from ferro.core.base import TensorBase
 from ferro.core.device import CPU, check, device
 from ferro.core.inplace import announce
+from ferro.core.naming import called
 from ferro.cpu.shape import memory_bytes, memory_of
 
 _OF_MEMORY: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by the id of the array that owns the memory
@@ -212,7 +213,7 @@ class UntypedStorage(StorageCasts):
 
     def __repr__(self) -> str:
         rows = "".join([f" {item}\n" for item in self])
-        return f"{rows}[ferro.storage.UntypedStorage(device=cpu) of size {len(self)}]"
+        return f"{rows}[{called('storage.UntypedStorage')}(device=cpu) of size {len(self)}]"
 
     def __iter__(self) -> Any:
         return iter(self.tolist())

@@ -11,6 +11,7 @@ from ferro.core import device as _device
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.layout import strided
+from ferro.core.naming import called
 from ferro.core.notices import warn_once
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage
@@ -81,7 +82,7 @@ def _of_data(dtype: dtypes.dtype | None, given: Any, cls: Any) -> Any:
 def _of_tensor(dtype: dtypes.dtype | None, given: Any, cls: Any) -> Any:
     """Another name of a tensor, which shares its memory and its history."""
     if dtype is not None and given.dtype is not dtype:
-        names = [str(d).removeprefix("ferro.") for d in (dtype, given.dtype)]
+        names = [d.name for d in (dtype, given.dtype)]
         raise TypeError(f"new(): expected TensorOptions(dtype={names[0]}, device=cpu, layout=Strided) "
                         f"(got TensorOptions(dtype={names[1]}, device=cpu, layout=Strided)); cast it with .to()")  # fmt: skip
     alias = given[...]
@@ -111,7 +112,7 @@ class TensorType(type):
         return legacy(cls.dtype, args, kwargs)
 
     def __repr__(cls) -> str:
-        return f"<class 'ferro.{cls.__name__}'>"
+        return f"<class '{called(cls.__name__)}'>"
 
 
 def _type_of(dtype: dtypes.dtype) -> Any:
