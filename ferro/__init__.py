@@ -175,6 +175,7 @@ from ferro.ops.arithmetic import *
 from ferro.ops.as_functions import *
 from ferro.ops.attention_choice import chosen as _fused_sdp_choice
 from ferro.ops.bessel import *
+from ferro.ops.binary_entropy import binary_cross_entropy_with_logits
 from ferro.ops.bins import *
 from ferro.ops.cholesky import *
 from ferro.ops.comparison import *
@@ -186,6 +187,7 @@ from ferro.ops.creation import range_ as range
 from ferro.ops.ctc import ctc_loss
 from ferro.ops.data import *
 from ferro.ops.determinants import *
+from ferro.ops.differences import *
 from ferro.ops.dropout import (
     alpha_dropout,
     alpha_dropout_,
@@ -200,7 +202,8 @@ from ferro.ops.dropout import (
 from ferro.ops.einsum import *
 from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_renorm_
-from ferro.ops.entropy import binary_cross_entropy_with_logits, kl_div
+from ferro.ops.entropy import kl_div
+from ferro.ops.exchange import *
 from ferro.ops.exponential import *
 from ferro.ops.extrema import *
 from ferro.ops.filling import *
@@ -209,6 +212,7 @@ from ferro.ops.gamma_samples import dirichlet_grad as _dirichlet_grad
 from ferro.ops.gamma_samples import sample_dirichlet as _sample_dirichlet
 from ferro.ops.gamma_samples import standard_gamma as _standard_gamma
 from ferro.ops.gamma_samples import standard_gamma_grad as _standard_gamma_grad
+from ferro.ops.gathering import *
 from ferro.ops.grids import affine_grid_generator, grid_sampler, grid_sampler_2d, grid_sampler_3d
 from ferro.ops.indexing import *
 from ferro.ops.items import *
@@ -227,6 +231,7 @@ from ferro.ops.lu import *
 from ferro.ops.masks import *
 from ferro.ops.matrices import *
 from ferro.ops.matrix_functions import *
+from ferro.ops.named_windows import *
 from ferro.ops.normalisation import (  # fmt: skip
     group_norm,
     layer_norm,
@@ -243,10 +248,14 @@ from ferro.ops.parts import *
 from ferro.ops.pooling import *
 from ferro.ops.pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
 from ferro.ops.positional import *
+from ferro.ops.positions import *
 from ferro.ops.products import *
+from ferro.ops.quantiles import *
 from ferro.ops.random import *
+from ferro.ops.random_likes import *
 from ferro.ops.recurrent import *
 from ferro.ops.reductions import *
+from ferro.ops.replacements import *
 from ferro.ops.rounding import *
 from ferro.ops.safe import *
 from ferro.ops.sampling import *
@@ -262,7 +271,7 @@ from ferro.ops.statistics import *
 from ferro.ops.storage import from_file, is_same_size, is_storage
 from ferro.ops.structure import *
 from ferro.ops.trigonometric import *
-from ferro.ops.windows import *
+from ferro.ops.unique import *
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.printing import get_printoptions, set_printoptions
 from ferro.serialization import load, save

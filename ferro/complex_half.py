@@ -16,7 +16,7 @@ from ferro.core.base import wrap
 from ferro.core.dtypes import bfloat16, complex32, complex64, float16, float32, uint32
 from ferro.core.mode import is_grad_enabled
 from ferro.core.notices import warn_once
-from ferro.ops import creation, likes, random
+from ferro.ops import creation, likes, random_likes
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.tensor import Tensor
 
@@ -224,8 +224,8 @@ for _make in (
     creation.full_like,
     likes.zeros_like,
     likes.ones_like,
-    random.rand_like,
-    random.randn_like,
+    random_likes.rand_like,
+    random_likes.randn_like,
 ):
     RULES[_make.__name__] = _like(_make)
 

@@ -39,11 +39,13 @@ from ferro.ops.ctc import ctc_occupancy, ctc_vjp
 from ferro.ops.data import *
 from ferro.ops.determinants import *
 from ferro.ops.determinants import cofactors
+from ferro.ops.differences import *
 from ferro.ops.eigenvalues import eig_factors, eigh_factors
 from ferro.ops.einsum import *
 from ferro.ops.einsum import contract
 from ferro.ops.embedding import add_rows, row_scale, take_rows
 from ferro.ops.entropy import cross_entropy_vjp, nll_pick, nll_spread
+from ferro.ops.exchange import *
 from ferro.ops.exponential import *
 from ferro.ops.exponential import log1p_complex, sigmoid_vjp
 from ferro.ops.extrema import *
@@ -51,6 +53,7 @@ from ferro.ops.extrema import tie_weights, value_gather, value_scatter
 from ferro.ops.filling import *
 from ferro.ops.fourier import fft_bins, fft_c2c, fft_c2r, fft_r2c
 from ferro.ops.gamma_samples import dirichlet_grad, standard_gamma_grad
+from ferro.ops.gathering import *
 from ferro.ops.grids import grid_slopes, sample_taps, spread_taps, tap_weights, weigh_taps
 from ferro.ops.indexing import *
 from ferro.ops.indexing import select_spread
@@ -71,6 +74,7 @@ from ferro.ops.masks import *
 from ferro.ops.masks import masked_spread
 from ferro.ops.matrices import *
 from ferro.ops.matrix_functions import *
+from ferro.ops.named_windows import *
 from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
 from ferro.ops.norms import *
 from ferro.ops.norms import vector_norm
@@ -93,10 +97,13 @@ from ferro.ops.parts import (
 )
 from ferro.ops.polynomials import gegenbauer, gegenbauer_pair, hermite_polynomial_h, hermite_polynomial_he, laguerre
 from ferro.ops.pooling import adaptive_avg, adaptive_avg_spread, avg_pool, avg_spread, pool_gather, pool_scatter
+from ferro.ops.positions import *
 from ferro.ops.products import *
 from ferro.ops.products import linear
+from ferro.ops.quantiles import *
 from ferro.ops.recurrent import gru_one_vjp, gru_steps_vjp, lstm_one_vjp, lstm_steps_vjp, rnn_steps_vjp
 from ferro.ops.reductions import *
+from ferro.ops.replacements import *
 from ferro.ops.rounding import *
 from ferro.ops.scans import *
 from ferro.ops.scans import affine_scan, cumprod_others, cumsum_vjp, picked_sum, prod_others, shift
@@ -119,7 +126,7 @@ from ferro.ops.structure import *
 from ferro.ops.structure import cast
 from ferro.ops.trigonometric import *
 from ferro.ops.trigonometric import cos_vjp, sin_vjp, tanh_vjp
-from ferro.ops.windows import *
+from ferro.ops.unique import *
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 

@@ -20,10 +20,11 @@ from ferro.ops.orthogonal import linalg_qr as qr
 from ferro.ops.parts import matrix_diagonal as diagonal
 from ferro.ops.products import linalg_cross as cross
 from ferro.ops.products import matmul, multi_dot, vecdot
-from ferro.ops.solving import inv_ex, matrix_power, solve, solve_ex, solve_triangular, tensorinv, tensorsolve
+from ferro.ops.solving import inv_ex, matrix_power, solve, solve_ex, solve_triangular
 from ferro.ops.solving import inverse as inv
 from ferro.ops.spectral import linalg_svd as svd
 from ferro.ops.spectral import svdvals
+from ferro.ops.tensor_equations import tensorinv, tensorsolve
 
 __all__ = [
     "LinAlgError",

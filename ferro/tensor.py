@@ -35,10 +35,12 @@ from ferro.ops.copies import CopyMethods
 from ferro.ops.creation import CreationMethods
 from ferro.ops.data import DataMethods
 from ferro.ops.determinants import DeterminantMethods
+from ferro.ops.differences import DifferenceMethods
 from ferro.ops.einsum import EinsumMethods
 from ferro.ops.exponential import ExponentialMethods
 from ferro.ops.extrema import ExtremaMethods
 from ferro.ops.filling import FillingMethods
+from ferro.ops.gathering import GatherMethods
 from ferro.ops.indexing import IndexingMethods
 from ferro.ops.items import ItemMethods
 from ferro.ops.joining import JoiningMethods
@@ -53,9 +55,12 @@ from ferro.ops.norms import NormMethods
 from ferro.ops.order import OrderMethods
 from ferro.ops.orthogonal import OrthogonalMethods
 from ferro.ops.parts import PartsMethods
+from ferro.ops.positions import PositionMethods
 from ferro.ops.products import ProductMethods
+from ferro.ops.quantiles import QuantileMethods
 from ferro.ops.random_filling import RandomMethods
 from ferro.ops.reductions import ReductionMethods
+from ferro.ops.replacements import ReplacementMethods
 from ferro.ops.rounding import RoundingMethods
 from ferro.ops.scans import ScanMethods
 from ferro.ops.scattering import ScatteringMethods
@@ -69,6 +74,7 @@ from ferro.ops.statistics import StatisticsMethods
 from ferro.ops.storage import StorageMethods
 from ferro.ops.structure import StructureMethods
 from ferro.ops.trigonometric import TrigonometricMethods
+from ferro.ops.unique import UniqueMethods
 from ferro.printing import describe
 from ferro.sparse.dense import LayoutMethods
 
@@ -80,6 +86,7 @@ class Tensor(
     ArithmeticMethods,
     BesselMethods,
     BinMethods,
+    UniqueMethods,
     CholeskyMethods,
     ComparisonMethods,
     ComplexMethods,
@@ -89,14 +96,18 @@ class Tensor(
     EinsumMethods,
     ExponentialMethods,
     ExtremaMethods,
+    PositionMethods,
     NormMethods,
     OrderMethods,
+    QuantileMethods,
     OrthogonalMethods,
     ProductMethods,
     RandomMethods,
     ReductionMethods,
     RoundingMethods,
+    ReplacementMethods,
     ScanMethods,
+    DifferenceMethods,
     CopyMethods,
     FillingMethods,
     IndexingMethods,
@@ -112,6 +123,7 @@ class Tensor(
     MatrixMethods,
     PartsMethods,
     ScatteringMethods,
+    GatherMethods,
     ShapeMethods,
     SoftmaxMethods,
     SolvingMethods,

@@ -33,6 +33,7 @@ from ferro.ops.activations import (
     threshold_,
 )
 from ferro.ops.attention import scaled_dot_product_attention
+from ferro.ops.binary_entropy import binary_cross_entropy, binary_cross_entropy_with_logits
 from ferro.ops.convolution import (
     conv1d,
     conv2d,
@@ -48,7 +49,7 @@ from ferro.ops.ctc import ctc_loss
 from ferro.ops.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_bag, one_hot
-from ferro.ops.entropy import binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, kl_div, nll_loss
+from ferro.ops.entropy import cross_entropy, kl_div, nll_loss
 from ferro.ops.exponential import sigmoid
 from ferro.ops.grids import affine_grid, grid_sample
 from ferro.ops.grouped import grouped_mm

@@ -12,7 +12,7 @@ from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
 from ferro.ops.creation import empty
 from ferro.ops.creation import eye as identity
-from ferro.ops.data import from_numpy
+from ferro.ops.exchange import from_numpy
 from ferro.ops.random import randperm
 from ferro.tensor import Tensor
 

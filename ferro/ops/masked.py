@@ -12,7 +12,7 @@ from ferro.core.arguments import many_dims, need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import wrap
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops import exponential, extrema, masks, norms, order, reductions, scans
+from ferro.ops import exponential, extrema, masks, norms, order, positions, reductions, scans
 from ferro.ops import softmax as _softmax
 from ferro.ops.comparison import maximum
 from ferro.ops.reductions import cast
@@ -128,13 +128,13 @@ def amin(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype:
 def argmax(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None,
            mask: Tensor | None = None) -> Tensor:  # fmt: skip
     """Where the largest element is among those where the mask is true; in the dtype of the input, as in PyTorch."""
-    return cast(extrema.argmax(_filled("argmax", input, mask, LOW), dim, bool(keepdim)), _dtype(input, dtype))
+    return cast(positions.argmax(_filled("argmax", input, mask, LOW), dim, bool(keepdim)), _dtype(input, dtype))
 
 
 def argmin(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None,
            mask: Tensor | None = None) -> Tensor:  # fmt: skip
     """Where the smallest element is among those where the mask is true; in the dtype of the input, as in PyTorch."""
-    return cast(extrema.argmin(_filled("argmin", input, mask, HIGH), dim, bool(keepdim)), _dtype(input, dtype))
+    return cast(positions.argmin(_filled("argmin", input, mask, HIGH), dim, bool(keepdim)), _dtype(input, dtype))
 
 
 def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None,

@@ -15,7 +15,6 @@ from ferro.core import backend, dtypes
 from ferro.core.apply import apply, constant
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
-from ferro.core.layout import arranged, moved
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import stream_of
 from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
@@ -23,7 +22,7 @@ from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["normal", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "randperm"]
+__all__ = ["normal", "rand", "randint", "randn", "randperm"]
 
 
 def check_continuous(kind: str, d: Any) -> None:
@@ -260,104 +259,6 @@ def in_memory_order(like: Any, make: Any) -> Any:
         return make(like.shape, None)
     order = sorted(range(like.ndim), key=lambda k: -abs(like.strides[k]))
     return make(tuple([like.shape[k] for k in order]), order).transpose(np.argsort(order))
-
-
-def _like(
-    name: str, input: Tensor, dtype: Any, device: Any, requires_grad: bool, memory_format: Any, make: Any
-) -> Tensor:
-    """What make(shape, dtype, order) draws in the shape, and unless others are asked for in the dtype and order, of `input`."""
-    x = input._data
-    d = x.dtype if dtype is None else dtypes.to_numpy(dtype)
-    plain_order = type(x) is not np.ndarray or (memory_format is None and x.flags.c_contiguous)
-    target = x if plain_order else arranged(name, np.empty(x.shape, d), x, memory_format)
-    data = in_memory_order(target, lambda shape, order: make(shape, d, order))
-    return finish(name, data if plain_order else moved(data, target.strides), requires_grad, device)
-
-
-def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-              memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """Uniform random numbers from [0, 1) in the shape of a tensor.
-
-    - `input` (Tensor): has the shape
-    - `generator` (Generator, default None): the source of random numbers, else the default one
-    - `dtype` (dtype, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
-    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
-    - `memory_format` (memory_format, default None): the order of the strides
-    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.rand_like(ferro.zeros(2, 3)).shape
-        ferro.Size([2, 3])
-    """
-    if (dtype or input.dtype) is dtypes.complex32:
-        return rand(input._data.shape, generator=generator, dtype=dtypes.complex32, requires_grad=requires_grad)
-
-    def make(shape: tuple, d: Any, order: Any) -> Any:
-        check_continuous("uniform", d)
-        return stream_of(generator).uniform(shape, d)
-
-    return _like("rand_like", input, dtype, device, requires_grad, memory_format, make)
-
-
-def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-               memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """Standard normal random numbers in the shape of a tensor.
-
-    - `input` (Tensor): has the shape
-    - `generator` (Generator, default None): the source of random numbers, else the default one
-    - `dtype` (dtype, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
-    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
-    - `memory_format` (memory_format, default None): the order of the strides
-    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.randn_like(ferro.zeros(2, 3)).shape
-        ferro.Size([2, 3])
-    """
-    if (dtype or input.dtype) is dtypes.complex32:
-        return randn(input._data.shape, generator=generator, dtype=dtypes.complex32, requires_grad=requires_grad)
-
-    def make(shape: tuple, d: Any, order: Any) -> Any:
-        check_continuous("normal", d)
-        return stream_of(generator).normal(shape, d, 0.0, 1.0, order is None)
-
-    return _like("randn_like", input, dtype, device, requires_grad, memory_format, make)
-
-
-def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
-                 requires_grad: bool = False, memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
-    """Random integers from [low, high) in the shape of a tensor: `randint_like(input, high)` counts from 0.
-
-    - `input` (Tensor): has the shape
-    - `low` (int or 0-d Tensor, default 0): the least
-    - `high` (int or 0-d Tensor, default None): one above the largest
-    - `generator` (Generator, default None): the source of random numbers, else the default one
-    - `dtype` (dtype, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
-    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
-    - `memory_format` (memory_format, default None): the order of the strides
-    - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
-
-    RuntimeError for high <= low.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.randint_like(ferro.zeros(2, 3), 5, 6)
-        tensor([[5., 5., 5.],
-                [5., 5., 5.]])
-    """
-    if high is None:
-        low, high = 0, low
-    low, high = whole_bounds("randint_like", low, high, input._data.dtype if dtype is None else dtypes.to_numpy(dtype))
-    return _like("randint_like", input, dtype, device, requires_grad, memory_format,
-                 lambda shape, d, _: stream_of(generator).integers(shape, d, low, high))  # fmt: skip
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, device: Any = None,

@@ -19,10 +19,10 @@ from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.comparison import clamp
 from ferro.ops.complex import complex as make_complex
 from ferro.ops.complex import imag, real
+from ferro.ops.differences import diff
 from ferro.ops.joining import cat
 from ferro.ops.parts import diagonal, narrow
 from ferro.ops.products import matmul
-from ferro.ops.scans import diff
 from ferro.ops.shape import reshape, transpose
 
 if TYPE_CHECKING:

@@ -23,24 +23,22 @@ from ferro.ops.creation import finish
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
-
 BLACKMAN = (0.42, 0.5, 0.08)
 NUTTALL = (0.3635819, 0.4891775, 0.1365995, 0.0106411)
 
 # -- shapes: n weights of a window whose last element, at `end`, may lie behind them ------------------------------------
 
 
-def _cosines(n: int, end: int, a: Iterable[float]) -> Any:
+def cosines(n: int, end: int, a: Iterable[float]) -> Any:
     k = np.arange(n) * (2 * math.pi / end)
     return sum((-1) ** i * c * np.cos(i * k) for i, c in enumerate(a))
 
 
-def _triangle(n: int, end: int) -> Any:
+def triangle(n: int, end: int) -> Any:
     return 1 - np.abs(2 * np.arange(n) / end - 1)
 
 
-def _kaiser(n: int, end: int, beta: float) -> Any:
+def kaiser_bell(n: int, end: int, beta: float) -> Any:
     # I₀(z) / I₀(β) by the scaled function, since I₀ itself exceeds the range of numbers beyond 713
     beta = abs(beta)
     z = beta * np.sqrt(np.maximum(0, 1 - (2 * np.arange(n) / end - 1) ** 2))
@@ -90,7 +88,7 @@ def bartlett(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strid
         >>> ferro.signal.windows.bartlett(5)
         tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
     """
-    return _window("bartlett", M, sym, dtype, layout, device, requires_grad, _triangle)
+    return _window("bartlett", M, sym, dtype, layout, device, requires_grad, triangle)
 
 
 def general_cosine(M: int, *, a: Iterable, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
@@ -123,7 +121,7 @@ def general_cosine(M: int, *, a: Iterable, sym: bool = True, dtype: Any = None, 
 def _general_cosine(
     name: str, M: Any, a: Any, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool
 ) -> Any:
-    return _window(name, M, sym, dtype, layout, device, requires_grad, lambda n, end: _cosines(n, end, a))
+    return _window(name, M, sym, dtype, layout, device, requires_grad, lambda n, end: cosines(n, end, a))
 
 
 def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
@@ -340,149 +338,9 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, l
     """
     if beta < 0:
         raise ValueError(f"kaiser: beta must be non-negative, got: {beta} instead.")
-    return _window("kaiser", M, sym, dtype, layout, device, requires_grad, lambda n, end: _kaiser(n, end, float(beta)))
-
-
-# -- torch.*_window ----------------------------------------------------------------------------------------------------
-
-
-def _named(name: str, window_length: Any, periodic: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool,
-           make: Callable) -> Any:  # fmt: skip
-    """The weights `make(n, end)` of one period, or with both ends, in any floating dtype."""
-    try:
-        n = operator.index(window_length)
-    except TypeError:
-        raise TypeError(f"{name}: window_length must be an integer, got {type(window_length).__name__}") from None
-    if n < 0:
-        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={n}")
-    if layout is not None and layout is not strided:
-        raise RuntimeError(f"{name} is not implemented for the layout {layout}; only strided tensors are")
-    d = dtypes.default() if dtype is None else dtypes.FROM_NUMPY[dtypes.to_numpy(dtype)]
-    if not d.is_floating_point:
-        raise RuntimeError(f"{name} expects floating point dtypes, got: {d}")
-    data = np.ones(n) if n < 2 else np.asarray(make(n, n if periodic else n - 1))
-    return finish(name, data.astype(d.np), requires_grad, device)
-
-
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
-                    pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The triangle 1 - |2k/N - 1| for k = 0 .. length - 1.
-
-    - `window_length` (int): the length
-    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
-    - `dtype` (dtype, default None): None: the default dtype
-    - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
-    - `pin_memory` (bool, default False): no effect on the CPU
-    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
-
-    RuntimeError for a negative length and a dtype that is not floating.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.bartlett_window(4)
-        tensor([0.0000, 0.5000, 1.0000, 0.5000])
-    """
-    return _named("bartlett_window", window_length, periodic, dtype, layout, device, requires_grad, _triangle)
-
-
-def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
-                    pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """0.42 - 0.5 cos(2πk/N) + 0.08 cos(4πk/N) for k = 0 .. length - 1.
-
-    - `window_length` (int): the length
-    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
-    - `dtype` (dtype, default None): None: the default dtype
-    - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
-    - `pin_memory` (bool, default False): no effect on the CPU
-    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
-
-    RuntimeError for a negative length and a dtype that is not floating.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.blackman_window(4)[1:]
-        tensor([0.3400, 1.0000, 0.3400])
-    """
-    return _named("blackman_window", window_length, periodic, dtype, layout, device, requires_grad,
-                  lambda n, end: _cosines(n, end, BLACKMAN))  # fmt: skip
-
-
-def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
-                   layout: Any = strided, device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """alpha - beta cos(2πk/N) for k = 0 .. length - 1.
-
-    - `window_length` (int): the length
-    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
-    - `alpha`, `beta` (float, default 0.54 and 0.46): of the formula
-    - `dtype` (dtype, default None): None: the default dtype
-    - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
-    - `pin_memory` (bool, default False): no effect on the CPU
-    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
-
-    RuntimeError for a negative length and a dtype that is not floating.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.hamming_window(4, periodic=False)
-        tensor([0.0800, 0.7700, 0.7700, 0.0800])
-    """
-    return _named("hamming_window", window_length, periodic, dtype, layout, device, requires_grad,
-                  lambda n, end: _cosines(n, end, (alpha, beta)))  # fmt: skip
-
-
-def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
-                pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """sin²(πk/N) for k = 0 .. length - 1.
-
-    - `window_length` (int): the length
-    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
-    - `dtype` (dtype, default None): None: the default dtype
-    - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
-    - `pin_memory` (bool, default False): no effect on the CPU
-    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
-
-    RuntimeError for a negative length and a dtype that is not floating.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.hann_window(4, periodic=False)
-        tensor([0.0000, 0.7500, 0.7500, 0.0000])
-    """
-    return _named("hann_window", window_length, periodic, dtype, layout, device, requires_grad,
-                  lambda n, end: _cosines(n, end, (0.5, 0.5)))  # fmt: skip
-
-
-def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, layout: Any = strided,
-                  device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """I₀(beta √(1 - (2k/N - 1)²)) / I₀(beta) for k = 0 .. length - 1.
-
-    - `window_length` (int): the length
-    - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
-    - `beta` (float, default 12.0): how narrow it is
-    - `dtype` (dtype, default None): None: the default dtype
-    - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
-    - `pin_memory` (bool, default False): no effect on the CPU
-    - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
-
-    RuntimeError for a negative length and a dtype that is not floating.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.kaiser_window(4, periodic=False)
-        tensor([5.2773e-05, 5.1884e-01, 5.1884e-01, 5.2773e-05])
-    """
-    return _named("kaiser_window", window_length, periodic, dtype, layout, device, requires_grad,
-                  lambda n, end: _kaiser(n, end, float(beta)))  # fmt: skip
+    return _window(
+        "kaiser", M, sym, dtype, layout, device, requires_grad, lambda n, end: kaiser_bell(n, end, float(beta))
+    )
 
 
 # -- samples -----------------------------------------------------------------------------------------------------------
@@ -495,7 +353,3 @@ for _name in ("bartlett", "blackman", "cosine", "exponential", "gaussian", "gene
     _options = [{}, {"sym": False}, *_EXTRA.get(_name, [])]
     declare(f"signal.windows.{_name}", [Sample(n, dtype=dtypes.float64, **_more, **o) for n in (0, 1, 2, 7) for o in _options],
             differentiable=False)  # fmt: skip
-for _name in __all__:
-    declare(
-        _name, [Sample(n, *o, dtype=dtypes.float64) for n in (0, 1, 2, 7) for o in ((), (False,))], differentiable=False
-    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro.autograd.backward import grad
 from ferro.autograd.grad_mode import enable_grad, no_grad
-from ferro.ops.data import from_numpy
+from ferro.ops.exchange import from_numpy
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ferro.core.dtypes import dtype
 from ferro.ops.creation import empty
-from ferro.ops.data import frombuffer
+from ferro.ops.exchange import frombuffer
 from ferro.serialization.archive import Archive
 from ferro.tensor import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.arguments import need_tensor
-from ferro.ops.data import from_dlpack
+from ferro.ops.exchange import from_dlpack
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

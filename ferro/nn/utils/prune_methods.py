@@ -11,7 +11,8 @@ from ferro.core.layout import contiguous_format
 from ferro.ops.likes import ones_like, zeros_like
 from ferro.ops.norms import norm
 from ferro.ops.order import kthvalue, topk
-from ferro.ops.random import rand, rand_like
+from ferro.ops.random import rand
+from ferro.ops.random_likes import rand_like
 from ferro.tensor import Tensor
 
 from ..modules.module import Module
