@@ -190,6 +190,10 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     if _on_gpu(dtype):
         raise RuntimeError(f"Cannot initialize CUDA without ATen_cuda library: type({dtype!r}): ferro computes on the CPU, leave "
                            "`cuda` out")  # fmt: skip
+    if dtype in (int, float, bool, complex):
+        raise ValueError(f"invalid type: {dtype.__name__!r}; expected a dtype, or a name such as 'torch.FloatTensor'")
+    if not isinstance(dtype, (str, type, dtypes.dtype)):
+        raise TypeError(f"dtype must be a type, str, or dtype object, not {type(dtype).__name__}")
     return to(self, dtype_named(dtype))
 
 

@@ -13,6 +13,7 @@ from ferro.core.device import known
 from ferro.core.dtypes import INEXACT, refuse_gradient, to_numpy
 from ferro.core.layout import arranged, strided
 from ferro.core.mode import is_inference_mode_enabled
+from ferro.ops.creation import refuse_shape
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -104,6 +105,8 @@ def new_zeros(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None, la
     """
     dtype = self._data.dtype if dtype is None else to_numpy(dtype)
     shape = sizes("new_zeros", with_size("new_zeros", shape, size))
+    if min(shape, default=0) < 0:
+        refuse_shape("new_zeros", shape)
     like = self._data if device is None else backend.moved(self._data, known(device))
     return _constant("new_zeros", np.zeros, like, shape, dtype, requires_grad)
 

@@ -123,6 +123,8 @@ def _cast_method(d: dtypes.dtype) -> Callable[..., Tensor]:
 
 def type_as(self: Any, other: Any) -> Tensor:
     """The tensor with the dtype of another."""
+    if not isinstance(other, TensorBase):
+        raise TypeError(f"type_as(): argument 'other' (position 1) must be Tensor, not {type(other).__name__}")
     return to(self, other)
 
 
