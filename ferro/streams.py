@@ -31,6 +31,10 @@ def _place(given: Any) -> _Device:
 class Event:
     """A mark in a stream, which on the CPU nobody can set: `query` and `wait` find all work done, `record` raises.
 
+    - `device` (device, default None): must be None or "cpu"
+    - `enable_timing` (bool, default False): whether `elapsed_time` may be asked (it raises here all the same)
+    - `blocking`, `interprocess` (bool, default False): no effect on the CPU
+
     >>> import ferro
     >>> ferro.Event().query()
     True

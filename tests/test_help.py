@@ -69,7 +69,7 @@ def public(namespace: str) -> Iterator[tuple[str, Any]]:
     home = "ferro" if is_listed else namespace
     names = dir(holder) if inspect.isclass(holder) else getattr(holder, "__all__", None) or vars(holder)
     for name in sorted(names):
-        value = getattr(holder, name)
+        value = getattr(holder, name, None)  # None: a name of PyTorch's that ferro lacks
         module = getattr(inspect.unwrap(value), "__module__", None) if callable(value) else None
         if not name.startswith("_") and str(module).startswith(home):
             yield name, value
@@ -212,6 +212,49 @@ def test_a_docstring_that_lacks_something_is_found(
     assert complete.__doc__ is not None
     monkeypatch.setattr(complete, "__doc__", complete.__doc__.replace(old, new))
     assert lacks(complete) == [lack]
+
+
+def in_place_methods() -> Iterator[tuple[str, Any]]:
+    """(name, method) of what writes into a tensor and has the text of a function."""
+    for name in dir(ferro.Tensor):
+        method = getattr(ferro.Tensor, name, None)
+        if (
+            name.endswith("_")
+            and not name.endswith("__")
+            and isinstance(getattr(method, "__signature__", None), inspect.Signature)
+        ):
+            yield name, method
+
+
+def test_in_place_methods_show_the_signature_and_the_text_of_their_function() -> None:
+    methods = dict(in_place_methods())
+    assert len(methods) > 100
+    for name, method in methods.items():
+        first, _, rest = (inspect.getdoc(method) or "").partition("\n\n")
+        assert first.startswith("In-place version of :func:`"), name
+        assert rest[:1].strip(), f"{name}: the text of the function is missing or indented"
+        assert "`out`" not in described(rest), name
+        assert "out" not in inspect.signature(method).parameters, name
+    clamp = inspect.getdoc(ferro.clamp) or ""
+    assert clamp.splitlines()[0] in (inspect.getdoc(ferro.Tensor.clamp_) or "")
+    assert [p.name for p in parameters(ferro.Tensor.clamp_)] == ["min", "max"]
+
+
+def test_copying_forms_have_the_text_of_their_view() -> None:
+    text = inspect.getdoc(ferro.narrow_copy) or ""
+    assert set(described(text)) == {"out", "input", "dim", "start", "length"}
+    assert (inspect.getdoc(ferro.narrow) or "").splitlines()[0] in text
+
+
+def test_einsum_and_new_show_what_callers_write() -> None:
+    shown = inspect.signature(ferro.einsum)
+    assert [(p.name, p.kind.name) for p in shown.parameters.values()] == [
+        ("equation", "POSITIONAL_ONLY"),
+        ("operands", "VAR_POSITIONAL"),
+    ]
+    assert ferro.einsum("i,i->", ferro.ones(2), ferro.ones(2)).item() == 2
+    assert "device" in inspect.signature(ferro.Tensor.new).parameters
+    assert ferro.ones(1).new([2, 3], device="cpu").tolist() == [2, 3]
 
 
 def main() -> None:

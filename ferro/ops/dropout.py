@@ -159,7 +159,6 @@ def dropout1d(
     - `generator` (Generator, default None): the source of random numbers, else the default one
 
     The result has the shape of `input`. ValueError for a p out of range, RuntimeError for other numbers of dimensions.
-    Source: Tompson et al., Efficient Object Localization Using Convolutional Networks, 2015.
 
     Example::
 
@@ -220,8 +219,7 @@ def dropout3d(
     - `inplace` (bool, default False): writes the result into `input`
     - `generator` (Generator, default None): the source of random numbers, else the default one
 
-    The result has the shape of `input`. ValueError for a p out of range. Source: Tompson et al., Efficient Object
-    Localization Using Convolutional Networks, 2015.
+    The result has the shape of `input`. ValueError for a p out of range.
 
     Example::
 
@@ -384,7 +382,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None, *, generator: An
 
     - `input` (Tensor): any shape, floating
     - `p` (float in [0, 1]): the probability of a zero
-    - `train` (bool): False keeps all elements
+    - `train` (bool or None): False keeps all elements
     - `generator` (Generator, default None): the source of random numbers, else the default one
 
     Example::
@@ -395,7 +393,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None, *, generator: An
     """
     _check("native_dropout", input, p)
     x = input._data
-    if not train or x.size == 0:
+    if (train is not None and not train) or x.size == 0:  # None trains, as in PyTorch
         return input.clone(), wrap(np.ones(x.shape, bool))
     kept = _kept(x, None, p, generator)
     wide = np.float64 if x.dtype.itemsize == 8 else np.float32

@@ -34,7 +34,20 @@ class LayoutMethods:
         return smm(self, mat)
 
     def sspaddmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-        """beta self + alpha mat1 @ mat2 as a sparse matrix, mat1 sparse, mat2 dense."""
+        """beta self + alpha mat1 @ mat2 as a sparse matrix: see `ferro.sspaddmm`.
+
+        - `mat1` (Tensor): sparse, (m, k)
+        - `mat2` (Tensor): dense, (k, n)
+        - `beta`, `alpha` (number, default 1): factors
+
+        Example::
+
+            >>> import ferro
+            >>> x = ferro.eye(2).to_sparse()
+            >>> x.sspaddmm(x, ferro.ones(2, 2)).to_dense()
+            tensor([[2., 1.],
+                    [1., 2.]])
+        """
         from ferro.sparse import sspaddmm
 
         return sspaddmm(self, mat1, mat2, beta=beta, alpha=alpha)

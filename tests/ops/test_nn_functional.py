@@ -344,6 +344,12 @@ def test_dropout_without_training_is_the_input_itself() -> None:
     assert F.dropout(x, 0.0) is x
 
 
+def test_native_dropout_without_a_word_on_training_trains() -> None:
+    result, mask = ferro.native_dropout(ferro.ones(5), 1.0, None)
+    assert result.tolist() == [0.0] * 5
+    assert not mask.any()
+
+
 def test_dropout_in_place_changes_the_tensor() -> None:
     start = leaf(np.ones(50))
     x = start * 2
