@@ -31,15 +31,21 @@ _CYCLE = (
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
              grad_variables: Any = None, inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
-    """Adds to the ``.grad`` of every leaf the gradient of the sum of ``tensors`` weighted by ``grad_tensors``.
+    """Adds to the `.grad` of every leaf the gradient of the weighted sum of tensors.
 
-    tensors: tensors or gradient edges (:func:`ferro.autograd.graph.get_gradient_edge`); inputs: add to the ``.grad`` of
-    these tensors alone, leaves or not; a gradient edge among them that is not of a leaf ends the way back and takes nothing.
-    num_threads: 1 forces the serial executor, n > 1 allows up to n threads for independent branches, None leaves it to
-    :func:`ferro.set_num_threads`; the gradients are bit for bit the same.
+    - `tensors` (Tensor, gradient edge or several): the roots
+    - `grad_tensors` (Tensor or several, default None): their weights, in their shapes; None is 1, for roots with one
+      element
+    - `retain_graph` (bool, default None): True keeps what backward needs, for another one; None is create_graph
+    - `create_graph` (bool, default False): True records backward itself, for higher derivatives
+    - `grad_variables` (default None): the old name of grad_tensors
+    - `inputs` (Tensor, gradient edge or several, default None): adds to the `.grad` of these alone, leaves or not; an
+      edge that is not of a leaf ends the way back and takes nothing
+    - `num_threads` (int, default None): 1 forces the serial executor, more allow so many threads for independent
+      branches, None leaves it to `ferro.set_num_threads`; the gradients are bit for bit the same
 
-    Raises RuntimeError for a non-scalar root without a gradient, a root that does not require grad, a graph that was
-    freed, or a gradient of the wrong shape.
+    RuntimeError for a root with several elements and no weight, one that does not require grad, a graph that was freed,
+    or a weight of the wrong shape.
 
     Example::
 
@@ -86,11 +92,22 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
          only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
          materialize_grads: bool = False, *, num_threads: int | None = None) -> tuple[Tensor, ...]:  # fmt: skip
-    """The gradients of the sum of ``outputs`` (weighted by ``grad_outputs``) by ``inputs``; no ``.grad`` is touched.
+    """The gradients of a weighted sum of tensors by others; no `.grad` is touched.
 
-    allow_unused: an input that the outputs do not depend on gives None instead of an error; materialize_grads: zeros
-    instead of None; is_grads_batched: the first dimension of every grad_outputs counts independent gradients.  Outputs and
-    inputs may be gradient edges.
+    - `outputs` (Tensor, gradient edge or several): what is differentiated
+    - `inputs` (Tensor, gradient edge or several): by what
+    - `grad_outputs` (Tensor or several, default None): the weights of the outputs; None is 1, for outputs with one
+      element
+    - `retain_graph` (bool, default None): True keeps what backward needs, for another one; None is create_graph
+    - `create_graph` (bool, default False): True records backward itself, for higher derivatives
+    - `only_inputs` (bool, default True): changes nothing; False warns
+    - `allow_unused` (bool, default None): True gives None for an input that the outputs do not depend on; otherwise it
+      is a RuntimeError
+    - `is_grads_batched` (bool, default False): the first dimension of every weight counts independent gradients
+    - `materialize_grads` (bool, default False): zeros instead of None
+    - `num_threads` (int, default None): as in `backward`
+
+    The result is a tuple, with the shapes of the inputs.
 
     Example::
 

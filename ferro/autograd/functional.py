@@ -128,7 +128,17 @@ def _give(tensors: Any, create_graph: bool, single: bool) -> Any:
 
 
 def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(outputs, vᵀJ) of ``func`` at ``inputs``.
+    """(outputs, vᵀJ) of a function, in reverse mode.
+
+    - `func` (function of tensors): gives a tensor or a tuple
+    - `inputs` (Tensor or tuple): where
+    - `v` (Tensor or tuple, default None): in the shapes of the outputs; None is 1, for one with one element, else
+      RuntimeError
+    - `create_graph` (bool, default False): True records the result, so that it can be differentiated
+    - `strict` (bool, default False): True raises RuntimeError for an output that does not depend on an input, False
+      gives zeros
+
+    vᵀJ has the shapes of the inputs.
 
     Example::
 
@@ -145,7 +155,24 @@ def vjp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
 
 
 def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(outputs, J v) of ``func`` at ``inputs``, by differentiating vᵀJ by v (twice reverse)."""
+    """(outputs, J v) of a function, by differentiating vᵀJ by v (twice reverse).
+
+    - `func` (function of tensors): gives a tensor or a tuple
+    - `inputs` (Tensor or tuple): where
+    - `v` (Tensor or tuple, default None): in the shapes of the inputs; None is 1, for one with one element, else
+      RuntimeError
+    - `create_graph` (bool, default False): True records the result, so that it can be differentiated
+    - `strict` (bool, default False): True raises RuntimeError for an output that does not depend on an input, False
+      gives zeros
+
+    J v has the shapes of the outputs. `ferro.func.jvp` takes forward mode, which is cheaper.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.autograd.functional.jvp(lambda x: x * x, ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 0.0]))[1]
+        tensor([2., 0.])
+    """
     with _mode.switched(grad=True):
         xs, single_in = _inputs("jvp", inputs, create_graph)
         vs = _vectors("jvp", v, xs, single_in, _TAKES)
@@ -160,8 +187,13 @@ def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bo
              strategy: str = "reverse-mode") -> Any:  # fmt: skip
     """The Jacobian: for every output and input a tensor of the output's shape followed by the input's.
 
-    vectorize and strategy ("reverse-mode", "forward-mode") choose how it is computed, not what.  strict: an output that does
-    not depend on an input is an error instead of zeros (RuntimeError); not together with vectorize.
+    - `func` (function of tensors): gives a tensor or a tuple
+    - `inputs` (Tensor or tuple): where
+    - `create_graph` (bool, default False): True records the result, so that it can be differentiated
+    - `strict` (bool, default False): True raises RuntimeError for an output that does not depend on an input, False
+      gives zeros
+    - `vectorize` (bool, default False): True computes all rows at once; not together with strict (RuntimeError)
+    - `strategy` (str, default 'reverse-mode'): or "forward-mode", for few inputs, with vectorize
 
     Example::
 
@@ -258,7 +290,23 @@ def _check_row(found: list, k: int, create_graph: bool) -> None:
 
 def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
             outer_jacobian_strategy: str = "reverse-mode") -> Any:  # fmt: skip
-    """The matrix of second derivatives of a scalar function: a tensor per pair of inputs."""
+    """The matrix of second derivatives of a scalar function: a tensor for each pair of inputs, of their shapes.
+
+    - `func` (function of tensors): gives one number, else RuntimeError
+    - `inputs` (Tensor or tuple): where
+    - `create_graph` (bool, default False): True records the result, so that it can be differentiated
+    - `strict` (bool, default False): True raises RuntimeError for an output that does not depend on an input, False
+      gives zeros
+    - `vectorize` (bool, default False): True computes all rows at once; not together with strict (RuntimeError)
+    - `outer_jacobian_strategy` (str, default 'reverse-mode'): or "forward-mode", with vectorize
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.autograd.functional.hessian(lambda x: (x**3).sum(), ferro.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
     _check_strategy("hessian", outer_jacobian_strategy, strict, vectorize)
 
     def gradient(*xs: Any) -> Any:
@@ -275,12 +323,46 @@ def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: boo
 
 
 def vhp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(value, vᵀH) of a scalar function at ``inputs``."""
+    """(value, vᵀH) of a scalar function, H the matrix of its second derivatives.
+
+    - `func` (function of tensors): gives one number, else RuntimeError
+    - `inputs` (Tensor or tuple): where
+    - `v` (Tensor or tuple, default None): in the shapes of the inputs; None is 1, for one with one element, else
+      RuntimeError
+    - `create_graph` (bool, default False): True records the result, so that it can be differentiated
+    - `strict` (bool, default False): True raises RuntimeError for an output that does not depend on an input, False
+      gives zeros
+
+    vᵀH has the shapes of the inputs.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.autograd.functional.vhp(lambda x: (x**3).sum(), ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 1.0]))[1]
+        tensor([ 6., 12.])
+    """
     return _second("vhp", func, inputs, v, create_graph, strict)
 
 
 def hvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(value, H v) of a scalar function at ``inputs``: equal to vᵀH, since H is symmetric."""
+    """(value, H v) of a scalar function: equal to vᵀH, since H is symmetric.
+
+    - `func` (function of tensors): gives one number, else RuntimeError
+    - `inputs` (Tensor or tuple): where
+    - `v` (Tensor or tuple, default None): in the shapes of the inputs; None is 1, for one with one element, else
+      RuntimeError
+    - `create_graph` (bool, default False): True records the result, so that it can be differentiated
+    - `strict` (bool, default False): True raises RuntimeError for an output that does not depend on an input, False
+      gives zeros
+
+    H v has the shapes of the inputs.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.autograd.functional.hvp(lambda x: (x**3).sum(), ferro.tensor([1.0, 2.0]), ferro.tensor([1.0, 1.0]))[1]
+        tensor([ 6., 12.])
+    """
     return _second("hvp", func, inputs, v, create_graph, strict)
 
 

@@ -26,13 +26,25 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
               nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
               check_batched_forward_grad: bool = False, check_forward_ad: bool = False, check_backward_ad: bool = True,
               fast_mode: bool = False, masked: bool | None = None) -> bool:  # fmt: skip
-    """Compares the derivatives of ``func(*inputs)`` by the inputs that require grad with central differences of step `eps`.
+    """Compares the derivatives of `func(*inputs)` by the inputs that require grad with central differences.
 
-    Complex inputs and outputs are compared by real and imaginary part, in PyTorch's convention.  fast_mode compares one
-    random projection of the Jacobian instead of all of it.  check_undefined_grad: absent cotangents of some outputs
-    must act like zeros; check_forward_ad: forward mode too; nondet_tol: how much two backward runs may differ;
-    check_batched_grad: batched cotangents (``is_grads_batched``) must agree with a loop.
-    Returns True, or raises GradcheckError that names the input and output (returns False with raise_exception=False).
+    - `func` (function of tensors): what is checked
+    - `inputs` (Tensor or tuple): best in float64
+    - `eps` (float, default 1e-6): the step of the differences
+    - `atol`, `rtol` (float, default 1e-5 and 1e-3): how much they may differ, absolutely and relatively
+    - `raise_exception` (bool, default True): False returns False instead of raising GradcheckError
+    - `nondet_tol` (float, default 0.0): how much two backward runs may differ
+    - `check_undefined_grad` (bool, default True): absent cotangents of some outputs must act like zeros
+    - `check_grad_dtypes` (bool, default False): gradients must have the dtypes of the inputs
+    - `check_batched_grad` (bool, default False): batched cotangents (`is_grads_batched`) must agree with a loop
+    - `check_batched_forward_grad` (bool, default False): likewise batched tangents; needs check_forward_ad
+    - `check_forward_ad` (bool, default False): forward mode too
+    - `check_backward_ad` (bool, default True): reverse mode; AssertionError if neither is checked
+    - `fast_mode` (bool, default False): one random projection of the Jacobian instead of all of it
+    - `masked` (bool, default None): changes nothing
+
+    Complex inputs and outputs are compared by real and imaginary part, in PyTorch's convention. Returns True, or raises
+    GradcheckError that names the input and output.
 
     Example::
 
@@ -65,9 +77,30 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
                   check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
                   check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True, fast_mode: bool = False,
                   masked: bool = False) -> bool:  # fmt: skip
-    """Like :func:`gradcheck` for the gradients of ``func``: its second derivatives.
+    """Compares the second derivatives of a function with central differences of the first ones.
 
-    grad_outputs: the cotangents (random by default); both inputs and cotangents are varied.
+    - `func` (function of tensors): what is checked
+    - `inputs` (Tensor or tuple): best in float64
+    - `grad_outputs` (Tensor or tuple, default None): the cotangents, varied too; None draws them
+    - `eps` (float, default 1e-6): the step of the differences
+    - `atol`, `rtol` (float, default 1e-5 and 1e-3): how much they may differ, absolutely and relatively
+    - `gen_non_contig_grad_outputs` (bool, default False): draws cotangents that are not contiguous
+    - `raise_exception` (bool, default True): False returns False instead of raising GradcheckError
+    - `nondet_tol` (float, default 0.0): how much two backward runs may differ
+    - `check_undefined_grad`, `check_rev_over_rev` (bool, default True): as in gradcheck; reverse over reverse
+    - `check_grad_dtypes`, `check_batched_grad` (bool, default False): as in gradcheck
+    - `check_fwd_over_rev` (bool, default False): forward over reverse too
+    - `fast_mode` (bool, default False): as in gradcheck
+    - `masked` (bool, default False): changes nothing
+
+    Returns True, or raises GradcheckError that names the input and output.
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.tensor([0.5, 2.0], dtype=ferro.float64, requires_grad=True)
+        >>> ferro.autograd.gradgradcheck(lambda x: x * x * x, (x,))
+        True
     """
     inputs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     func, inputs = _of_values(func, inputs)

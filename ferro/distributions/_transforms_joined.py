@@ -39,10 +39,16 @@ class _Joined(Transform):
 
 
 class CatTransform(_Joined):
-    """Slices of `lengths` along `dim`, each with its transform, concatenated.
+    """Slices along a dimension, each with its own transform, concatenated.
+
+    - `tseq` (list of transforms): one for each slice
+    - `dim` (int, default 0): the dimension
+    - `lengths` (integers, default None): of the slices; None is 1 for each
+    - `cache_size` (int, default 0): 1 keeps the last x and y
 
     Example::
 
+        >>> import ferro
         >>> from ferro.distributions.transforms import CatTransform, ExpTransform, identity_transform
         >>> CatTransform([ExpTransform(), identity_transform], lengths=[1, 2])(ferro.zeros(3)).tolist()
         [1.0, 0.0, 0.0]

@@ -159,7 +159,21 @@ class AbsTransform(Transform):
 
 
 class AffineTransform(_Broadcasting):
-    """y = loc + scale x, with `event_dim` last dimensions that make one event."""
+    """y = loc + scale x.
+
+    - `loc` (float or Tensor): added
+    - `scale` (float or Tensor): the factor
+    - `event_dim` (int, default 0): how many last dimensions make one event; the log determinant is summed over them
+    - `cache_size` (int, default 0): 1 keeps the last x and y
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import AffineTransform
+        >>> t = AffineTransform(1.0, 2.0)
+        >>> t(ferro.tensor(3.0)), t.inv(ferro.tensor(7.0))
+        (tensor(7.), tensor(3.))
+    """
 
     bijective = True
     _parameters = _compared = ("loc", "scale")

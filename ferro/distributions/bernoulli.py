@@ -18,13 +18,23 @@ __all__ = ["Bernoulli"]
 
 
 class Bernoulli(ByProbability, ExponentialFamily):
-    """1 with the probability `probs` (or the sigmoid of `logits`), else 0.
+    """1 with the probability `probs`, else 0.
+
+    - `probs` (float or Tensor, default None): the probability, from 0 to 1; or
+    - `logits` (float or Tensor, default None): its log odds; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
 
     Example::
 
+        >>> import ferro
         >>> from ferro.distributions import Bernoulli
-        >>> Bernoulli(probs=0.25).variance.item()
-        0.1875
+        >>> round(Bernoulli(0.25).entropy().item(), 4)
+        0.5623
+        >>> Bernoulli(ferro.tensor([0.25, 0.5])).mean
+        tensor([0.2500, 0.5000])
     """
 
     support = constraints.boolean

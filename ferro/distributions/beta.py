@@ -16,7 +16,21 @@ __all__ = ["Beta"]
 
 
 class Beta(ExponentialFamily):
-    """The beta distribution on (0, 1), with the powers concentration1 - 1 of x and concentration0 - 1 of 1 - x."""
+    """The beta distribution on (0, 1), with the powers concentration1 - 1 of x and concentration0 - 1 of 1 - x.
+
+    - `concentration1`, `concentration0` (float or Tensor): above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Beta
+        >>> Beta(2.0, 2.0).mean, Beta(2.0, 2.0).variance
+        (tensor(0.5000), tensor(0.0500))
+    """
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
     support = constraints.unit_interval

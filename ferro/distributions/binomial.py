@@ -20,7 +20,23 @@ def _positive_part(x: Tensor) -> Tensor:
 
 
 class Binomial(ByProbability):
-    """The number of successes in `total_count` trials of the probability `probs`."""
+    """The number of successes in `total_count` trials.
+
+    - `total_count` (int or Tensor, default 1): how many trials
+    - `probs` (float or Tensor, default None): the probability, from 0 to 1; or
+    - `logits` (float or Tensor, default None): its log odds; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Binomial
+        >>> Binomial(4, 0.25).mean, Binomial(4, 0.25).variance
+        (tensor(1.), tensor(0.7500))
+    """
 
     arg_constraints = {"total_count": constraints.nonnegative_integer, "probs": constraints.unit_interval,
                        "logits": constraints.real}  # fmt: skip

@@ -17,13 +17,23 @@ __all__ = ["Categorical"]
 
 
 class Categorical(ByProbability):
-    """Numbers 0 to K - 1 with the probabilities along the last dimension of `probs` (normalised here) or `logits`.
+    """The number of a category, from 0 to C - 1, as drawn from an urn.
+
+    - `probs` (Tensor, default None): (..., C), what each category weighs, divided by their sum; or
+    - `logits` (Tensor, default None): (..., C), their logarithms; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The leading dimensions are `batch_shape`.
 
     Example::
 
+        >>> import ferro
         >>> from ferro.distributions import Categorical
-        >>> Categorical(probs=ferro.tensor([1.0, 3.0])).log_prob(ferro.tensor(1)).exp().item()
-        0.75
+        >>> Categorical(probs=ferro.tensor([1.0, 3.0])).probs
+        tensor([0.2500, 0.7500])
+        >>> round(Categorical(probs=ferro.tensor([1.0, 3.0])).log_prob(ferro.tensor(1)).item(), 4)
+        -0.2877
     """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}

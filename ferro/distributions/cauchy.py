@@ -16,7 +16,22 @@ __all__ = ["Cauchy"]
 
 
 class Cauchy(Distribution):
-    """The Cauchy distribution with median `loc` and half width at half maximum `scale`; it has no mean."""
+    """The Cauchy distribution of real numbers; it has no mean.
+
+    - `loc` (float or Tensor): the median
+    - `scale` (float or Tensor): half the width at half the maximum, above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Cauchy
+        >>> round(Cauchy(0.0, 1.0).cdf(ferro.tensor(1.0)).item(), 4)
+        0.75
+    """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real

@@ -20,8 +20,24 @@ __all__ = ["ContinuousBernoulli"]
 class ContinuousBernoulli(ByProbability, ExponentialFamily):
     """Densities on [0, 1] in proportion to probs^x (1 - probs)^(1 - x).
 
-    (Loaiza-Ganem and Cunningham, "The continuous Bernoulli: fixing a pervasive error in variational autoencoders", 2019.)
-    The closed forms cancel at 1/2; for probabilities within `lims` their series there are used.
+    - `probs` (float or Tensor, default None): the probability, from 0 to 1; or
+    - `logits` (float or Tensor, default None): its log odds; exactly one of both is given, else ValueError
+    - `lims` (two floats, default (0.499, 0.501)): the closed forms cancel at 1/2; for probabilities between these their
+      series there are used
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`. Source: Loaiza-Ganem and Cunningham, The Continuous
+    Bernoulli: Fixing a Pervasive Error in Variational Autoencoders, 2019.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import ContinuousBernoulli
+        >>> round(ContinuousBernoulli(0.5).mean.item(), 4)
+        0.5
+        >>> round(ContinuousBernoulli(0.9).mean.item(), 4)
+        0.6699
     """
 
     support = constraints.unit_interval

@@ -15,7 +15,21 @@ __all__ = ["Dirichlet"]
 
 
 class Dirichlet(ExponentialFamily):
-    """The Dirichlet distribution on the simplex, with the concentrations along the last dimension."""
+    """Vectors of positive numbers with sum 1, with the powers concentration - 1 of their elements.
+
+    - `concentration` (Tensor): (..., K), above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The last dimension is `event_shape`, the others `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Dirichlet
+        >>> Dirichlet(ferro.tensor([1.0, 3.0])).mean
+        tensor([0.2500, 0.7500])
+    """
 
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex

@@ -15,7 +15,23 @@ __all__ = ["Exponential"]
 
 
 class Exponential(ExponentialFamily):
-    """The exponential distribution, of mean 1 / rate."""
+    """The exponential distribution on [0, inf), of mean 1 / rate.
+
+    - `rate` (float or Tensor): above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The shape of the rate is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Exponential
+        >>> Exponential(2.0).mean
+        tensor(0.5000)
+        >>> round(Exponential(2.0).log_prob(ferro.tensor(1.0)).item(), 4)
+        -1.3069
+    """
 
     arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative

@@ -17,7 +17,21 @@ __all__ = ["FisherSnedecor"]
 
 
 class FisherSnedecor(Distribution):
-    """The distribution of the ratio of two chi-squared numbers, each divided by its degrees of freedom."""
+    """The F distribution: the ratio of two chi-squared numbers, each divided by its degrees of freedom.
+
+    - `df1`, `df2` (float or Tensor): the degrees of freedom above and below, above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import FisherSnedecor
+        >>> round(FisherSnedecor(2.0, 4.0).mean.item(), 4)
+        2.0
+    """
 
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive

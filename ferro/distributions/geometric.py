@@ -16,7 +16,22 @@ __all__ = ["Geometric"]
 
 
 class Geometric(ByProbability):
-    """The number of failures before the first success, each trial succeeding with the probability `probs`."""
+    """The number of failures before the first success.
+
+    - `probs` (float or Tensor, default None): the probability, from 0 to 1; or
+    - `logits` (float or Tensor, default None): its log odds; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Geometric
+        >>> Geometric(0.25).mean
+        tensor(3.)
+    """
 
     support = constraints.nonnegative_integer
 

@@ -17,7 +17,21 @@ __all__ = ["InverseGamma"]
 
 
 class InverseGamma(TransformedDistribution):
-    """The distribution of 1 / x with x of Gamma(concentration, rate)."""
+    """The distribution of 1 / x with x of Gamma(concentration, rate).
+
+    - `concentration`, `rate` (float or Tensor): above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import InverseGamma
+        >>> round(InverseGamma(3.0, 4.0).mean.item(), 4)
+        2.0
+    """
 
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive

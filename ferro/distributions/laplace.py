@@ -15,7 +15,22 @@ __all__ = ["Laplace"]
 
 
 class Laplace(Distribution):
-    """The Laplace distribution, exponential to both sides of `loc`."""
+    """The Laplace distribution, exponential to both sides.
+
+    - `loc` (float or Tensor): the mean
+    - `scale` (float or Tensor): the mean distance from it, above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Laplace
+        >>> round(Laplace(0.0, 1.0).log_prob(ferro.tensor(1.0)).item(), 4)
+        -1.6931
+    """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real

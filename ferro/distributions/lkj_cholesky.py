@@ -17,11 +17,22 @@ __all__ = ["LKJCholesky"]
 
 
 class LKJCholesky(Distribution):
-    """Cholesky factors of `dim` x `dim` correlation matrices M with densities in proportion to det(M)^(concentration - 1).
+    """Cholesky factors of correlation matrices M, with densities in proportion to det(M)^(concentration - 1).
 
-    Samples are made by the onion method (Lewandowski, Kurowicka and Joe, "Generating random correlation matrices based on
-    vines and extended onion method", 2009, section 3.2): rows are directions of normal vectors, with beta-distributed
-    length.
+    - `dim` (int): the matrices are dim x dim; ValueError below 2
+    - `concentration` (float or Tensor, default 1.0): above 0; 1 is uniform
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Samples are lower triangular (..., dim, dim). Source: Lewandowski, Kurowicka and Joe, Generating Random Correlation
+    Matrices Based on Vines and Extended Onion Method, 2009.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import LKJCholesky
+        >>> LKJCholesky(3).sample((2,)).shape
+        ferro.Size([2, 3, 3])
     """
 
     arg_constraints = {"concentration": constraints.positive}

@@ -15,7 +15,22 @@ __all__ = ["LogNormal"]
 
 
 class LogNormal(TransformedDistribution):
-    """The distribution of exp(x) with x of Normal(loc, scale)."""
+    """The distribution of exp(x) with x of Normal(loc, scale).
+
+    - `loc` (float or Tensor): the mean of x
+    - `scale` (float or Tensor): the standard deviation of x, above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import LogNormal
+        >>> round(LogNormal(0.0, 1.0).mean.item(), 4)
+        1.6487
+    """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.positive

@@ -16,7 +16,22 @@ __all__ = ["LogisticNormal"]
 
 
 class LogisticNormal(TransformedDistribution):
-    """Vectors of K numbers on the simplex, from K - 1 normal ones by StickBreakingTransform."""
+    """Vectors of K numbers with sum 1, from K - 1 normal ones by StickBreakingTransform.
+
+    - `loc` (Tensor): (..., K - 1), the means
+    - `scale` (Tensor): (..., K - 1), the standard deviations, above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Samples are (..., K).
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import LogisticNormal
+        >>> LogisticNormal(ferro.zeros(2), ferro.ones(2)).sample().shape
+        ferro.Size([3])
+    """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.simplex

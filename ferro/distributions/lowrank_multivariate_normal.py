@@ -21,10 +21,26 @@ def _plus_identity(matrix: Tensor) -> Tensor:
 
 
 class LowRankMultivariateNormal(Distribution):
-    """The normal distribution of vectors with the covariance matrix W Wᵀ + diag(D): `cov_factor` W, `cov_diag` D.
+    """The normal distribution of vectors with the covariance matrix W Wᵀ + diag(D).
 
-    Work grows with the rank m of W, not with the dimension n cubed: the determinant lemma and Woodbury's identity need
-    the Cholesky factor of the m x m capacitance matrix I + Wᵀ D⁻¹ W only.
+    - `loc` (Tensor): (..., n), the mean
+    - `cov_factor` (Tensor): W, (..., n, m); ValueError where it does not fit
+    - `cov_diag` (Tensor): D, (..., n), above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Work grows with the rank m of W, not with n cubed: the determinant lemma and Woodbury's identity need the Cholesky
+    factor of the m x m capacitance matrix I + Wᵀ D⁻¹ W only.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import LowRankMultivariateNormal
+        >>> d = LowRankMultivariateNormal(ferro.zeros(3), ferro.ones(3, 1), ferro.ones(3))
+        >>> d.covariance_matrix
+        tensor([[2., 1., 1.],
+                [1., 2., 1.],
+                [1., 1., 2.]])
     """
 
     arg_constraints = {

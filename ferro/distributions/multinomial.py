@@ -18,7 +18,23 @@ __all__ = ["Multinomial"]
 
 
 class Multinomial(OverCategories):
-    """How often each category comes in `total_count` draws of Categorical(probs, logits)."""
+    """How often each category comes in `total_count` draws of Categorical(probs, logits).
+
+    - `total_count` (int, default 1): one for the whole batch, else NotImplementedError
+    - `probs` (Tensor, default None): (..., C), what each category weighs, divided by their sum; or
+    - `logits` (Tensor, default None): (..., C), their logarithms; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Samples are (..., C).
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Multinomial
+        >>> Multinomial(4, probs=ferro.tensor([1.0, 3.0])).mean
+        tensor([1., 3.])
+    """
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None,
                  validate_args: bool | None = None) -> None:  # fmt: skip

@@ -91,13 +91,22 @@ class ByScale(Distribution):
 
 
 class MultivariateNormal(ByScale):
-    """The normal distribution of vectors with mean `loc` and one of three matrices.
+    """The normal distribution of vectors.
+
+    - `loc` (Tensor): (..., n), the mean
+    - `covariance_matrix` (Tensor, default None): (..., n, n), symmetric and positive definite; or
+    - `precision_matrix` (Tensor, default None): its inverse; or
+    - `scale_tril` (Tensor, default None): its lower Cholesky factor; exactly one of the three is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Samples are (..., n). With scale_tril nothing has to be factorised.
 
     Example::
 
+        >>> import ferro
         >>> from ferro.distributions import MultivariateNormal
-        >>> d = MultivariateNormal(ferro.zeros(2), covariance_matrix=ferro.eye(2))
-        >>> round(d.log_prob(ferro.zeros(2)).item(), 4)
+        >>> round(MultivariateNormal(ferro.zeros(2), covariance_matrix=ferro.eye(2)).log_prob(ferro.zeros(2)).item(), 4)
         -1.8379
     """
 

@@ -17,7 +17,23 @@ __all__ = ["NegativeBinomial"]
 
 
 class NegativeBinomial(ByProbability):
-    """The number of successes, of the probability `probs` each, before `total_count` failures."""
+    """The number of successes before `total_count` failures.
+
+    - `total_count` (float or Tensor): at least 0
+    - `probs` (float or Tensor, default None): the probability, of a success, below 1; or
+    - `logits` (float or Tensor, default None): its log odds; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import NegativeBinomial
+        >>> NegativeBinomial(3.0, 0.5).mean
+        tensor(3.)
+    """
 
     arg_constraints = {"total_count": constraints.greater_than_eq(0), "probs": constraints.half_open_interval(0.0, 1.0),
                        "logits": constraints.real}  # fmt: skip

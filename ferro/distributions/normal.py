@@ -16,10 +16,18 @@ __all__ = ["Normal"]
 
 
 class Normal(ExponentialFamily):
-    """The normal distribution with mean `loc` and standard deviation `scale`.
+    """The normal distribution of real numbers.
+
+    - `loc` (float or Tensor): the mean
+    - `scale` (float or Tensor): the standard deviation, above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
 
     Example::
 
+        >>> import ferro
         >>> from ferro.distributions import Normal
         >>> round(Normal(0.0, 1.0).log_prob(ferro.tensor(0.0)).item(), 4)
         -0.9189

@@ -15,7 +15,22 @@ __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
 class OneHotCategorical(OverCategories):
-    """Vectors with a 1 at the index that Categorical(probs, logits) draws."""
+    """Vectors with a 1 at the number that Categorical(probs, logits) draws, else 0.
+
+    - `probs` (Tensor, default None): (..., C), what each category weighs, divided by their sum; or
+    - `logits` (Tensor, default None): (..., C), their logarithms; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Samples are (..., C).
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import OneHotCategorical
+        >>> OneHotCategorical(probs=ferro.tensor([0.0, 1.0])).sample()
+        tensor([0., 1.])
+    """
 
     support = constraints.one_hot
     has_enumerate_support = True
@@ -54,7 +69,20 @@ class OneHotCategorical(OverCategories):
 class OneHotCategoricalStraightThrough(OneHotCategorical):
     """OneHotCategorical whose rsample takes the gradient of the probabilities for that of the sample.
 
-    (Bengio, Léonard and Courville, "Estimating or propagating gradients through stochastic neurons", 2013: biased.)
+    - `probs` (Tensor, default None): (..., C), what each category weighs, divided by their sum; or
+    - `logits` (Tensor, default None): (..., C), their logarithms; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Samples are (..., C). Source: Bengio, Léonard and Courville, Estimating or Propagating Gradients Through Stochastic
+    Neurons for Conditional Computation, 2013.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import OneHotCategoricalStraightThrough
+        >>> OneHotCategoricalStraightThrough(probs=ferro.tensor([0.0, 1.0])).rsample()
+        tensor([0., 1.])
     """
 
     has_rsample = True

@@ -16,7 +16,21 @@ __all__ = ["Pareto"]
 
 
 class Pareto(TransformedDistribution):
-    """Values of at least `scale`, with tails of the power `alpha`."""
+    """Values of at least `scale`, with tails of the power `alpha`.
+
+    - `scale`, `alpha` (float or Tensor): above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Pareto
+        >>> Pareto(1.0, 2.0).mean
+        tensor(2.)
+    """
 
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
 

@@ -15,7 +15,21 @@ __all__ = ["Poisson"]
 
 
 class Poisson(ExponentialFamily):
-    """Counts of events that come at `rate`."""
+    """Counts of events that come at a rate.
+
+    - `rate` (float or Tensor): at least 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The shape of the rate is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Poisson
+        >>> round(Poisson(2.0).log_prob(ferro.tensor(0.0)).item(), 4)
+        -2.0
+    """
 
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer

@@ -44,7 +44,24 @@ class LogitRelaxedBernoulli(ByProbability):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """Numbers in (0, 1) that come near 0 and 1 as `temperature` falls, differentiable in the probability."""
+    """Numbers in (0, 1) that come near 0 and 1 as the temperature falls, differentiable in the probability.
+
+    - `temperature` (Tensor): above 0
+    - `probs` (float or Tensor, default None): the probability, from 0 to 1; or
+    - `logits` (float or Tensor, default None): its log odds; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`. Source: Maddison, Mnih and others, The Concrete Distribution: A
+    Continuous Relaxation of Discrete Random Variables, 2017.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import RelaxedBernoulli
+        >>> RelaxedBernoulli(ferro.tensor(0.5), probs=ferro.tensor([0.25, 0.5])).rsample().shape
+        ferro.Size([2])
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval

@@ -45,7 +45,24 @@ class ExpRelaxedCategorical(OverCategories):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """Vectors on the simplex that come near its corners as `temperature` falls, differentiable in the probabilities."""
+    """Vectors with sum 1 that come near a single 1 as the temperature falls, differentiable in the probabilities.
+
+    - `temperature` (Tensor): above 0
+    - `probs` (Tensor, default None): (..., C), what each category weighs, divided by their sum; or
+    - `logits` (Tensor, default None): (..., C), their logarithms; exactly one of both is given, else ValueError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Samples are (..., C). Sources: Maddison, Mnih and others, The Concrete Distribution, 2017; Jang, Gu and Poole,
+    Categorical Reparameterization with Gumbel-Softmax, 2017.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import RelaxedOneHotCategorical
+        >>> RelaxedOneHotCategorical(ferro.tensor(0.5), probs=ferro.tensor([1.0, 3.0])).rsample().shape
+        ferro.Size([2])
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.simplex

@@ -16,7 +16,23 @@ __all__ = ["StudentT"]
 
 
 class StudentT(Distribution):
-    """Student's t distribution with `df` degrees of freedom, moved by `loc` and stretched by `scale`."""
+    """Student's t distribution of real numbers, with heavy tails.
+
+    - `df` (float or Tensor): the degrees of freedom, above 0
+    - `loc` (float or Tensor, default 0.0): the middle
+    - `scale` (float or Tensor, default 1.0): how wide, above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import StudentT
+        >>> round(StudentT(1.0).log_prob(ferro.tensor(0.0)).item(), 4)
+        -1.1447
+    """
 
     arg_constraints = {"df": constraints.positive, "loc": constraints.real, "scale": constraints.positive}
     support = constraints.real

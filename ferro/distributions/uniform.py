@@ -16,7 +16,23 @@ __all__ = ["Uniform"]
 
 
 class Uniform(Distribution):
-    """The uniform distribution on [low, high)."""
+    """The uniform distribution on [low, high).
+
+    - `low`, `high` (float or Tensor): the edges; ValueError unless low < high
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Uniform
+        >>> Uniform(0.0, 4.0).mean
+        tensor(2.)
+        >>> Uniform(0.0, 4.0).cdf(ferro.tensor(1.0))
+        tensor(0.2500)
+    """
 
     has_rsample = True
 

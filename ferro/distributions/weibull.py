@@ -17,7 +17,21 @@ __all__ = ["Weibull"]
 
 
 class Weibull(TransformedDistribution):
-    """The Weibull distribution, of scale x ** (1 / concentration) with x of Exponential(1)."""
+    """The Weibull distribution, of scale x^(1 / concentration) with x of Exponential(1).
+
+    - `scale`, `concentration` (float or Tensor): above 0
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    The parameters broadcast; their shape is `batch_shape`.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Weibull
+        >>> round(Weibull(1.0, 1.0).mean.item(), 4)
+        1.0
+    """
 
     arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}
     support = constraints.positive

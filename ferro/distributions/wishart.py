@@ -23,10 +23,26 @@ TRIES = 10  # how often samples that rounding has made singular are drawn again
 
 
 class Wishart(ByScale, ExponentialFamily):
-    """The distribution of the sum of `df` outer products x xᵀ of normal vectors of covariance `covariance_matrix`.
+    """The distribution of the sum of `df` outer products x xᵀ of normal vectors.
 
-    The matrix may be given by its inverse or its lower triangular factor instead.  Samples come by Bartlett's decomposition:
-    chi-distributed numbers on the diagonal of a triangular matrix, normal ones below.
+    - `df` (float or Tensor): above n - 1, else ValueError
+    - `covariance_matrix` (Tensor, default None): (..., n, n), of the vectors; or
+    - `precision_matrix` (Tensor, default None): its inverse; or
+    - `scale_tril` (Tensor, default None): its lower Cholesky factor; exactly one of the three is given, else
+      AssertionError
+    - `validate_args` (bool, default None): whether parameters and values are checked (ValueError); None asks
+      `Distribution.set_default_validate_args`
+
+    Samples are (..., n, n). They come by Bartlett's decomposition: chi-distributed numbers on the diagonal of a
+    triangular matrix, normal ones below.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.distributions import Wishart
+        >>> Wishart(3.0, covariance_matrix=ferro.eye(2)).mean
+        tensor([[3., 0.],
+                [0., 3.]])
     """
 
     support = constraints.positive_definite

@@ -43,11 +43,13 @@ def push(name: str, func: Callable, args: tuple, flat: list, numbers: tuple, str
 
 
 def jvp(func: Callable, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
-    """The value of ``func(*primals)`` and its directional derivative along ``tangents``.
+    """The value of `func(*primals)` and its directional derivative along `tangents`.
 
-    Both are tuples with one entry per argument, nested alike (RuntimeError otherwise).  With has_aux, func returns
-    (output, aux), and the result is (value, tangent, aux).  With strict, an output that does not depend on the primals is
-    a RuntimeError instead of a zero tangent.
+    - `func` (function of tensors): the outputs may be nested
+    - `primals`, `tangents` (tuples): one entry for each argument, nested alike, else RuntimeError
+    - `strict` (bool, default False): True raises RuntimeError for an output that does not depend on the primals, False
+      gives a zero tangent
+    - `has_aux` (bool, default False): True: func returns (output, aux), and the result is (value, tangent, aux)
 
     Example::
 

@@ -21,14 +21,17 @@ from ferro.ops.shape import movedim, unsqueeze
 
 def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
            _preallocate_and_copy: bool = False) -> Callable:  # fmt: skip
-    """A function that returns the Jacobian of `func` by its arguments `argnums`, row by row in reverse mode.
+    """A function that returns the Jacobian of `func`, row by row in reverse mode.
+
+    - `func` (function of tensors): the outputs may be nested
+    - `argnums` (int or tuple, default 0): by which arguments
+    - `has_aux` (bool, default False): True: func returns (output, aux), and the result is (jacobian, aux)
+    - `chunk_size` (int, default None): so many rows at a time under vmap; None is all, 1 works without vmap, so that
+      anything may stand in a backward; ValueError below 1
 
     For every output and every argument a tensor of the output's shape followed by the argument's, nested as the output
-    and within that as the argument.  `chunk_size` rows of an output are computed at a time under vmap (None: all; 1:
-    without vmap, so that anything may stand in a backward).  With has_aux, func returns (output, aux), and the result is
-    (jacobian, aux).  `_preallocate_and_copy` is accepted; results and memory are the same.
-
-    Raises RuntimeError for complex arguments or outputs, ValueError if chunk_size is not positive.
+    and within that as the argument. RuntimeError for complex arguments or outputs. `_preallocate_and_copy` changes
+    nothing.
 
     Example::
 
@@ -86,11 +89,15 @@ def _block(parts: list, dim: int, out: Any, x: Any, like: Any) -> Any:
 
 def jacfwd(func: Callable, argnums: int | tuple[int, ...] | None = 0, has_aux: bool = False, *,
            randomness: str = "error") -> Callable:  # fmt: skip
-    """A function that returns the Jacobian of `func` by its arguments `argnums` (None: all), column by column in forward mode.
+    """A function that returns the Jacobian of `func`, column by column in forward mode.
 
-    The result is that of :func:`jacrev`; this way is the cheaper one where there are more outputs than inputs.  func
-    runs once, under vmap over all elements of the arguments.  `randomness` says what random numbers in func do: "error"
-    (RuntimeError), "same" in every column, or "different".
+    - `func` (function of tensors): runs once, under vmap over all elements of the arguments
+    - `argnums` (int or tuple, default 0): by which arguments; None is all
+    - `has_aux` (bool, default False): True: func returns (output, aux), and the result is (jacobian, aux)
+    - `randomness` (str, default 'error'): random numbers in func are a RuntimeError ("error"), the "same" in every
+      column, or "different"
+
+    The result is that of `jacrev`; this way is the cheaper one where there are more outputs than inputs.
 
     Example::
 

@@ -14,18 +14,23 @@ def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = No
                     tie_weights: bool = True, strict: bool = False) -> Any:  # fmt: skip
     """Calls a module with the given tensors in the place of its parameters and buffers.
 
-    The tensors come as a dictionary by name (or as several with distinct names); what is not named keeps its own.  `args`
-    are the arguments (a tuple; anything else is the only argument).  With `tie_weights`, a tensor given for one of
-    several names of the same parameter is taken for all of them; two different ones are a ValueError.  With `strict`,
-    missing and unknown names are a RuntimeError.  The module itself stays as it is; what its forward assigns to a
-    parameter or buffer shows in the dictionary.
+    - `module` (Module): stays as it is
+    - `parameter_and_buffer_dicts` (dict, or several with distinct names): tensors by name; what is not named keeps its
+      own
+    - `args` (tuple, default None): the arguments; anything but a tuple is the only one
+    - `kwargs` (dict, default None): the keyword arguments
+    - `tie_weights` (bool, default True): a tensor given for one of several names of the same parameter is taken for all
+      of them; two different ones are a ValueError
+    - `strict` (bool, default False): True raises RuntimeError for missing and unknown names
+
+    The forward's result comes back; what forward assigns to a parameter or buffer shows in the dictionary.
 
     Example::
 
         >>> import ferro
         >>> layer = ferro.nn.Linear(2, 1)
         >>> new = {"weight": ferro.tensor([[1.0, 2.0]]), "bias": ferro.zeros(1)}
-        >>> ferro.func.functional_call(layer, new, ferro.tensor([3.0, 4.0]))
+        >>> ferro.func.functional_call(layer, new, ferro.tensor([3.0, 4.0])).detach()
         tensor([11.])
     """
     given = _merged(parameter_and_buffer_dicts)

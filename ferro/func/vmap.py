@@ -31,15 +31,19 @@ def vmap(
 ) -> Callable[..., T]:
     """A function that calls `func`, written for one example, for every example of a batch at once.
 
-    in_dims: the dimension of the arguments along which the examples lie, or a nesting of such numbers that fits the
-    arguments (a tuple with one entry for each); None for what is the same for all.  out_dims: where the examples lie in
-    the results, likewise; None for a result that is the same for all.  randomness: what random functions do inside:
-    raise ("error"), draw one number for all examples ("same"), or one for each ("different").  chunk_size: how many
-    examples are computed at a time (None: all).  Keyword arguments are batched along their first dimension.
+    - `func` (function): of tensors, also nested
+    - `in_dims` (int, None, or a nesting of them that fits the arguments, default 0): the dimension of the arguments
+      along which the examples lie; None for what is the same for all. Keyword arguments are batched along their first
+      dimension
+    - `out_dims` (int, None, or a nesting, default 0): where the examples lie in the results; None for a result that is
+      the same for all
+    - `randomness` (str, default 'error'): random functions inside raise ("error"), draw one number for all examples
+      ("same"), or one for each ("different")
+    - `chunk_size` (int, default None): so many examples are computed at a time; None is all
 
-    vmap may stand inside and outside of itself and of all derivatives (grad, vjp, jvp, jacrev, ...).  What decides by the
-    numbers of a tensor (``if x > 0``, ``x.item()``) is refused, and so is changing a tensor in place that has no batch by
-    one that has.  Raises ValueError for dimensions that do not fit the arguments or results.
+    vmap may stand inside and outside of itself and of all derivatives (grad, vjp, jvp, jacrev, ...). What decides by
+    the numbers of a tensor (`if x > 0`, `x.item()`) is refused, and so is changing a tensor in place that has no batch
+    by one that has. ValueError for dimensions that do not fit the arguments or results.
 
     Example::
 
