@@ -183,7 +183,19 @@ def _one_sided(name: str, method: Callable, slope: Callable[..., float]) -> Call
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """x where x > 0, else negative_slope x.  At the kink x = 0 the slope is negative_slope."""
+    """x where x > 0, else negative_slope x. At the kink x = 0 the slope is negative_slope.
+
+    - `input` (Tensor): any shape, floating
+    - `negative_slope` (float, default 0.01): the slope on the left
+    - `inplace` (bool, default False): writes the result into `input`
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.leaky_relu(ferro.tensor([-1.0, 2.0]), 0.5)
+        tensor([-0.5000,  2.0000])
+    """
     if inplace:
         return leaky_relu_(input, negative_slope)
     floating("leaky_relu", input)
@@ -260,9 +272,19 @@ rrelu_ = _one_sided(
 
 @in_low_precision
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """x where x > 0, else w x, with one learnable w in all or one for each channel (dimension 1).
+    """x where x > 0, else w x. At the kink x = 0 the slope in x is w.
 
-    At the kink x = 0 the slope in x is w.
+    - `input` (Tensor): x, any shape, floating
+    - `weight` (Tensor): w, one element, or one for each channel (dimension 1), in the dtype of x
+
+    RuntimeError for another number of weights.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.prelu(ferro.tensor([-1.0, 2.0]), ferro.tensor([0.5]))
+        tensor([-0.5000,  2.0000])
     """
     floating("prelu", input, weight)
     shape, n = input._data.shape, weight._data.size
@@ -292,7 +314,19 @@ PRELU = Op("prelu", lambda xp, x, w: xp.prelu(x, w), kind=ELEMENTWISE,
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x where x > 0, else alpha (e^x - 1).  At x = 0 the slope is that of the left branch, alpha."""
+    """x where x > 0, else alpha (eˣ - 1). At x = 0 the slope is that of the left branch, alpha.
+
+    - `input` (Tensor): any shape, floating
+    - `alpha` (float, default 1.0): minus the limit on the left
+    - `inplace` (bool, default False): writes the result into `input`
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.elu(ferro.tensor([-100.0, 2.0]))
+        tensor([-1.,  2.])
+    """
     if inplace:
         return elu_(input, alpha)
     floating("elu", input)
@@ -328,7 +362,21 @@ selu_ = in_place(selu)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0): an elu with a continuous slope (1 at x = 0)."""
+    """max(x, 0) + min(alpha (e^(x / alpha) - 1), 0): an elu with a continuous slope (1 at x = 0).
+
+    - `input` (Tensor): any shape, floating
+    - `alpha` (float, default 1.0): minus the limit on the left, not 0
+    - `inplace` (bool, default False): writes the result into `input`
+
+    RuntimeError for alpha = 0.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.celu(ferro.tensor([-100.0, 2.0]), alpha=3.0)
+        tensor([-3.,  2.])
+    """
     if inplace:
         return celu_(input, alpha)
     floating("celu", input)
@@ -342,10 +390,20 @@ celu_ = _one_sided("elu", in_place(celu), lambda alpha=1.0, inplace=False: alpha
 
 
 def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
-    """x Phi(x) with the normal distribution function Phi, or its approximation by tanh.  d gelu = (Phi(x) + x phi(x))
-    dx.
+    """x Φ(x) with the normal distribution function Φ, or its approximation by tanh. d gelu = (Φ(x) + x φ(x)) dx.
 
-    Hendrycks and Gimpel 2016, Gaussian Error Linear Units, sections 2 and 4.
+    - `input` (Tensor): any shape, floating
+    - `approximate` (str, default "none"): "none" or "tanh"
+
+    RuntimeError for another approximation. Source: Hendrycks and Gimpel, Gaussian Error Linear Units, 2016, sections 2
+    and 4.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.gelu(ferro.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.1587,  0.0000,  0.8413])
     """
     floating("gelu", input)
     if approximate not in ("none", "tanh"):
@@ -505,7 +563,19 @@ hardsigmoid_ = in_place(hardsigmoid)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """x where |x| > lambd, else 0.  The slope is [|x| > lambd]."""
+    """x where |x| > lambd, else 0. The slope is [|x| > lambd].
+
+    - `input` (Tensor): any shape, floating
+    - `lambd` (float, default 0.5): the edge
+    - `out` (Tensor, default None): where to write the result
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.hardshrink(ferro.tensor([-1.0, 0.25]))
+        tensor([-1.,  0.])
+    """
     floating("hardshrink", input)
     result = unary(HARDSHRINK, input, (lambd,))
     return result if out is None else into("hardshrink", out, result, input)
@@ -522,7 +592,21 @@ HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), k
 
 
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
-    """x moved towards 0 by lambd, 0 where |x| <= lambd.  The slope is [|x| > lambd]."""
+    """x moved towards 0 by lambd, 0 where |x| <= lambd. The slope is [|x| > lambd].
+
+    - `input` (Tensor): any shape, floating
+    - `lambd` (float, default 0.5): not negative
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for a negative lambd.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.softshrink(ferro.tensor([-1.0, 0.25]))
+        tensor([-0.5000,  0.0000])
+    """
     floating("softshrink", input)
     if not 0 <= lambd < 1e4 and not 0 <= lambd <= largest(input._data.dtype):
         raise RuntimeError(f"softshrink: lambda must be in range [0, {largest(input._data.dtype):g}] for input dtype {type_name(input.dtype)}, "

@@ -228,7 +228,21 @@ def swapped_difference(self: Any, other: Any) -> Tensor:
 
 
 def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """x y, with broadcasting and type promotion.  d(x y) = y dx + x dy."""
+    """x y, with broadcasting and type promotion. d(x y) = y dx + x dy.
+
+    - `input` (Tensor): x
+    - `other` (Tensor or number): y
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for shapes that do not broadcast.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.mul(ferro.tensor([[1.0], [2.0]]), ferro.tensor([3.0, 4.0]))
+        tensor([[3., 4.],
+                [6., 8.]])
+    """
     result = binary(MUL, input, other)
     return result if out is None else into("mul", out, result, input, other)
 

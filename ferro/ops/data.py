@@ -233,7 +233,19 @@ view, plain = np.ndarray.view, np.ndarray
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor, without a copy and with its history where it is one already."""
+    """`data` as a tensor, without a copy and with its history where it is one already.
+
+    - `data` (Any): what :func:`tensor` takes; the memory of NumPy arrays is shared
+    - `dtype` (dtype, default None): None: that of the data
+    - `device` (device, default None): only "cpu"
+
+    Example::
+
+        >>> import ferro
+        >>> x = ferro.ones(2)
+        >>> ferro.as_tensor(x) is x, ferro.as_tensor([1.0, 2.0])
+        (True, tensor([1., 2.]))
+    """
     place = _device.known(device)
     if isinstance(data, TensorBase):
         found: Any = data if dtype is None else data.to(dtype)  # type: ignore[attr-defined]

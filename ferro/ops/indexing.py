@@ -459,7 +459,19 @@ for _function in (nonzero, argwhere):
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """The positions in a tensor of some shape of elements counted in C order, one tensor for each dimension."""
+    """The positions in a tensor of elements counted in C order: a tuple with one tensor per dimension.
+
+    - `indices` (Tensor): integers
+    - `shape` (ints): of the tensor
+
+    ValueError for a position out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.unravel_index(ferro.tensor([1, 5]), (2, 3))
+        (tensor([0, 1]), tensor([1, 2]))
+    """
     data = need_tensor("unravel_index", "indices", indices)._data
     if data.dtype.kind not in "iu":
         raise TypeError(f"unravel_index(): expected 'indices' to be integer dtype, but got {indices.dtype}")

@@ -203,14 +203,39 @@ STACK = Op("stack", lambda xp, xs, /, dim: xp.stack(xs, dim), variadic=True, kin
 
 
 def hstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    """The tensors side by side: along the second dimension (the first of 1-D tensors)."""
+    """Joins tensors side by side: along the second dimension (the first of 1-D tensors).
+
+    - `tensors` (sequence of Tensors): equal in all other sizes
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for sizes that differ.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.hstack([ferro.tensor([1]), ferro.tensor([2, 3])])
+        tensor([1, 2, 3])
+    """
     xs = [atleast_1d(x) for x in _tensors("hstack", tensors)]
     result = cat(xs, 0 if xs[0]._data.ndim == 1 else 1)
     return result if out is None else into("hstack", out, result)
 
 
 def vstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    """The tensors, at least two-dimensional, one below the other along the first dimension."""
+    """Joins tensors one below the other, along the first dimension; 1-D tensors are rows.
+
+    - `tensors` (sequence of Tensors): equal in all other sizes
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for sizes that differ.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.vstack([ferro.tensor([1, 2]), ferro.tensor([3, 4])])
+        tensor([[1, 2],
+                [3, 4]])
+    """
     result = cat([atleast_2d(x) for x in _tensors("vstack", tensors)], 0)
     return result if out is None else into("vstack", out, result)
 
@@ -221,7 +246,19 @@ def row_stack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
 
 
 def dstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    """The tensors, at least three-dimensional, one behind the other along the third dimension."""
+    """Joins tensors along the third dimension; they get as many dimensions first.
+
+    - `tensors` (sequence of Tensors): equal in all other sizes
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for sizes that differ.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.dstack([ferro.tensor([1, 2]), ferro.tensor([3, 4])]).shape
+        ferro.Size([1, 2, 2])
+    """
     result = cat([atleast_3d(x) for x in _tensors("dstack", tensors)], 2)
     return result if out is None else into("dstack", out, result)
 
@@ -238,7 +275,20 @@ for _function in (hstack, vstack, dstack, column_stack):
 
 
 def block_diag(*tensors: Any) -> Tensor:
-    """The matrices (1-D tensors are rows) as blocks on the diagonal of one that is 0 elsewhere."""
+    """Matrices as blocks on the diagonal of one that is 0 elsewhere.
+
+    - `*tensors` (Tensor): of at most two dimensions; 1-D tensors are rows
+
+    RuntimeError for more dimensions.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.block_diag(ferro.ones(1, 2), ferro.ones(2, 1))
+        tensor([[1., 1., 0.],
+                [0., 0., 1.],
+                [0., 0., 1.]])
+    """
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     if not tensors:
@@ -338,7 +388,22 @@ declare("cartesian_prod", [Sample(Arg(2), Arg(3)), Sample(Arg(2), Arg(1), Arg(2)
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All choices of r elements of a 1-D tensor, in order, as rows; with_replacement: an element may be chosen again."""
+    """All choices of r elements of a vector, in order, as rows.
+
+    - `input` (Tensor): (n)
+    - `r` (int, default 2): how many
+    - `with_replacement` (bool, default False): whether an element may be chosen again
+
+    The result is (choices, r). RuntimeError for other shapes and a negative r.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.combinations(ferro.tensor([1, 2, 3]))
+        tensor([[1, 2],
+                [1, 3],
+                [2, 3]])
+    """
     if input._data.ndim != 1:
         raise RuntimeError(f"combinations: Expect a 1D vector, but got shape {list(input._data.shape)}")
     if r < 0:
@@ -391,7 +456,19 @@ REPEAT = Op("repeat", lambda xp, x, /, times: xp.repeat(x, times), kind=LINEAR, 
 
 
 def tile(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
-    """A copy of the tensor repeated `dims` times; missing numbers in front count as 1."""
+    """A copy of the tensor, repeated along its dimensions.
+
+    - `input` (Tensor): any shape
+    - `*given` (ints): how often along each dimension, or one tuple of them; missing numbers in front count as 1
+    - `dims` (ints, default None): the same by name
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.tile(ferro.tensor([1, 2]), (2, 2))
+        tensor([[1, 2, 1, 2],
+                [1, 2, 1, 2]])
+    """
     times = sizes("tile", given or (dims,))
     return repeat(input, (1,) * (input._data.ndim - len(times)) + times)
 
@@ -544,7 +621,21 @@ ROLL = Op("roll", lambda xp, x, /, shifts, dims: xp.roll(x, shifts, dims), kind=
 
 
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
-    """The tensor turned k times by 90 degrees in the plane of two dimensions, from the first towards the second."""
+    """The tensor turned k times by 90 degrees in the plane of two dimensions, from the first towards the second.
+
+    - `input` (Tensor): of two or more dimensions
+    - `k` (int, default 1): how often; negative ones turn the other way
+    - `dims` (pair of ints, default (0, 1)): the dimensions
+
+    RuntimeError for fewer dimensions or equal ones.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.rot90(ferro.tensor([[1, 2], [3, 4]]))
+        tensor([[2, 4],
+                [1, 3]])
+    """
     plane = tuple(dims)
     n = input._data.ndim
     if len(plane) != 2:

@@ -190,7 +190,19 @@ DIAG_EMBED = Op("diag_embed", lambda xp, x, /, offset, dim1, dim2: xp.diag_embed
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """A matrix with all elements of the input on a diagonal."""
+    """A matrix with all elements of the input on a diagonal.
+
+    - `input` (Tensor): any shape
+    - `offset` (int, default 0): places of the diagonal to the right of the main one
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.diagflat(ferro.tensor([1, 2]), 1)
+        tensor([[0, 1, 0],
+                [0, 0, 2],
+                [0, 0, 0]])
+    """
     return diag_embed(reshape(input, (input._data.size,)), offset)
 
 

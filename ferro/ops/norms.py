@@ -401,7 +401,19 @@ singular("linalg.matrix_norm", "2-norm, equal singular values", Sample(Arg(value
 
 
 def dist(input: Tensor, other: Any, p: float = 2) -> Tensor:
-    """The p-norm of input - other."""
+    """The p-norm of the difference of two tensors, 0-d.
+
+    - `input`, `other` (Tensor): of shapes that broadcast
+    - `p` (number, default 2): of the norm
+
+    RuntimeError for shapes that do not broadcast.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.dist(ferro.tensor([3.0, 4.0]), ferro.zeros(2))
+        tensor(5.)
+    """
     return vector_norm(input - other, p)
 
 
@@ -662,7 +674,20 @@ EUCLIDEAN = Op("euclidean", lambda xp, x, y: xp.euclidean(x, y), x=_euclidean_x,
 
 
 def pdist(input: Tensor, p: float = 2) -> Tensor:
-    """The p-norm distances between the rows of a matrix: those of (0, 1), (0, 2), ..., (1, 2), ... in one vector."""
+    """The p-norm distances between the rows of a matrix: those of (0, 1), (0, 2), ..., (1, 2), ... in one vector.
+
+    - `input` (Tensor): (N, M)
+    - `p` (number, default 2): of the norm, not negative
+
+    The result is (N (N - 1) / 2). RuntimeError for other shapes and a negative p.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.pdist(ferro.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]]))[:2]
+        tensor([5., 1.])
+    """
     a = need_tensor("pdist", "input", input)._data
     if a.ndim != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {a.ndim}D")

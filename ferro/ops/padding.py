@@ -140,7 +140,22 @@ declare("nn.functional.pad", [
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """Channels as pixels: (..., c r r, h, w) becomes (..., c, h r, w r)."""
+    """Channels as pixels: (..., c r r, h, w) becomes (..., c, h r, w r).
+
+    - `input` (Tensor): of three or more dimensions
+    - `upscale_factor` (int): r
+
+    RuntimeError for fewer dimensions and a number of channels that r² does not divide. Source: Shi et al., Real-Time
+    Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural Network, 2016.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.pixel_shuffle(ferro.arange(4.0).reshape(1, 4, 1, 1), 2)
+        tensor([[[[0., 1.],
+                  [2., 3.]]]])
+    """
     r = upscale_factor
     if input._data.ndim < 3:
         raise RuntimeError(
@@ -159,7 +174,20 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """Pixels as channels, the inverse of pixel_shuffle(): (..., c, h r, w r) becomes (..., c r r, h, w)."""
+    """Pixels as channels, the inverse of :func:`pixel_shuffle`: (..., c, h r, w r) becomes (..., c r r, h, w).
+
+    - `input` (Tensor): of three or more dimensions
+    - `downscale_factor` (int): r
+
+    RuntimeError for fewer dimensions and sizes that r does not divide.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.pixel_unshuffle(ferro.arange(4.0).reshape(1, 1, 2, 2), 2).flatten()
+        tensor([0., 1., 2., 3.])
+    """
     r = downscale_factor
     if input._data.ndim < 3:
         raise RuntimeError(

@@ -506,18 +506,57 @@ def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of `output_size` equal parts of a signal, which overlap where the division leaves a remainder."""
+    """The means of equal parts of signals, which overlap where the division leaves a remainder.
+
+    - `input` (Tensor): (N, C, L) or (C, L)
+    - `output_size` (int): how many parts there are along each dimension; None keeps a size
+
+    The result is (N, C, L'). RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.adaptive_avg_pool1d(ferro.tensor([[[1.0, 3.0, 5.0, 9.0]]]), 2)
+        tensor([[[2., 7.]]])
+    """
     return _adaptive_avg("adaptive_avg_pool1d", 1, input, output_size)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of H x W equal parts of images: see :func:`adaptive_avg_pool1d`; None keeps a size."""
+    """The means of equal parts of images, which overlap where the division leaves a remainder.
+
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `output_size` (int or pair): how many parts there are along each dimension; None keeps a size
+
+    The result is (N, C, H', W'). RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.adaptive_avg_pool2d(ferro.ones(1, 2, 6, 4), (3, None)).shape
+        ferro.Size([1, 2, 3, 4])
+    """
     return _adaptive_avg("adaptive_avg_pool2d", 2, input, output_size)
 
 
 @in_full_precision
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of D x H x W equal parts of volumes: see :func:`adaptive_avg_pool1d`; None keeps a size."""
+    """The means of equal parts of volumes, which overlap where the division leaves a remainder.
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `output_size` (int or triple): how many parts there are along each dimension; None keeps a size
+
+    The result is (N, C, D', H', W'). RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.adaptive_avg_pool3d(ferro.ones(1, 2, 6, 4, 4), 2).shape
+        ferro.Size([1, 2, 2, 2, 2])
+    """
     return _adaptive_avg("adaptive_avg_pool3d", 3, input, output_size)
 
 
@@ -552,7 +591,21 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of `output_size` parts of a signal: see `adaptive_avg_pool1d` and `max_pool1d`."""
+    """The maxima of equal parts of signals, which overlap where the division leaves a remainder.
+
+    - `input` (Tensor): (N, C, L) or (C, L)
+    - `output_size` (int): how many parts there are along each dimension; None keeps a size
+    - `return_indices` (bool, default False): gives (maxima, positions), positions in the flattened a signal
+
+    The result is (N, C, L'). The gradient goes to the first maximum of a part. RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.adaptive_max_pool1d(ferro.tensor([[[1.0, 3.0, 5.0, 9.0]]]), 2)
+        tensor([[[3., 9.]]])
+    """
     found = _adaptive_max("adaptive_max_pool1d", 1, input, output_size)
     return found if return_indices else found[0]
 
@@ -566,7 +619,21 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of H x W parts of images: see `adaptive_avg_pool1d` and `max_pool1d`."""
+    """The maxima of equal parts of images, which overlap where the division leaves a remainder.
+
+    - `input` (Tensor): (N, C, H, W) or (C, H, W)
+    - `output_size` (int or pair): how many parts there are along each dimension; None keeps a size
+    - `return_indices` (bool, default False): gives (maxima, positions), positions in the flattened an image
+
+    The result is (N, C, H', W'). The gradient goes to the first maximum of a part. RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.adaptive_max_pool2d(ferro.ones(1, 2, 6, 4), (3, None)).shape
+        ferro.Size([1, 2, 3, 4])
+    """
     found = _adaptive_max("adaptive_max_pool2d", 2, input, output_size)
     return found if return_indices else found[0]
 
@@ -581,7 +648,21 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The maxima of D x H x W parts of volumes: see `adaptive_avg_pool1d` and `max_pool1d`."""
+    """The maxima of equal parts of volumes, which overlap where the division leaves a remainder.
+
+    - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
+    - `output_size` (int or triple): how many parts there are along each dimension; None keeps a size
+    - `return_indices` (bool, default False): gives (maxima, positions), positions in the flattened a volume
+
+    The result is (N, C, D', H', W'). The gradient goes to the first maximum of a part. RuntimeError for other shapes.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.adaptive_max_pool3d(ferro.ones(1, 2, 6, 4, 4), 2).shape
+        ferro.Size([1, 2, 2, 2, 2])
+    """
     found = _adaptive_max("adaptive_max_pool3d", 3, input, output_size)
     return found if return_indices else found[0]
 

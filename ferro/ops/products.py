@@ -90,7 +90,20 @@ def adjoint(x: Any) -> Any:
 
 
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The product X Y of two matrices of one dtype.  d(X Y) = dX Y + X dY."""
+    """The product X Y of two matrices. d(X Y) = dX Y + X dY.
+
+    - `input` (Tensor): X, (n, m)
+    - `mat2` (Tensor): Y, (m, p), in the dtype of X
+    - `out` (Tensor, default None): where to write the result
+
+    The result is (n, p). RuntimeError for shapes and dtypes that do not fit; `matmul` takes batches.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.mm(ferro.tensor([[1.0, 2.0]]), ferro.tensor([[3.0], [4.0]]))
+        tensor([[11.]])
+    """
     same_dtype("mm", input=input, mat2=mat2)
     need_ndim("mm", input=(input, 2), mat2=(mat2, 2))
     if input._data.shape[1] != mat2._data.shape[0]:
@@ -528,9 +541,20 @@ declare("addr", [Sample(Arg(3, 2), Arg(3), Arg(2)), Sample(Arg(2), Arg(3), Arg(2
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + b for an input of any number of leading dimensions: one operation.
+    """x Wᵀ + b over the last dimension: one operation. dx = G W, dW = Gᵀ x and db = Σ G over the leading dimensions.
 
-    dx = G W, dW = Gᵀ x and db = Σ G over the leading dimensions.
+    - `input` (Tensor): x, (..., in)
+    - `weight` (Tensor): W, (out, in), or (in)
+    - `bias` (Tensor, default None): b, (out)
+
+    The result is (..., out). RuntimeError for shapes and dtypes that do not fit.
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.linear(ferro.tensor([[1.0, 2.0]]), ferro.tensor([[3.0, 4.0], [5.0, 6.0]]), ferro.tensor([0.0, 1.0]))
+        tensor([[11., 18.]])
     """
     try:
         a, w = input._data, weight._data
@@ -594,7 +618,20 @@ MAP = Op("linear_map", lambda xp, x, w: xp.linear(x, w), kind=MULTILINEAR, weigh
 
 
 def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
-    """The product of two or more matrices, in the order that costs least; the first and last may be vectors."""
+    """The product of two or more matrices, multiplied in the order that costs least.
+
+    - `tensors` (sequence of Tensors): matrices; the first and the last may be vectors
+    - `out` (Tensor, default None): where to write the result
+
+    RuntimeError for sizes that do not fit and fewer than two tensors.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.linalg.multi_dot([ferro.ones(2, 3), ferro.ones(3, 1), ferro.ones(1, 2)])
+        tensor([[3., 3.],
+                [3., 3.]])
+    """
     chain = list(tensors)
     if len(chain) < 2:
         raise RuntimeError(f"multi_dot(): expected at least 2 tensors but got {len(chain)}")

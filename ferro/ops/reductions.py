@@ -638,7 +638,20 @@ def _logical(name: str, input: Any, dim: Any, keepdim: bool, out: Any) -> Any:
 
 
 def count_nonzero(input: Tensor, dim: Any = None, **names: Any) -> Tensor:
-    """How many elements over the dimensions `dim` are not zero (int64)."""
+    """How many elements over the dimensions `dim` are not zero (int64).
+
+    - `input` (Tensor): any shape and dtype
+    - `dim` (int or ints, default None): the dimensions, which the result does not have; None: all
+    - `**names` (Any): NumPy's names of the arguments, `axis` and `keepdims`
+
+    IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.count_nonzero(ferro.tensor([[0, 5], [6, 7]]), dim=0)
+        tensor([1, 2])
+    """
     if names:
         dim, _ = renamed("count_nonzero", names, dim, False)
     a = input._data

@@ -217,7 +217,20 @@ declare("floor_divide", QUOTIENTS, differentiable=False)
 
 
 def fmod(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """x - y trunc(x / y), with the sign of x.  d = dx - trunc(x / y) dy."""
+    """x - y trunc(x / y): the remainder with the sign of x. d = dx - trunc(x / y) dy.
+
+    - `input` (Tensor): x
+    - `other` (Tensor or number): y
+    - `out` (Tensor, default None): where to write the result
+
+    Integers divided by 0 raise RuntimeError, floating numbers give nan.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.fmod(ferro.tensor([-5, 5]), 3)
+        tensor([-2,  2])
+    """
     x, y = promote(*operands("fmod", need_tensor("fmod", "input", input), other))
     no_zero_division("fmod", x, y)
     result = apply(FMOD, (x, y))
@@ -243,7 +256,20 @@ singular(
 
 
 def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
-    """x - y ⌊x / y⌋, with the sign of y, as Python's %.  d = dx - ⌊x / y⌋ dy."""
+    """x - y ⌊x / y⌋: the remainder with the sign of y, as Python's %. d = dx - ⌊x / y⌋ dy.
+
+    - `input` (Tensor or number): x
+    - `other` (Tensor or number): y
+    - `out` (Tensor, default None): where to write the result
+
+    Integers divided by 0 raise RuntimeError, floating numbers give nan.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.remainder(ferro.tensor([-5, 5]), 3)
+        tensor([1, 2])
+    """
     some_tensor("remainder", input, other)
     x, y = promote(*operands("remainder", input, other))
     no_zero_division("remainder", x, y)

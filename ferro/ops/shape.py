@@ -230,7 +230,20 @@ declare(
 
 
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
-    """One dimension as several, whose sizes (one may be -1) have its size as their product."""
+    """One dimension as several: a view.
+
+    - `input` (Tensor): of one or more dimensions
+    - `dim` (int): the dimension
+    - `sizes` (ints): the new sizes, one of which may be -1; their product is the size of the dimension
+
+    RuntimeError for another product, IndexError for a `dim` out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.unflatten(ferro.zeros(2, 12), 1, (3, -1)).shape
+        ferro.Size([2, 3, 4])
+    """
     shape = input._data.shape
     d = one_dim("unflatten", len(shape), dim)
     inner = _sizes("unflatten", (sizes,))
@@ -370,7 +383,19 @@ TRANSPOSE = Op("transpose", lambda xp, x, /, dim0, dim1: xp.transpose(x, dim0, d
 
 
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
-    """The tensor with two dimensions exchanged."""
+    """The tensor with two dimensions exchanged: a view.
+
+    - `input` (Tensor): any shape
+    - `axis0`, `axis1` (int): the dimensions
+
+    IndexError for one out of range.
+
+    Example::
+
+        >>> import ferro
+        >>> ferro.swapaxes(ferro.zeros(2, 3, 4), 0, 2).shape
+        ferro.Size([4, 3, 2])
+    """
     return transpose(input, axis0, axis1)
 
 

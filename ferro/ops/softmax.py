@@ -163,7 +163,19 @@ def log_softmax_vjp(g: Tensor, out: Tensor, dim: int) -> Tensor:
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """softmax(-x)."""
+    """softmax(-x): positive numbers whose sum along `dim` is 1, the largest for the smallest x.
+
+    - `input` (Tensor): any shape
+    - `dim` (int, default None): the dimension over which the sum is 1; None warns and chooses as `softmax` does
+    - `dtype` (dtype, default None): elements are cast to it first
+
+    Example::
+
+        >>> import ferro
+        >>> from ferro.nn import functional as F
+        >>> F.softmin(ferro.tensor([0.0, 0.0]), dim=0)
+        tensor([0.5000, 0.5000])
+    """
     return softmax(-input, dim, _stacklevel, dtype)
 
 
