@@ -156,7 +156,7 @@ from ferro.cpu.memory import empty_cache
 from ferro.cpu.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 from ferro.func import vmap
 from ferro.futures import Future
-from ferro.jit import fork, wait
+from ferro.jit import ScriptModule, fork, wait
 from ferro.ops.activations import (  # fmt: skip
     celu,
     celu_,

@@ -68,7 +68,7 @@ TABLE: dict[str, str] = {
         StringType SymBoolType SymIntType TensorType TracingState TupleType Type UnionType Use Value import_ir_module
         import_ir_module_from_buffer merge_type_from_type_comment parse_ir parse_schema parse_type_comment
         unify_type_list jit.Attribute jit.CompilationUnit jit.Error jit.ScriptFunction jit.set_fusion_strategy
-        jit.strict_fusion testing.FileCheck ScriptModule
+        jit.strict_fusion testing.FileCheck
     """,
     "ferro has no dispatcher: `overrides.TorchFunctionMode`, `__torch_function__`, `autograd.Function`": """
         DispatchKey DispatchKeySet ExcludeDispatchKeyGuard Tag StorageBase overrides.redispatch_function
@@ -87,7 +87,7 @@ TABLE: dict[str, str] = {
         cuda.* xpu.* mps.* mtia.* backends.cuda.* profiler_allow_cudagraph_cupti_lazy_reinit_cuda12
         nn.functional.scaled_mm nn.functional.scaled_grouped_mm nn.functional.ScalingType nn.functional.SwizzleType
         autograd.graph.set_override_stale_capture_stream autograd.graph.set_warn_on_accumulate_grad_stream_mismatch
-        autograd.profiler.emit_nvtx autograd.profiler.load_nvprof autograd.profiler.parse_nvprof_trace
+        autograd.profiler.load_nvprof autograd.profiler.parse_nvprof_trace
         utils.checkpoint.get_device_states utils.checkpoint.set_device_states utils.checkpoint.DefaultDeviceType
         nn.attention.*flash_attention* nn.attention.varlen serialization.validate_cuda_device
         serialization.validate_hpu_device autograd.enforce_grad_layout_policy
@@ -163,7 +163,7 @@ TABLE: dict[str, str] = {
     "`autograd.gradcheck`, `autograd.functional.jacobian`, `func.jacrev`": "autograd.gradcheck.get_*",
     "`profiler.profile` measures time and memory of operations; `export_chrome_trace` writes them": """
         autograd.profiler.* autograd.profiler_legacy autograd.profiler_util.* profiler.ExecutionTraceObserver
-        profiler.DeviceType profiler.kineto_available profiler.itt profiler.python_tracer
+        profiler.DeviceType profiler.itt profiler.python_tracer
     """,
     "`utils.checkpoint.checkpoint`": "autograd.graph.region_activation_memory_budget",
     "`utils.data.Dataset` or `IterableDataset` (PyTorch develops data pipes no further)": """
@@ -174,7 +174,7 @@ TABLE: dict[str, str] = {
     "`Module.register_full_backward_hook`": "utils.hooks.BackwardHook",
     "hooks are left out of what is pickled: nothing to mark": "utils.hooks.unserializable_hook utils.hooks.warn_if_has_hooks",
     "Python's `timeit`; `profiler.profile` for operations": """
-        utils.ThroughputBenchmark ThroughputBenchmark utils.throughput_benchmark utils.benchmark utils.flop_counter
+        utils.ThroughputBenchmark ThroughputBenchmark utils.throughput_benchmark utils.benchmark utils.flop_counter.*
     """,
     "`show_config()`, or `python -m ferro.env`": "utils.collect_env",
     "its warnings are of 2017: leave it out": "utils.backcompat",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferro._C import _functorch
+from ferro._C import _functorch, _nn
 from ferro.core.device import get_default_device
 from ferro.core.random import Generator
 from ferro.core.transforms import INSIDE
@@ -10,7 +10,7 @@ from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.overrides import disabled as _disabled_torch_function_impl
 from ferro.tensor import Tensor
 
-__all__ = ["DisableTorchFunctionSubclass", "Generator", "_disabled_torch_function_impl", "_functorch"]
+__all__ = ["DisableTorchFunctionSubclass", "Generator", "_disabled_torch_function_impl", "_functorch", "_nn"]
 
 _TensorMeta = type(Tensor)  # which libraries name in annotations
 

@@ -19,12 +19,33 @@ from ferro.core import mode as _mode
 from ferro.core.apply import watched
 from ferro.core.op import Op
 
-__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_nvtx", "profile", "record_function"]
 
 
 def kineto_available() -> bool:
     """Whether PyTorch's tracing library is there: never; the profiler here is one of its own."""
     return False
+
+
+class emit_nvtx:
+    """Ranges of operations for NVIDIA's profiler: RuntimeError when the block is entered, since there is no GPU.
+
+    >>> import ferro
+    >>> with ferro.autograd.profiler.emit_nvtx(enabled=False):
+    ...     x = ferro.ones(2)
+    """
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False) -> None:
+        self.enabled, self.record_shapes = enabled, record_shapes
+
+    def __enter__(self) -> Self:
+        if self.enabled:
+            raise RuntimeError("NVTX functions not installed. Are you sure you have a CUDA build? ferro computes on the CPU: "
+                               "`profiler.profile` measures operations")  # fmt: skip
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing was begun."""
 
 
 def _profiler_enabled() -> bool:

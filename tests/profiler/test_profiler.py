@@ -261,3 +261,12 @@ def test_profile_and_guard_work_together() -> None:
         with pytest.raises(ferro.debug.NonFiniteError):
             (-x).log()
     assert names(prof) == ["aten::exp", "aten::sum", "SumBackward0", "ExpBackward0", "aten::neg", "aten::log"]
+
+
+def test_ranges_for_gpus_are_refused(torch: Any) -> None:
+    """The class is there for `isinstance` and annotations."""
+    with pytest.raises(RuntimeError, match="NVTX functions not installed"), ferro.autograd.profiler.emit_nvtx():
+        pass
+    with ferro.autograd.profiler.emit_nvtx(enabled=False) as ranges:
+        assert not ranges.enabled
+    assert profiler.kineto_available() is False  # (PyTorch's tracing library; the profiler here is ferro's own)

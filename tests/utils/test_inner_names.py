@@ -250,3 +250,24 @@ def test_a_transform_or_distribution_may_be_a_module(torch: Any, library: str) -
     assert [name for name, _ in Scale().named_parameters()] == ["scale"]
     assert Scale()(t.tensor(3.0)).item() == 6
     assert [name for name, _ in Learned().named_parameters()] == ["shift"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        lambda m: (("cpu",), {}),
+        lambda m: ((m.float64,), {}),
+        lambda m: (("cpu", m.float64, True), {}),
+        lambda m: ((m.ones(1, dtype=m.int8),), {}),
+        lambda m: ((), {"dtype": m.float16, "non_blocking": True}),
+        lambda m: ((), {"memory_format": m.channels_last}),
+        lambda m: ((), {}),
+    ],
+    ids=["device", "dtype", "all by place", "tensor", "names", "format", "nothing"],
+)
+def test_arguments_of_to_are_taken_apart(torch: Any, arguments: Any) -> None:
+    found = []
+    for m in (ferro, torch):
+        args, kwargs = arguments(m)
+        found.append([str(x).rpartition(".")[2] for x in m._C._nn._parse_to(*args, **kwargs)])
+    assert found[0] == found[1]
