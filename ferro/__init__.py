@@ -261,6 +261,7 @@ from ferro.ops.safe import *
 from ferro.ops.sampling import *
 from ferro.ops.scans import *
 from ferro.ops.scattering import *
+from ferro.ops.segments import *
 from ferro.ops.shape import *
 from ferro.ops.softmax import log_softmax, softmax
 from ferro.ops.solving import *

@@ -113,7 +113,6 @@ TABLE: dict[str, str] = {
         bit bits16 bits1x8 bits2x4 bits4x2 bits8 int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6
         uint7 float4_e2m1fn_x2 float8_e8m0fnu
     """,
-    "`scatter_reduce` with the index `repeat_interleave(arange(n), lengths)`": "segment_reduce",
     "`hash(x.numpy().tobytes())`, or `x.view(int64)` and one's own sum": "hash_tensor Tensor.hash_tensor",
     "`random.fork_rng()`, or a `Generator` for each thread": "thread_safe_generator random.thread_safe_generator",
     "`DisableTorchFunctionSubclass`, and no mode around the call": "DisableTorchFunction",
