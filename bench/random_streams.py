@@ -29,6 +29,8 @@ DRAWS: dict[str, Callable[[Any, int], Any]] = {
     "dropout": lambda m, n: m.nn.functional.dropout(m.ones(n)),
     "exponential_": lambda m, n: m.empty(n).exponential_(),
     "poisson": lambda m, n: m.poisson(m.full((n,), 2.0)),
+    "binomial": lambda m, n: m.binomial(m.full((n,), 30.0), m.full((n,), 0.4)),
+    "gamma": lambda m, n: m._standard_gamma(m.full((n,), 2.0)),
     "Linear": lambda m, n: m.nn.Linear(round(n**0.5), round(n**0.5)),
 }
 

@@ -19,7 +19,8 @@ from ferro.ops.filling import COPY, fits
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-from ferro.ops.random import check_continuous, digits_of, exact_bounds, held_by, in_memory_order, whole_bounds
+from ferro.ops.bounds import digits_of, exact_bounds, held_by, whole_bounds
+from ferro.ops.random import check_continuous, in_memory_order
 from ferro.ops.sampling import bernoulli, coins, multinomial, probabilities
 
 
