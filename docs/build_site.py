@@ -94,7 +94,10 @@ def namespace(dotted: str, title: str, known: set[type]) -> str:
 def tensor() -> str:
     """The page of the class Tensor."""
     cls = importlib.import_module("ferro").Tensor
-    named = [name for name in sorted(dir(cls)) if not name.startswith("_") and inspect.getdoc(getattr(cls, name))]
+    public = [
+        name for name in sorted(dir(cls)) if not name.startswith("_") and hasattr(cls, name)
+    ]  # absent names raise
+    named = [name for name in public if inspect.getdoc(getattr(cls, name))]
     parts = [
         heading("Tensor", "="),
         heading("Methods and attributes"),
