@@ -290,6 +290,7 @@ from ferro.sparse import hspmm as hsmm
 from ferro.sparse import mm as dsmm
 from ferro.sparse import mm as spmm
 from ferro.sparse import sspaddmm as saddmm
+from ferro.sparse.pointers import _convert_indices_from_coo_to_csr, _convert_indices_from_csr_to_coo
 from ferro.streams import Event, Stream, get_device_module
 from ferro.symbols import *
 from ferro.utils.dlpack import to_dlpack

@@ -52,7 +52,7 @@ TABLE: dict[str, str] = {
         cond while_loop func.rearrange
     """,
     "sizes are numbers, never symbols: Python's int, float and bool": """
-        sym_constrain_range sym_constrain_range_for_size sym_fresh_size sym_ite SymBool SymFloat SymInt utils.data.graph
+        sym_constrain_range sym_constrain_range_for_size sym_fresh_size sym_ite utils.data.graph
         utils.data.graph_settings
     """,
     "nothing is compiled to TorchScript: `jit.script` returns the function or module itself": """

@@ -12,6 +12,9 @@ from typing import Any
 __all__ = [
     "AcceleratorError",
     "OutOfMemoryError",
+    "SymBool",
+    "SymFloat",
+    "SymInt",
     "has_lapack",
     "has_mkl",
     "has_openmp",
@@ -30,6 +33,27 @@ __all__ = [
 
 has_lapack = has_spectral = True  # (SciPy's and NumPy's)
 has_mkl = has_openmp = False
+
+
+class _Symbol:
+    """A class of PyTorch's symbols, for `isinstance`: TypeError when one is made."""
+
+    def __init__(self, *args: Any) -> None:
+        raise TypeError(
+            f"torch.{type(self).__name__}: sizes are numbers in ferro, never symbols: Python's int, float and bool"
+        )
+
+
+class SymInt(_Symbol):
+    """A size that a compiler does not know yet: no size is one."""
+
+
+class SymFloat(_Symbol):
+    """A number that a compiler does not know yet: no number is one."""
+
+
+class SymBool(_Symbol):
+    """A truth value that a compiler does not know yet: no truth value is one."""
 
 
 class OutOfMemoryError(RuntimeError):

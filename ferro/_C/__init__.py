@@ -10,7 +10,7 @@ from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.overrides import disabled as _disabled_torch_function_impl
 from ferro.tensor import Tensor
 
-__all__ = ["DisableTorchFunctionSubclass", "Generator", "_disabled_torch_function_impl", "_functorch", "_nn"]
+__all__ = ["DisableTorchFunctionSubclass", "Generator", "Graph", "_disabled_torch_function_impl", "_functorch", "_nn"]
 
 _TensorMeta = type(Tensor)  # which libraries name in annotations
 
@@ -36,3 +36,12 @@ def _are_functorch_transforms_active() -> bool:
 def _get_default_device() -> str:
     """The type of the device of new tensors."""
     return get_default_device().type
+
+
+class Graph:
+    """A traced program, which annotations name: TypeError when one is made."""
+
+    def __init__(self, *args: object) -> None:
+        raise TypeError(
+            "torch._C.Graph: nothing is traced in ferro. Instead: `debug.graph` shows a computation (docs/names.md)"
+        )

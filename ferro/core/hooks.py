@@ -47,8 +47,7 @@ def run_tensor_hooks(run: Run, node: Any, g: Any) -> Any:
     meta: Any = node.meta
     values, multi = _unpicked(node, g)
     for i in dict.fromkeys((*(meta.pre or ()), *(meta.retained or ()))):
-        for hook in tuple((meta.pre or {}).get(i, {}).values()):
-            values[i] = call_hook(run, hook, values[i], node.name())
+        values[i] = call_hooks(run, (meta.pre or {}).get(i, {}), values[i], node.name())
         keeper = (meta.retained or {}).get(i)
         keeper = keeper() if keeper is not None else None
         if keeper is not None and values[i] is not None:
@@ -92,24 +91,32 @@ def as_tensor(run: Run, g: Any) -> Any:
     return g if run.record or g is None else backend.sparse_of(g) if type(g) is Rows else wrap(g)
 
 
-def call_hook(run: Run, hook: Any, g: Any, where: str) -> Any:
-    """Calls one tensor hook; its result, if any, replaces the gradient."""
-    result = hook(as_tensor(run, g))
-    if result is None:
-        return g
+def call_hooks(run: Run, hooks: dict, g: Any, where: str) -> Any:
+    """Calls the hooks of one tensor in turn; what one returns replaces the gradient.
+
+    All see the same object until one returns another, as in PyTorch: what one notes on it, the next may read.
+    """
+    seen = as_tensor(run, g) if hooks else None
+    for hook in tuple(hooks.values()):
+        result = hook(seen)
+        if result is not None:
+            _check_hook_result(result, seen, where)
+            seen, g = result, result if run.record else result._data
+    return g
+
+
+def _check_hook_result(result: Any, given: Any, where: str) -> None:
+    """Raises where what a hook returned cannot replace the gradient that it was given."""
     if not isinstance(result, TensorBase):
         raise TypeError(f"a hook on a gradient ({where}) must return None or a Tensor, not {type(result).__name__}")
-    if g is None:
+    if given is None:
         raise RuntimeError(f"a hook on a gradient ({where}): can't replace a None gradient with a non-None value")
-    a = g._data if run.record else g
-    if result._data.shape != a.shape:
+    if result._data.shape != given._data.shape:
         raise RuntimeError(f"a hook on a gradient ({where}) has changed the size of value: {list(result._data.shape)} "
-                           f"instead of {list(a.shape)}")  # fmt: skip
-    if result._data.dtype is not a.dtype:
-        raise RuntimeError(
-            f"a hook on a gradient ({where}) has changed the type of value: {result._data.dtype} instead of {a.dtype}"
-        )
-    return result if run.record else result._data
+                           f"instead of {list(given._data.shape)}")  # fmt: skip
+    if result._data.dtype is not given._data.dtype:
+        raise RuntimeError(f"a hook on a gradient ({where}) has changed the type of value: {result._data.dtype} instead of "
+                           f"{given._data.dtype}")  # fmt: skip
 
 
 def finish(run: Run, node: Any, gs: list, g: Any) -> list:

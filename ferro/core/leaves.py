@@ -7,7 +7,7 @@ from typing import Any
 from ferro.core.adding import accumulate
 from ferro.core.backend import HOST
 from ferro.core.base import meta_of
-from ferro.core.hooks import as_tensor, call_hook, hook_result, run_prehooks
+from ferro.core.hooks import as_tensor, call_hooks, hook_result, run_prehooks
 from ferro.core.node import AccumulateGrad
 from ferro.core.owners import is_alone, is_sole
 from ferro.core.run import STATE, Run
@@ -25,8 +25,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
         owned = is_sole(gx)
     if meta is not None and meta.hooks:
         with run.lock, run.user():
-            for hook in tuple(meta.hooks.values()):
-                gx = call_hook(run, hook, gx, "of a leaf")
+            gx = call_hooks(run, meta.hooks, gx, "of a leaf")
         owned = not run.record and type(gx) is HOST and is_alone(gx)  # what a hook returned, and nobody keeps
     if run.capture is not None and not (run.into_grad and leaf in run.capture):
         run.captured[leaf] = gx

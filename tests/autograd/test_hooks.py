@@ -382,3 +382,20 @@ def test_prehooks_of_the_node_of_an_input_run() -> None:
     b.register_hook(lambda g: seen.append("tensor"))
     b.sum().backward(inputs=(b,))
     assert seen == ["tensor", "node"]
+
+
+@both
+def test_the_hooks_of_a_tensor_see_one_object_until_one_returns_another(T: Any) -> Any:
+    notes: list[Any] = []
+
+    def look(grad: Any) -> None:
+        notes.append((getattr(grad, "note", None), grad.tolist()))
+        grad.note = len(notes)
+
+    x = T.tensor([1.0], requires_grad=True)
+    y = x * 2
+    for tensor in (x, y):
+        for hook in (look, look, lambda grad: grad * 10, look, look):
+            tensor.register_hook(hook)
+    y.sum().backward()
+    return notes, x.grad

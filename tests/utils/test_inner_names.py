@@ -226,7 +226,7 @@ def test_a_tensor_is_the_same_where_its_cdata_is(torch: Any) -> None:
 
 @pytest.mark.parametrize("library", ["ferro", "torch"])
 def test_a_transform_or_distribution_may_be_a_module(torch: Any, library: str) -> None:
-    t = ferro if library == "ferro" else torch
+    t: Any = ferro if library == "ferro" else torch
 
     class Scale(t.distributions.Transform, t.nn.Module):
         domain = codomain = t.distributions.constraints.real
@@ -271,3 +271,44 @@ def test_arguments_of_to_are_taken_apart(torch: Any, arguments: Any) -> None:
         args, kwargs = arguments(m)
         found.append([str(x).rpartition(".")[2] for x in m._C._nn._parse_to(*args, **kwargs)])
     assert found[0] == found[1]
+
+
+def test_a_function_of_torch_as_an_attribute_of_a_module_is_no_method(torch: Any) -> None:
+    for t in (ferro, torch):
+
+        class Base(t.nn.Module):
+            activation = t.relu
+
+            def forward(self, x: Any) -> Any:
+                return self.activation(x)
+
+        class Other(Base):
+            activation = t.square
+
+        x = t.tensor([-2.0, 3.0])
+        assert Base()(x).tolist() == Base.activation(x).tolist() == [0.0, 3.0]
+        assert Other()(x).tolist() == [4.0, 9.0]
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_rows_as_indices_and_as_pointers(torch: Any, small: bool) -> None:
+    def results(t: Any) -> Any:
+        starts = t._convert_indices_from_coo_to_csr(t.tensor([0, 0, 2, 2, 3]), 5, out_int32=small)
+        columns = t.tensor([1, 3, 0, 2, 2])
+        both = [
+            t._convert_indices_from_csr_to_coo(starts.long(), columns, out_int32=small, transpose=transpose)
+            for transpose in (False, True)
+        ]
+        return [(str(x.dtype).rpartition(".")[2], x.tolist()) for x in (starts, *both)]
+
+    assert results(ferro) == results(torch)
+    with pytest.raises(RuntimeError, match="Input is supposed to be a vector, but got 2 dimensional tensor"):
+        ferro._convert_indices_from_coo_to_csr(ferro.ones(1, 1).long(), 1)
+
+
+def test_no_number_is_a_symbol() -> None:
+    for name in ("SymInt", "SymFloat", "SymBool"):
+        kind = getattr(ferro, name)
+        assert not isinstance(ferro.ones(2).shape[0], kind)
+        with pytest.raises(TypeError, match="never symbols"):
+            kind(3)

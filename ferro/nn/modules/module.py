@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from ...utils.hooks import RemovableHandle
@@ -97,6 +98,15 @@ class Module(Conversions, State):
     _is_full_backward_hook: bool | None  # which of the two kinds `_backward_hooks` holds; None while it holds none
 
     call_super_init: bool = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Functions of ferro that a class has as attributes (``act = torch.relu``) are none of its methods, as in PyTorch,
+        where they are no Python functions: ``self.act(x)`` is ``torch.relu(x)``.
+        """
+        super().__init_subclass__(**kwargs)
+        for name, value in vars(cls).copy().items():
+            if type(value) is FunctionType and (value.__module__ or "").startswith("ferro.ops."):
+                setattr(cls, name, staticmethod(value))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if not self.call_super_init and (args or kwargs):
