@@ -147,12 +147,17 @@ def operations() -> str:
 def vmap() -> str:
     """docs/vmap.md."""
     from ferro import cpu
-    from ferro.batched.backend import functions
+    from ferro.batched.backend import functions as batched
     from ferro.batched.rules import RULES
     from ferro.core.looped import BY_SLICES
     from ferro.core.op import OPS
+    from ferro.xp import FORMS
 
-    assert functions is not None
+    known = {
+        *RULES,
+        *vars(type(batched)),
+        *[form.__name__ for form in FORMS],
+    }  # (a general form is made of what is in RULES)
     callers: dict[str, set[str]] = {}
     for op in OPS.values():
         functions = [op.forward, op.joint, op.jvp, *op.formulas.values()]
@@ -160,7 +165,7 @@ def vmap() -> str:
             if (
                 callable(getattr(cpu, name, None))
                 and name in cpu.__dict__
-                and name not in RULES
+                and name not in known
                 and _is_public(cpu, name)
             ):
                 callers.setdefault(name, set()).add(op.name)

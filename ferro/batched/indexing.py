@@ -297,3 +297,10 @@ def _dynamic(f: Callable, level: Level, *args: Any) -> Any:
 
 
 declare(**each("e e e", "masked_fill"))
+
+
+@rule("row_scale")
+def _row_scale(f: Callable, level: Level, indices: Any, padding: int | None, by_frequency: bool, like: Any) -> Any:
+    if by_frequency:
+        return NotImplemented
+    return None if padding is None else (indices != padding).astype(like.dtype)[..., None]

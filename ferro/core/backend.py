@@ -68,9 +68,11 @@ def beside(array: Any, given: Any) -> Any:
     return given if bring is None or type(given) is not HOST else bring(given)
 
 
-def new_array(like: Any, shape: tuple, make: Any) -> Any:
-    """make(shape), a NumPy array, on the backend of `like`; where that is batched, one for each slice."""
-    return make(shape) if type(like) is HOST else beside(like, _new_batched(like, shape, make))
+def new_array(like: Any, shape: tuple, make: Any, *args: Any) -> Any:
+    """make(shape, *args), a NumPy array, on the backend of `like`; where that is batched, one for each slice."""
+    if type(like) is HOST:
+        return make(shape, *args)
+    return beside(like, _new_batched(like, shape, lambda s: make(s, *args)))
 
 
 def device_of(array: Any) -> device:
@@ -101,7 +103,7 @@ def xp_beside(array: Any, saved: Any) -> Any:
 
 def xp_of(array: Any) -> Any:
     """The module of array functions that serves an array; TypeError if there is none."""
-    if isinstance(array, (HOST, np.generic)):
+    if type(array) is HOST or isinstance(array, (HOST, np.generic)):
         return cpu
     if type(array) in _MODULES:
         return _MODULES[type(array)]

@@ -368,7 +368,7 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any 
     d = input._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     value = _number(fill_value)
     dtypes.check_number("full_like", value, d)
-    data = backend.new_array(input._data, input._data.shape, lambda s: np.full(s, value, d))
+    data = backend.new_array(input._data, input._data.shape, np.full, value, d)
     return finish("full_like", arranged("full_like", data, input._data, memory_format), requires_grad, device)
 
 

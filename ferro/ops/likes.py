@@ -22,7 +22,7 @@ __all__ = ["ones_like", "zeros_like"]
 
 
 def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_grad: bool) -> Tensor:
-    t = wrap(backend.new_array(like, shape, lambda s: make(s, dtype)))
+    t = wrap(backend.new_array(like, shape, make, dtype))
     if requires_grad:
         if dtype not in INEXACT:
             refuse_gradient(name, t.dtype)

@@ -201,11 +201,9 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
     total = apply(SCATTER_ADD, (start, index, src), (d,))
     if reduce == "sum":
         return total
-    zeros = backend.new_array(index._data, x._data.shape, lambda s: np.zeros(s, np.int64))
+    zeros = backend.new_array(index._data, x._data.shape, np.zeros, np.int64)
     xp = backend.xp_of(index._data)
-    counts = xp.scatter_add(
-        zeros, d, index._data, backend.new_array(index._data, index._data.shape, lambda s: np.ones(s, np.int64))
-    )
+    counts = xp.scatter_add(zeros, d, index._data, backend.new_array(index._data, index._data.shape, np.ones, np.int64))
     counts = xp.clamp(counts + 1 if include_self else counts, 1, None)
     if x._data.dtype.kind in "iu":
         return wrap(as_array(total._data // counts, x._data.dtype))

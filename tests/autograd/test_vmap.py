@@ -565,3 +565,18 @@ def test_a_tolerance_of_each_matrix() -> None:
     atol = ferro.tensor([[0.0, 1.0], [2.0, 0.1], [0.5, 3.0], [1.0, 0.0]], dtype=ferro.float64)
     f = lambda a, tol: ferro.linalg.pinv(a, atol=tol) + ferro.linalg.matrix_rank(a, atol=tol)[:, None, None]  # noqa: E731
     close(vmap(f)(a, atol), looped(f, a, atol))
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_second_derivatives_of_looked_up_rows(torch: Any) -> None:
+    def program(T: Any) -> Any:
+        def loss(w: Any, i: Any) -> Any:
+            return T.nn.functional.embedding(i, w, padding_idx=0).pow(2).sum()
+
+        def second(w: Any, i: Any) -> Any:
+            return T.func.grad(lambda w: T.func.grad(loss)(w, i).pow(2).sum())(w)
+
+        w = T.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=T.float64)
+        return T.func.vmap(second, (None, 0))(w, T.tensor([[0, 1, 1], [2, 0, 1]])).tolist()
+
+    assert program(ferro) == program(torch)
