@@ -117,6 +117,10 @@ def check(given: Any) -> device:
     if d.type in ("cuda", "xpu"):
         raise NoDeviceError(f"Torch not compiled with {d.type.upper()} enabled: device {str(d)!r} is not available: this build of ferro "
                             f"computes on the CPU. Ask {d.type}.is_available() first")  # fmt: skip
+    if d.type == "meta":
+        raise RuntimeError("device 'meta' is not available: ferro has no tensors without numbers. Make the model on the CPU, or with "
+                           "nn.utils.skip_init, which leaves its numbers unset; load_state_dict(state, assign=True) takes the loaded "
+                           "tensors themselves")  # fmt: skip
     if d.type != "cpu":
         raise RuntimeError(f"device {str(d)!r} is not available: this build of ferro computes on the CPU")
     return d

@@ -94,6 +94,8 @@ class _Vocabulary:
         return Symbol(once, (formula, *operands))
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # (asked by Python's own tools, never by a formula)
+            raise AttributeError(name)
         function = getattr(cpu, name, None)
         if not callable(function):
             raise Untraceable

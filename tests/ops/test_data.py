@@ -146,6 +146,16 @@ def test_a_device_is_the_default_of_its_block() -> None:
     assert ferro.get_default_device() == ferro.device("cpu")
 
 
+def test_without_the_device_meta_a_model_takes_the_loaded_tensors() -> None:
+    with pytest.raises(RuntimeError, match=r"'meta' is not available.*nn\.utils\.skip_init.*assign=True"):
+        ferro.nn.Linear(2, 3, device="meta")
+    state = {"weight": ferro.ones(3, 2), "bias": ferro.zeros(3)}
+    model = ferro.nn.utils.skip_init(ferro.nn.Linear, 2, 3)
+    model.load_state_dict(state, assign=True)
+    assert model.weight.data_ptr() == state["weight"].data_ptr()
+    assert model(ferro.ones(1, 2)).tolist() == [[2, 2, 2]]
+
+
 def test_the_default_device_is_one_that_there_is() -> None:
     ferro.set_default_device("cpu")
     assert ferro.get_default_device() == ferro.device("cpu")
