@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,6 +93,10 @@ def _of_sequence(name: str, data: Any, wanted: Any) -> Any:
                 return y
         if any(y is x for x in outer):
             raise TypeError(f"{name}: new(): self-referential lists are incompatible with tensors")
+        if isinstance(y, str) and y is outer[-1][0]:  # (further on, only the type is said)
+            raise ValueError(
+                f"{name}: too many dimensions '{type(y).__name__}'; its elements must be numbers, not text"
+            )
         return listed(_listed(name, y), outer)
 
     nested = listed(data, ())
@@ -202,9 +207,19 @@ def tensor(
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
     if dtype is dtypes.complex32:
         return backend.complex_half(tensor(data, dtype=dtypes.complex64, device=device), requires_grad)
+    if isinstance(data, TensorBase):
+        _advise_clone("torch.tensor(sourceTensor)")
     a = to_array("tensor", data, dtype)
     fresh = type(data) in (list, tuple, float, int, bool)
     return finish("tensor", a if fresh else np.array(a, order="C", copy=True), requires_grad, device)
+
+
+def _advise_clone(call: str) -> None:
+    warnings.warn(
+        "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() "
+        f"or sourceTensor.detach().clone().requires_grad_(True), rather than {call}.",
+        stacklevel=3,
+    )
 
 
 def new_tensor(
@@ -225,6 +240,9 @@ def new_tensor(
         >>> ferro.tensor([1.0]).new_tensor([2, 3])
         tensor([2., 3.])
     """
+    if isinstance(data, TensorBase):
+        _advise_clone("tensor.new_tensor(sourceTensor)")
+        data = data.detach()._data
     return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 

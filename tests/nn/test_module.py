@@ -118,6 +118,7 @@ def test_assignment_moves_a_name_between_kinds() -> None:
         (lambda m: m.register_parameter("p", ferro.ones(1)), TypeError, "Parameter or None required"),
         (lambda m: m.register_buffer("b", 1), TypeError, "Tensor or None required"),
         (lambda m: m.add_module("m", 1), TypeError, "not a Module subclass"),
+        (lambda m: m.add_module("m", ferro.relu), TypeError, "not a Module subclass: relu is called in forward"),
         (lambda m: m.train("yes"), ValueError, "training mode is expected to be boolean"),
         (lambda m: m.to(ferro.int64), TypeError, "only accepts floating point or complex dtypes"),
         (lambda m: m(1), NotImplementedError, 'missing the required "forward"'),

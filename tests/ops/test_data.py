@@ -50,6 +50,7 @@ MADE = [
     "Sequence([1.0, 2.0])", "[Sequence([1, 2]), [3, 4]]",
 ]  # fmt: skip
 REFUSED = [
+    "['a']", "[[1, 2], 'ab']", "[['a', 1]]", "(b'a', 2)", "[1, 'a']",
     "Closed([1.0])", "[0, 'torch']", "'torch'", "b'abc'", "[None]", "None", "{1, 2}", "{1: 2}", "object()", "[[1, 2], [3]]", "[[1, 2], 3]",
     "[1, [2, 3]]", "[[[1], [2, 3]]]", "[BIG]", "BIG", "own()", "[[1, 2], own()]", "[t.tensor([1, 2])]", "[t.tensor([1.0, 2.0])]",
     "np.array(['a'])",
@@ -70,6 +71,17 @@ def test_data_is_read_and_refused_as_torch_does(data: str) -> None:
 @pytest.mark.parametrize(("data", "dtype"), OF_DTYPE)
 def test_data_is_cast_to_a_dtype_as_torch_does(data: str, dtype: str) -> None:
     agree(lambda t: t.tensor(eval(data, {**globals(), "t": t}), dtype=getattr(t, dtype)))
+
+
+def test_copies_of_tensors_by_tensor_are_advised_against() -> None:
+    x = ferro.ones(2, requires_grad=True)
+    for call, named in ((ferro.tensor, "torch.tensor"), (x.new_tensor, "tensor.new_tensor")):
+        with pytest.warns(UserWarning, match=rf"sourceTensor.detach\(\).clone\(\).*rather than {named}") as seen:
+            y = call(x)
+        assert seen[0].filename == __file__
+        assert y.is_leaf
+        assert not y.requires_grad
+        assert y.tolist() == [1.0, 1.0]
 
 
 BUFFERS = [

@@ -121,7 +121,9 @@ class Members:
     def add_module(self, name: str, module: Module | None) -> None:
         """Make `module` (or None) the child `name`."""
         if module is not None and not isinstance(module, Members):
-            raise TypeError(f"{_typename(module)} is not a Module subclass")
+            named = getattr(module, "__name__", None)
+            hint = f": {named} is called in forward(), or as a module of its own" if callable(module) and named else ""
+            raise TypeError(f"{_typename(module)} is not a Module subclass{hint}")
         self._check_name(name, "module", "_modules")
         self._modules[name] = registered("module", self, name, module)
 
