@@ -88,7 +88,7 @@ TABLE: dict[str, str] = {
         nn.functional.scaled_mm nn.functional.scaled_grouped_mm nn.functional.ScalingType nn.functional.SwizzleType
         autograd.graph.set_override_stale_capture_stream autograd.graph.set_warn_on_accumulate_grad_stream_mismatch
         autograd.profiler.load_nvprof autograd.profiler.parse_nvprof_trace
-        utils.checkpoint.get_device_states utils.checkpoint.set_device_states utils.checkpoint.DefaultDeviceType
+        utils.checkpoint.DefaultDeviceType
         nn.attention.*flash_attention* nn.attention.varlen serialization.validate_cuda_device
         serialization.validate_hpu_device autograd.enforce_grad_layout_policy
         autograd.grad_mode.enforce_grad_layout_policy batch_norm_backward_elemt batch_norm_backward_reduce

@@ -32,7 +32,8 @@ from ferro.utils._selective import CheckpointPolicy, SelectiveCheckpointContext,
 
 __all__ = ["CheckpointError", "CheckpointFunction", "CheckpointPolicy", "GraphExecGroup", "SelectiveCheckpointContext",
            "check_backward_validity", "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable",
-           "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop"]  # fmt: skip
+           "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+           "set_device_states"]  # fmt: skip
 
 
 class CheckpointError(RuntimeError):
@@ -528,3 +529,20 @@ def checkpoint_sequential(
         done = start + size
         input = checkpoint(_Segment(parts[start:done]), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
     return _Segment(parts[done:])(input)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The GPUs on which the arguments have tensors, and the states of their generators: none.  The CPU's is `get_rng_state()`.
+
+    >>> import ferro
+    >>> ferro.utils.checkpoint.get_device_states(ferro.ones(2))
+    ([], [])
+    """
+    return [], []
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
+    """Sets the generators of GPUs, of which there are none.  Raises: RuntimeError where there is a state for one."""
+    if len(devices) or len(states):
+        raise RuntimeError(f"set_device_states: there are no GPUs, and no generators for the devices {list(devices)}; `set_rng_state` "
+                           "sets the CPU's")  # fmt: skip

@@ -740,3 +740,13 @@ def test_no_cycle_keeps_a_custom_function_under_hooks_alive() -> None:
         assert [n() for n in nodes] == [None, None]
     finally:
         gc.enable()
+
+
+def test_generators_of_gpus_have_no_states() -> None:
+    for each in (module, pytest.importorskip("torch.utils.checkpoint")):
+        tensors = [ferro.ones(2)] if each is module else []
+        devices, states = each.get_device_states(*tensors, 3, [1])
+        assert (list(devices), list(states)) == ([], [])
+        each.set_device_states(devices, states)
+    with pytest.raises(RuntimeError, match="no generators for the devices \\[0\\]"):
+        module.set_device_states([0], [ferro.get_rng_state()])
