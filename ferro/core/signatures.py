@@ -7,9 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-MARGIN = (
-    "" if sys.version_info >= (3, 13) else "    "
-)  # of the lines of a docstring after the first, which 3.13 cuts off
+# What stands before the lines of a docstring after the first; Python cuts it off from 3.13 on.
+MARGIN = "" if sys.version_info >= (3, 13) else "    "
 OUT = inspect.Parameter(
     "out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Tensor | tuple[Tensor, ...] | None"
 )

@@ -399,8 +399,9 @@ def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires
 
 def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
            requires_grad: bool = False) -> Tensor:  # fmt: skip
-    """The numbers start, start + step, ... below `end`: `arange(end)`, `arange(start, end)` or `arange(start, end,
-    step)`.
+    """The numbers start, start + step, ... below `end`.
+
+    Called as `arange(end)`, `arange(start, end)` or `arange(start, end, step)`.
 
     - `start` (number, default 0): the first, included
     - `end` (number, default None): the last, not included
