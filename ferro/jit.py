@@ -54,7 +54,17 @@ def _say_once() -> None:
 
 
 class ScriptModule(Module):
-    """A module; its methods are not compiled."""
+    """A module; its methods are not compiled.
+
+    Example::
+
+        >>> import ferro
+        >>> class Double(ferro.jit.ScriptModule):
+        ...     def forward(self, x):
+        ...         return 2 * x
+        >>> Double()(ferro.tensor([3.0]))
+        tensor([6.])
+    """
 
 
 def script(obj: T, optimize: None = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> T:
