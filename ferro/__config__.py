@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ferro._version import __version__
-from ferro.cpu import isa, memory, threads
-from ferro.cpu.kernels import background, front, machine, store
-from ferro.cpu.kernels.tape_table import TABLE
-from ferro.cpu.notices import notices
+from ferro.cpu import memory
+from ferro.cpu.kernels import entries
+from ferro.native import disk_cache, isa, loader, readiness, recorder, threads
+from ferro.native.notices import notices
+from ferro.native.slots import TABLE
 
 __all__ = ["parallel_info", "show", "show_config"]
 
@@ -127,14 +128,14 @@ def _cores() -> Any:
 
 def _machine_code() -> dict[str, str]:
     """Which parts of ferro run as machine code, and which as Python."""
-    if not machine.SUPPORTED:
-        off = f"off: {machine.REFUSAL}"
+    if not loader.SUPPORTED:
+        off = f"off: {loader.REFUSAL}"
         return {"kernels": f"called through Numba ({off})", "functions of arrays": off, "tape": off}
-    if background.MODE == "off":
+    if readiness.MODE == "off":
         return dict.fromkeys(("kernels", "functions of arrays", "tape"), "off: FERRO_KERNELS switches it off")
     found = {"kernels": "on"}
-    for part, codes in {"functions of arrays": ("f4", "f8"), "tape": ("tape",)}.items():
-        there = all(front._code(code) is not None for code in codes)
+    for part, files in {"functions of arrays": entries.FILES.values(), "tape": (recorder.FILE,)}.items():
+        there = all(file.code is not None for file in files)
         found[part] = "on" if there else "off: it was not on disk, or could not be loaded, when this process began"
     if not TABLE.any():
         found["tape"] = f"off: {'; '.join(notices().get('machine code of the tape', ()))}"
@@ -142,10 +143,10 @@ def _machine_code() -> dict[str, str]:
 
 
 def _kernels() -> dict[str, Any]:
-    folders = [str(folder) for folder in store.folders()]
-    counts = sum(len(files) for files in store.listed().values())
+    folders = [str(folder) for folder in disk_cache.folders()]
+    counts = sum(len(files) for files in disk_cache.listed().values())
     return {
-        "mode": background.MODE or "made in the background",
+        "mode": readiness.MODE or "made in the background",
         "folders": ", ".join(folders),
         "on disk at the start": counts,
     }

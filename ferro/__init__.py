@@ -153,10 +153,10 @@ from ferro.core.typed_storage import (
 )
 from ferro.core.typed_storage import FloatStorage as Storage
 from ferro.cpu.memory import empty_cache
-from ferro.cpu.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 from ferro.func import vmap
 from ferro.futures import Future
 from ferro.jit import ScriptModule, fork, wait
+from ferro.native.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
 from ferro.ops.activations import (  # fmt: skip
     celu,
     celu_,

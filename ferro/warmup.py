@@ -7,41 +7,43 @@ import subprocess
 import sys
 import time
 
-from ferro.cpu import isa, kernels
-from ferro.cpu.kernels import background, store
+from ferro.cpu.kernels import prepare
+from ferro.native import disk_cache, isa, readiness
 
 
 def main() -> None:
     """Compiles (or loads) every kernel, float32 beside float64, and says how long it took."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--serve", action="store_true", help="compile what a program orders; see kernels/workshop.py")
-    parser.add_argument("--only", choices=kernels.KINDS, help="compile the kernels whose tags begin so")
+    parser.add_argument(
+        "--serve", action="store_true", help="compile what a program asks for; see native/compiler_process.py"
+    )
+    parser.add_argument("--only", choices=prepare.KINDS, help="compile the kernels whose tags begin so")
     given = parser.parse_args()
     if given.serve:
-        from ferro.cpu.kernels import workshop
+        from ferro.native import compiler_process
 
-        workshop.serve()
-        store.prune()
+        compiler_process.serve(prepare.compile_for, prepare.compile_all)
+        disk_cache.prune()
         return
     if given.only:
-        for _ in kernels.compile_all(given.only):
+        for _ in prepare.compile_all(given.only):
             pass
         return
-    if background.MODE == "off":
+    if readiness.MODE == "off":
         print("FERRO_KERNELS=off: no kernel is compiled")  # noqa: T201 - a program for people
         return
     start = time.perf_counter()
-    count = sum(map(len, kernels.signatures().values()))
+    count = sum(map(len, prepare.signatures().values()))
     print(  # noqa: T201
         f"compiling {count} kernels for {isa.describe()}, as far as they are not on disk: about three minutes on two cores",
         flush=True,
     )
     command = [sys.executable, "-m", "ferro.warmup", "--only"]
-    running = [subprocess.Popen([*command, kind]) for kind in kernels.KINDS]
+    running = [subprocess.Popen([*command, kind]) for kind in prepare.KINDS]
     codes = [process.wait() for process in running]  # (all are waited for)
     if any(codes):
         raise SystemExit("a kernel could not be compiled")
-    store.prune()
+    disk_cache.prune()
     print(f"all kernels are compiled: {time.perf_counter() - start:.1f} s")  # noqa: T201 - a program for people
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ferro.cpu import isa
-from ferro.cpu.kernels import background
-from ferro.cpu.kernels.machine import SUPPORTED
+from ferro.native import isa, readiness
+from ferro.native.loader import SUPPORTED
 
-KERNELS = background.MODE != "off"
+KERNELS = readiness.MODE != "off"
 
 with_kernels = pytest.mark.skipif(not KERNELS, reason="FERRO_KERNELS=off: NumPy answers")
 with_machine_code = pytest.mark.skipif(not (SUPPORTED and KERNELS), reason="no machine code in this process")

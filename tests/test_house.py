@@ -84,6 +84,7 @@ LAYERS = (
     ("core",),
     ("batched",),
     ("cpu",),
+    ("native",),
     ("xp", "linalg_errors"),
     ("_version", "_importing", "__future__", "absent", "symbols", "torch_version", "version"),
 )

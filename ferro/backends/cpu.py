@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferro.cpu import isa
+from ferro.native import isa
 
 __all__ = ["get_cpu_capability"]
 

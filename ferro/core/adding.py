@@ -20,10 +20,11 @@ from ferro.core.base import LEAF, bump, meta_of, wrap
 from ferro.core.node import Pick
 from ferro.core.owners import is_sole
 from ferro.core.primitives import CAST
-from ferro.cpu import fusion, locks
-from ferro.cpu.kernels.front import front
+from ferro.cpu import fusion
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.moves import copied
 from ferro.cpu.sparse_rows import Rows
+from ferro.native import locks
 
 asarray = np.asarray
 LARGE = 4096  # elements above which adding in place is worth a look at the reference count
@@ -47,7 +48,7 @@ def add(before: Any, gx: Any) -> Any:
     return before if gx is None else before + gx
 
 
-_plus = front(operator.add)
+_plus = entry(operator.add)
 
 
 def _sum(xp: Any, x: Any, y: Any) -> Any:

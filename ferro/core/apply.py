@@ -35,13 +35,13 @@ from ferro.core.provenance import OUTSIDE, caller, outermost
 from ferro.core.tangents import tangents_of
 from ferro.core.views import mark_view, viewed
 from ferro.cpu.fusion import LARGE
-from ferro.cpu.kernels.front import short_way
+from ferro.native.recorder import accelerated
 
 asarray = np.asarray
 INEXACT, HALF = dtypes.INEXACT, dtypes.HALF
 
 
-@short_way
+@accelerated
 def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     """Applies an operation of one input and one output without aux values: the short form of `apply`.
 
@@ -139,7 +139,7 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     return t
 
 
-@short_way
+@accelerated
 def binary(op: Op, x: Any, y: Any) -> Any:
     """Applies an operation of two inputs and one output, after type promotion: numbers and arrays are accepted."""
     kind = type(y)
@@ -248,7 +248,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     return t
 
 
-@short_way
+@accelerated
 def joined(op: Op, xs: tuple, dim: int) -> Any:
     """Applies an operation of a sequence of tensors, cast to their common dtype, along `dim`, that saves nothing but shapes.
 
@@ -296,7 +296,7 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
     return t
 
 
-@short_way
+@accelerated
 def apply(op: Op, xs: tuple, params: tuple = ()) -> Any:
     """Applies any operation to tensors (None for an absent optional one) and parameters; the general form.
 

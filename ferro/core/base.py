@@ -14,8 +14,8 @@ from ferro.core.dtypes import INEXACT
 from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta, table
 from ferro.core.provenance import Place, at, caller
 from ferro.core.refusals import refusal
-from ferro.cpu import locks
-from ferro.cpu.kernels.front import short_way
+from ferro.native import locks
+from ferro.native.recorder import accelerated
 
 new = object.__new__
 
@@ -166,7 +166,7 @@ class TensorBase:
     _meta: Meta | None
 
 
-@short_way
+@accelerated
 def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:
     """A tensor around an array, with the given history.
 

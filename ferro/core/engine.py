@@ -32,7 +32,7 @@ from ferro.core.run import STATE, Run, wanted
 from ferro.core.step import absent, cotangent, gradients, together
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.sparse_rows import Rows
-from ferro.cpu.threads import get_num_threads
+from ferro.native.threads import get_num_threads
 
 # Estimated nanoseconds (many times the true ones, where kernels run) of formulas that are worth another thread: of two
 # nodes at hand; the same, where the caller names a number of threads; of one, with more to come behind others.
@@ -313,8 +313,8 @@ def begin_levels(run: Run, roots: list, seeds: list) -> None:
 def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:
     """Whether several threads gain by running ready nodes at the same time: where there are `many`, and heavy ones.
 
-    Of a few branches, and of lighter ones, the kernels are better shared by the team (cpu/team.py). Where the gradient of the other node is
-    a scalar yet (a branch that ends in a sum, one of many as a rule), what lies behind it counts.
+    Of a few branches, and of lighter ones, the kernels are better shared by the workers (native/workers.py). Where the
+    gradient of the other node is a scalar yet (a branch that ends in a sum, one of many as a rule), what lies behind counts.
     """
     if type(g) is HOST and g.size < 2000:  # the common case costs no more than this
         return False

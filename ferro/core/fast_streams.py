@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from ferro.core.backend import HOST
-from ferro.cpu import locks
+from ferro.native import locks
 
 _MASK = (1 << 64) - 1
 

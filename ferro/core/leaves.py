@@ -11,8 +11,8 @@ from ferro.core.hooks import as_tensor, call_hooks, hook_result, run_prehooks
 from ferro.core.node import AccumulateGrad
 from ferro.core.owners import is_alone, is_sole
 from ferro.core.run import STATE, Run
-from ferro.cpu import locks
 from ferro.cpu.sparse_rows import Rows
+from ferro.native import locks
 
 
 def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:

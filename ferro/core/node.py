@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
-from ferro.cpu import locks
+from ferro.native import locks
 
 sequence = count(1)  # (0 stands for none)
 next_sequence = sequence.__next__

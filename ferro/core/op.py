@@ -13,7 +13,8 @@ from ferro.core import straight
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
 from ferro.cpu import blocks, fusion, layouts
-from ferro.cpu.kernels.front import behind, front
+from ferro.cpu.kernels.entries import entry
+from ferro.native.entries import fallback
 
 OPS: dict[str, Op] = {}
 ELEMENTWISE, LINEAR, MULTILINEAR, GENERAL = "elementwise", "linear", "multilinear", "general"
@@ -47,7 +48,7 @@ class Op:
     complex numbers is real; `layout`, where the result lies in memory (see cpu/layouts.py), unless it is for the function to say.
     """
 
-    # Slots: what the short way of the tape (cpu/kernels/jit_tape.py) asks for.
+    # Slots: what the recorder in machine code (native/jit_recorder.py) asks for.
     __slots__ = ("__dict__", "_forward", "applied", "aux_count", "diff_mask", "direct", "large", "multi", "nondiff_indices", "plans",
                  "table", "taped", "viewing")  # fmt: skip
 
@@ -300,7 +301,7 @@ def _for_large(forward: Callable, direct: Any) -> Callable:
     def function(*args: Any) -> Any:
         return fusion.run(forward, cpu, *args)
 
-    return function if behind(direct) is direct else front(function, direct.__name__)
+    return function if fallback(direct) is direct else entry(function, direct.__name__)
 
 
 def _bind_large(op: Op, formula: Any, names: tuple[str, ...]) -> Callable:

@@ -21,7 +21,7 @@ from ferro.core.leaves import leaf_ready
 from ferro.core.node import FreedError, Node, Pick
 from ferro.core.run import Run, enter_run, in_turn, wanted
 from ferro.core.step import absent, gradients
-from ferro.cpu import threads as _threads
+from ferro.native import threads as _threads
 
 
 def execute(run: Run, ready: list) -> bool:

@@ -13,7 +13,7 @@ from ferro.batched.levels import ALIVE, RUNNING
 from ferro.core.base import TensorBase, wrap
 from ferro.core.device import CPU, check, device
 from ferro.core.dtypes import FROM_NUMPY
-from ferro.cpu import locks
+from ferro.native import locks
 
 _MASK = (1 << 64) - 1
 FAST = [False]  # whether generators draw from NumPy's streams: what use_fast_streams says

@@ -1,7 +1,7 @@
 """Straight code: formulas of a few steps, written out once more as functions for small NumPy arrays.
 
 The steps of an expression (cpu/trace.py) are written out as one function: it reads saved values itself, and each step calls
-the front of its function (cpu/kernels/front.py). So a node of the tape costs one call of Python, and not one for every step
+the entry of its function (cpu/kernels/entries.py). So a node of the tape costs one call of Python, and not one for every step
 of what leads there. Formulas without an expression stay as they are.
 """
 
@@ -12,17 +12,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.core.base import check_version
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.trace import Parameter, Symbol, conjugate, once, trace_any
 
 _FRONTS: dict[Any, Any] = {
-    f: front(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
+    f: entry(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
 }
 
 
 def _by_conjugate(function: Any) -> Any:
     """The function of a and the conjugate of b; real numbers are their own."""
-    return front(lambda a, b: function(a, b.conj()), function.__name__)
+    return entry(lambda a, b: function(a, b.conj()), function.__name__)
 
 
 _BY_CONJUGATE = {f: _by_conjugate(f) for f in (operator.mul, operator.truediv)}

@@ -1,4 +1,4 @@
-"""What machine code has to know of the tape: it fills the table of cpu/kernels/tape_table.py, which jit_tape.py reads."""
+"""What machine code has to know of the tape: it fills the table of native/slots.py, which native/jit_recorder.py reads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ferro.core.mode import ACTIVE, MODE, Mode
 from ferro.core.node import MultiNode, Node, Pick
 from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, outermost
-from ferro.cpu.kernels.layout import LayoutError, only_place
-from ferro.cpu.kernels.machine import SUPPORTED
-from ferro.cpu.kernels.tape_table import FIELDS, TABLE
-from ferro.cpu.notices import note
+from ferro.native.layout import LayoutError, only_place
+from ferro.native.loader import SUPPORTED
+from ferro.native.notices import note
+from ferro.native.slots import FIELDS, TABLE
 
 _CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node, MultiNode, Pick)}
 _OBJECTS: dict[str, Any] = {

@@ -16,10 +16,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ferro.cpu import locks
 from ferro.cpu.box_muller import BLOCK, fma, normals
 from ferro.cpu.kernels import random as machine_code
 from ferro.cpu.kernels import rejection
+from ferro.native import locks
 
 f4, f8, u8 = np.float32, np.float64, np.uint64
 _F4, _F8 = np.dtype(f4), np.dtype(f8)

@@ -13,10 +13,10 @@ from ferro.core.mode import ACTIVE, MODE, current
 from ferro.core.node import MultiNode, Node, Pick, next_sequence
 from ferro.core.op import Op
 from ferro.core.provenance import caller
-from ferro.cpu.kernels.front import short_way
+from ferro.native.recorder import accelerated
 
 
-@short_way
+@accelerated
 def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     """Applies an operation of one input whose result is a view (or a copy where no view is possible): a short form of `apply`."""
     try:
@@ -80,7 +80,7 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     return t
 
 
-@short_way
+@accelerated
 def parted(op: Op, x: Any, params: tuple) -> tuple:
     """Applies an operation whose results are several views of its one input: a short form of `apply`."""
     a = x._data

@@ -10,7 +10,7 @@ from ferro.cpu.blocks import fused, with_kernel
 from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels.activations import gelu, gelu_vjp, softplus, softplus_vjp
 from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.lines import over
 from ferro.cpu.pointwise import where
 
@@ -18,7 +18,7 @@ __all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", 
            "mish", "mish_vjp", "prelu", "relu", "relu_vjp", "silu", "silu_vjp", "softplus", "softplus_vjp",
            "softshrink", "threshold"]  # fmt: skip
 
-silu, silu_vjp, mish, mish_vjp = map(front, (_kernels.silu, _kernels.silu_vjp, _kernels.mish, _kernels.mish_vjp))
+silu, silu_vjp, mish, mish_vjp = map(entry, (_kernels.silu, _kernels.silu_vjp, _kernels.mish, _kernels.mish_vjp))
 _zeros: dict[Any, Any] = {}
 
 
@@ -32,13 +32,13 @@ def _zero(dtype: Any) -> Any:
         return zero
 
 
-@front
+@entry
 def relu(x: Any) -> Any:
     """max(x, 0); nan stays nan."""
     return over("relu", x) if x.size >= SMALL and has_kernel(x, "relu") else np.maximum(x, _zero(x.dtype))
 
 
-@front
+@entry
 @with_kernel("relu_vjp")
 def relu_vjp(g: Any, out: Any) -> Any:
     """g where out > 0 (or nan), else 0."""

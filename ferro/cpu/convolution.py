@@ -21,10 +21,11 @@ import numpy as np
 
 from ferro.cpu import small_convolution as _small
 from ferro.cpu.kernels import conv as _kernels
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.products import widened
-from ferro.cpu.threads import blas_single, parallel_for
 from ferro.cpu.windows import full, taps
+from ferro.native.blas import blas_single
+from ferro.native.threads import parallel_for
 
 __all__ = ["col2im", "conv", "conv_input", "conv_weight", "im2col"]
 
@@ -94,7 +95,7 @@ def _by_group(y: Any, groups: int) -> Any:
     return y.swapaxes(0, 1).reshape(groups, c // groups, n * math.prod(y.shape[2:]))
 
 
-@front
+@entry
 def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """y[n,o,i] = Σ w[o,c,k] x[n,c,i stride - pad + k dilation] + b[o], of spatial shape `out`."""
     if groups == 1 and _is_small(x, w.size, out):
@@ -124,7 +125,7 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
     return y
 
 
-@front
+@entry
 def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """x[n,c,j] = Σ w[o,c,k] y[n,o,i] + b[c] over i stride - pad + k dilation = j, of spatial shape `size`."""
     if groups == 1 and _is_small(y, w.size, size):
@@ -158,7 +159,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
     return x
 
 
-@front
+@entry
 def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """w[o,c,k] = Σ y[n,o,i] x[n,c,i stride - pad + k dilation], of spatial shape `kernel`."""
     if groups == 1 and _is_small(x, x.shape[1] * y.shape[1] * math.prod(kernel), y.shape[2:]):

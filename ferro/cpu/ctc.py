@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import ctc as _kernels
-from ferro.cpu.kernels.background import ready
+from ferro.native.readiness import ready
 
 __all__ = ["ctc_fwd", "ctc_occupancy", "ctc_vjp"]
 

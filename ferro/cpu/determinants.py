@@ -10,7 +10,7 @@ import numpy as np
 from ferro.cpu.kernels import factor
 from ferro.cpu.lapack import SMALL, native
 from ferro.cpu.linalg_solve import lu_factor
-from ferro.cpu.threads import blas_single
+from ferro.native.blas import blas_single
 
 __all__ = ["cofactors", "det", "slogdet"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import along
 from ferro.cpu.kernels.common import has_kernel
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.moves import zeros
 from ferro.cpu.sparse_rows import Rows
 
@@ -21,7 +21,7 @@ _UNSIGNED = {np.dtype(np.int64): np.dtype(np.uint64), np.dtype(np.int32): np.dty
 _top: Any = np.maximum.reduce
 
 
-@front
+@entry
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
     line = indices if indices.ndim == 1 else indices.reshape(-1)
@@ -78,7 +78,7 @@ def table_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequen
     return Rows.of(g, indices, count, padding, by_frequency)
 
 
-@front
+@entry
 def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency: bool) -> Any:
     """A table of `count` rows in which row i is the sum of the rows of g that have index i, each times its row_scale.
 

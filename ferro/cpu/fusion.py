@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro import cpu
-from ferro.cpu import team
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
-from ferro.cpu.kernels.front import behind
 from ferro.cpu.kernels.moves import address
 from ferro.cpu.pointwise import power, where
 from ferro.cpu.trace import Symbol, conjugate, once, trace
+from ferro.native import workers
+from ferro.native.entries import fallback
 
 LARGE = 1 << 15  # elements from which formulas run as programs
 BLOCK = 4096  # elements that a step takes at a time: spare blocks stay in the first-level cache
@@ -158,7 +158,7 @@ class _Lowered:
 
 def _ufunc(function: Any) -> np.ufunc | None:
     """The ufunc that an array function is; None if it is none."""
-    function = behind(_UFUNCS.get(function, function))
+    function = fallback(_UFUNCS.get(function, function))
     found = getattr(function, "ufunc", function)
     return found if isinstance(found, np.ufunc) else None
 
@@ -314,11 +314,11 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
         result = np.empty(plan.shape, plan.dtype) if out is None else out
         if combine(operation, arrays[matrix], arrays[1 - matrix], columns, result):
             return result
-    helpers = team.helpers()
+    helpers = workers.helpers()
     if plan.count == 1 and not helpers and not plan.past:
         return None
-    twin = team.fixed_twin("run_program", _example)
-    if twin is None:
+    parallel = workers.fixed_parallel("run_program", _example)
+    if parallel is None:
         return None
     words = plan.words.copy()
     if out is None:
@@ -326,7 +326,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     else:
         words[_PAST] = 0  # it is read before, or has been
     plan.fill(words, plan.addresses, *map(address, arrays), address(out))
-    team.share(twin, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
+    workers.share(parallel, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
     return out
 
 

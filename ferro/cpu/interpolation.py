@@ -11,9 +11,9 @@ import numpy as np
 
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import interpolation as _kernels
-from ferro.cpu.kernels.background import ready
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.layouts import CHANNELS, laid
+from ferro.native.readiness import ready
 
 _KERNELS = ("resample_lines", "resample_planes")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu import layouts
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.moves import LARGE, assign, contiguous, triangle
 
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
@@ -17,7 +17,7 @@ __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index
 ALL = slice(None)
 
 
-@front
+@entry
 def cat(xs: Any, dim: int) -> Any:
     """The arrays one behind the other along a dimension."""
     first = xs[0]
@@ -50,7 +50,7 @@ def _agree(xs: Any, dim: int) -> bool:
     return True
 
 
-@front
+@entry
 def stack(xs: Any, dim: int) -> Any:
     """The arrays, of one shape and dtype, one behind the other along a new dimension."""
     first = xs[0]

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.front import behind, front
+from ferro.cpu.kernels.entries import entry
+from ferro.native.entries import fallback
 
 ndarray = np.ndarray
 
@@ -181,7 +182,7 @@ def laid(function: Callable, rule: str, arrays: int | None = None, others: int =
     `others`: how many arguments are arrays (or None, behind the first), and how many come after them; None: unknown.
     """
     put = _RULES[rule]
-    inner = behind(function)
+    inner = fallback(function)
 
     def placed(out: Any, args: tuple) -> Any:
         for a in args:
@@ -198,7 +199,7 @@ def laid(function: Callable, rule: str, arrays: int | None = None, others: int =
     if arrays:
         kept = _written_out(arrays, others, rule in (ITERATED, FIRST), rule == ITERATED)(inner, placed)
     kept = wraps(inner)(kept)
-    return kept if inner is function else front(kept, function.__name__)
+    return kept if inner is function else entry(kept, function.__name__)
 
 
 @lru_cache

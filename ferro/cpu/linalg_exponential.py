@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.products import matmul, widened
-from ferro.cpu.threads import blas_single
+from ferro.native.blas import blas_single
 
 __all__ = ["matrix_exp"]
 

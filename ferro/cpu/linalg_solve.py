@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import factor, triangle
-from ferro.cpu.kernels.background import ready
 from ferro.cpu.lapack import SMALL, native, refused, routine
-from ferro.cpu.team import run_rows
-from ferro.cpu.threads import scipy_blas_single
 from ferro.linalg_errors import accepted
+from ferro.native.blas import scipy_blas_single
+from ferro.native.readiness import ready
+from ferro.native.workers import run_rows
 
 __all__ = ["cholesky", "cholesky_ex", "inv", "inv_ex", "ldl_below", "ldl_blocks", "ldl_exchanges", "ldl_factor", "ldl_multipliers",
            "lu_factor", "lu_packed_solve", "solve", "solve_lu", "solve_tri", "swap_rows"]  # fmt: skip

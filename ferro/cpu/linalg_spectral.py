@@ -17,8 +17,8 @@ from ferro.cpu.kernels import factor
 from ferro.cpu.lapack import SMALL, gufunc_of, refused, routine
 from ferro.cpu.linalg_solve import solve_tri
 from ferro.cpu.products import matmul
-from ferro.cpu.threads import blas_single, scipy_blas_single
 from ferro.linalg_errors import LinAlgError
+from ferro.native.blas import blas_single, scipy_blas_single
 
 _ALONE = SMALL * SMALL  # numbers of which LAPACK uses one thread anyway
 _QR_BLOCK = _TRIDIAGONAL_BLOCK = 32  # columns that LAPACK reflects together

@@ -8,14 +8,14 @@ import numpy as np
 
 from ferro import cpu, xp
 from ferro.cpu.blocks import HALF
-from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.loss import cross_entropy_fwd
 from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
 from ferro.cpu.kernels.small import at_hand, nothing, suited
 from ferro.cpu.rows import ones
-from ferro.cpu.team import run_parts
+from ferro.native.readiness import get
+from ferro.native.workers import run_parts
 
 __all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp",
            "loss_of_difference",            "nll_pick", "nll_spread", "slope_of_difference"]  # fmt: skip
@@ -109,7 +109,7 @@ def nll_spread(g: Any, target: Any, weight: Any, shape: tuple, ignore_index: int
     return found.astype(g.dtype, copy=False)
 
 
-@front
+@entry
 def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float) -> tuple:
     """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and what its backward wants kept:
     softmax(x), or for a matrix x that a kernel takes the logsumexp of each row.
@@ -166,7 +166,7 @@ def _per_class(weight: Any, x: Any) -> Any:
     return weight.reshape(1, -1, *[1] * (x.ndim - 2)).astype(x.dtype, copy=False)
 
 
-@front
+@entry
 @np.errstate(invalid="ignore", divide="ignore")
 def cross_entropy_vjp(
     g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float, kept: Any
@@ -277,7 +277,7 @@ def _flat_pair(x: Any, y: Any) -> tuple:
     return contiguous(x).reshape(-1), contiguous(y).reshape(-1)
 
 
-@front
+@entry
 def difference_loss(kind: int, x: Any, y: Any, parameter: float, factor: float, reduction: str) -> Any:
     """(x - y)^2, |x - y| or Huber's loss of x - y, times a factor, reduced; blocks are added in float64."""
     a, b = _flat_pair(x, y)
@@ -294,7 +294,7 @@ def difference_loss(kind: int, x: Any, y: Any, parameter: float, factor: float, 
     return np.array(total / a.size if reduction == "mean" else total, x.dtype)
 
 
-@front
+@entry
 def difference_slope(kind: int, g: Any, x: Any, y: Any, parameter: float, factor: float) -> Any:
     """g times the slope of `difference_loss` by x; g is a number (0-d) where the loss was reduced."""
     a, b = _flat_pair(x, y)

@@ -35,9 +35,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu import pages
-from ferro.cpu.kernels.machine import SUPPORTED
-from ferro.cpu.notices import note
+from ferro.native import pages
+from ferro.native.loader import SUPPORTED
+from ferro.native.notices import note
 
 # The names that <malloc.h> gives to what can be set.
 _M_TRIM_THRESHOLD = -1

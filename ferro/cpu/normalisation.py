@@ -10,7 +10,7 @@ import numpy as np
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.small import nothing, suited
 from ferro.cpu.rows import column_sums, row_sums, scalar
 
@@ -71,7 +71,7 @@ _ROOT_OF_SMALL = 1e15  # the reciprocal root of 1e-30: a larger sum of squares h
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-@front
+@entry
 def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; and the mean and 1 / sqrt(var + eps) of
     each row: vectors from a kernel, else a column or (of short rows) a value in every place of the row.
@@ -103,7 +103,7 @@ def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     return _like(out, x), mean, rstd
 
 
-@front
+@entry
 def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
     weight = _flat(weight)
@@ -244,7 +244,7 @@ def _over(v: Any, a: Any) -> Any:
     return v if a.ndim == 2 else v[:, None]
 
 
-@front
+@entry
 def batch_norm(
     x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, eps: float
 ) -> tuple:
@@ -284,7 +284,7 @@ def batch_norm(
     return _like(out, x), mean, var
 
 
-@front
+@entry
 def batch_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, var: Any, training: bool, eps: float, needs: tuple) -> tuple:
     """The backward of batch_norm by x, weight and bias (None where `needs` says so)."""
     if x.size >= SMALL:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu, xp
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
 from ferro.cpu.reductions import FLOAT32, amax, amin, doubled, in_range, sum, wide
 
 __all__ = ["euclidean", "over_norm", "vector_norm"]
 
 
-@front
+@entry
 def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     """(sum |x|^ord)^(1/ord) over the dimensions `dim`; 0 counts the non-zeros, inf and -inf take the extreme |x|."""
     d = x.real.dtype

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import by_blocks, elementwise, float32, fused, with_kernel
-from ferro.cpu.extensions import special as _special
 from ferro.cpu.kernels import activations as _kernels
-from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.lines import over
 from ferro.cpu.select import select
+from ferro.native.extensions import special as _special
+from ferro.native.readiness import get
 
 NEED_WIDENING = "V"  # the kind of bfloat16
 
@@ -33,7 +33,7 @@ reciprocal, abs = np.reciprocal, np.abs
 isnan, isfinite, isinf, signbit = np.isnan, np.isfinite, np.isinf, np.signbit
 gcd, lcm = np.gcd, np.lcm
 logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
-maximum, minimum, fmax, fmin = front(np.maximum), front(np.minimum), np.fmax, np.fmin
+maximum, minimum, fmax, fmin = entry(np.maximum), entry(np.minimum), np.fmax, np.fmin
 floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysign, np.nextafter
 conj, zeros_like = np.conj, np.zeros_like
 
@@ -144,7 +144,7 @@ def rsqrt(x: Any) -> Any:
 # -- exponentials and circles ------------------------------------------------------------------------------------------
 
 
-@partial(front, name="exponential")
+@partial(entry, name="exponential")
 def exp(x: Any) -> Any:
     """eˣ."""
     return (
@@ -152,19 +152,19 @@ def exp(x: Any) -> Any:
     )
 
 
-@front
+@entry
 def sin(x: Any) -> Any:
     """The sine of x."""
     return over("sin", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "sin") else np.sin(x)
 
 
-@front
+@entry
 def cos(x: Any) -> Any:
     """The cosine of x."""
     return over("cos", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "cos") else np.cos(x)
 
 
-@front
+@entry
 def sin_vjp(g: Any, x: Any) -> Any:
     """The backward of sin, in one pass for large arrays."""
     return (
@@ -174,7 +174,7 @@ def sin_vjp(g: Any, x: Any) -> Any:
     )
 
 
-@front
+@entry
 def cos_vjp(g: Any, x: Any) -> Any:
     """The backward of cos, in one pass for large arrays."""
     return (
@@ -184,13 +184,13 @@ def cos_vjp(g: Any, x: Any) -> Any:
     )
 
 
-@front
+@entry
 def tanh_vjp(g: Any, out: Any) -> Any:
     """The backward of tanh, in one pass for large arrays."""
     return over("tanh_vjp", g, out) if out.size >= SMALL and has_kernel(out, "tanh_vjp") else g - g * (out * out).conj()
 
 
-@front
+@entry
 def sigmoid(x: Any) -> Any:
     """1 / (1 + e⁻ˣ)."""
     if x.size >= SMALL:
@@ -206,7 +206,7 @@ def sigmoid(x: Any) -> Any:
     return _special("expit")(x)  # one step instead of four, and more accurate
 
 
-@front
+@entry
 def sigmoid_vjp(g: Any, out: Any) -> Any:
     """The backward of sigmoid, in one pass for large arrays."""
     return _kernels.sigmoid_vjp(g, out) if out.size >= SMALL else g * (out - out * out).conj()

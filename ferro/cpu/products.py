@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu, xp
-from ferro.cpu.kernels.background import ready
 from ferro.cpu.kernels.common import GRAIN, contiguous
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.rows import ones
-from ferro.cpu.team import run_rows
+from ferro.native.readiness import ready
+from ferro.native.workers import run_rows
 
 __all__ = ["addmm", "channel_sum", "contract", "cross", "dot", "leading_sum", "linear", "matmul", "mm", "mv", "outer"]
 

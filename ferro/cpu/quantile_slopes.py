@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.extensions import special as _special
+from ferro.native.extensions import special as _special
 
 NODES = 32
 REACH = 40.0  # e^-40 is below the rounding of the integral

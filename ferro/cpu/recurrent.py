@@ -22,7 +22,7 @@ from ferro.cpu.kernels.common import contiguous, is_half, widened
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.kernels.recurrent import function
 from ferro.cpu.kernels.recurrent import lstm as all_lstm_steps
-from ferro.cpu.threads import blas_single
+from ferro.native.blas import blas_single
 
 __all__ = ["gru_one", "gru_one_vjp", "gru_steps", "gru_steps_vjp", "lstm_one", "lstm_one_vjp", "lstm_steps", "lstm_steps_vjp",
            "rnn_steps", "rnn_steps_vjp"]  # fmt: skip

@@ -16,8 +16,9 @@ import numpy as np
 
 from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels import softmax as _softmax
-from ferro.cpu.kernels.common import SMALL_SQUARES, has_kernel
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.entries import entry
+from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.kernels.reduce import (
     extreme,
     first_extreme,
@@ -66,7 +67,7 @@ def number(value: float, dtype: Any) -> Any:
     return found
 
 
-@front
+@entry
 def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Sum over the dimensions `dim`, in the dtype of x.  See Note [Accurate sums]."""
     d = x.dtype
@@ -119,7 +120,7 @@ def _blocked_sum(x: Any, d: int) -> Any:
     return total
 
 
-@front
+@entry
 def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Mean over the dimensions `dim`; nan over none."""
     d = x.dtype
@@ -187,7 +188,7 @@ def _prod_others(x: Any, dim: int) -> Any:
 # -- spread ------------------------------------------------------------------------------------------------------------
 
 
-@front
+@entry
 def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
     """Variance over the dimensions `dim`: the sum of |x - mean|^2 over n - correction (at least 0)."""
     return var_mean(x, dim, correction, keepdim)[0]
@@ -312,13 +313,13 @@ def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
 # -- extrema -----------------------------------------------------------------------------------------------------------
 
 
-@front
+@entry
 def amax(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Largest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.maximum, x, dim, keepdim)
 
 
-@front
+@entry
 def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Smallest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.minimum, x, dim, keepdim)
@@ -391,13 +392,13 @@ _largest: Any = np.maximum.reduce
 _least: Any = np.minimum.reduce
 
 
-@front
+@entry
 def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Largest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmax)
 
 
-@front
+@entry
 def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Smallest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmin)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.cpu.kernels import softmax as _kernels
 from ferro.cpu.kernels.common import SMALL
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.rows import row_sums
 
 __all__ = ["log_softmax", "log_softmax_vjp", "softmax", "softmax_vjp"]
@@ -39,7 +39,7 @@ def _quotients(x: Any, dim: int) -> Any:
     return None
 
 
-@front
+@entry
 def softmax(x: Any, dim: int) -> Any:
     """exp(x) over its sum along `dim`."""
     if not _is_small(x):
@@ -52,7 +52,7 @@ def softmax(x: Any, dim: int) -> Any:
     return out
 
 
-@front
+@entry
 def softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of softmax, from its result."""
     if not _is_small(out):
@@ -62,7 +62,7 @@ def softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     return found
 
 
-@front
+@entry
 def log_softmax(x: Any, dim: int) -> Any:
     """x minus its logsumexp along `dim`."""
     if not _is_small(x):
@@ -76,7 +76,7 @@ def log_softmax(x: Any, dim: int) -> Any:
     return out
 
 
-@front
+@entry
 def log_softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of log_softmax, from its result."""
     if not _is_small(out):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import HALF, float32, fused
-from ferro.cpu.extensions import special as _special
 from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels.common import split as _split
-from ferro.cpu.kernels.front import front as _front
+from ferro.cpu.kernels.entries import entry as _entry
 from ferro.cpu.pointwise import typed
+from ferro.native.extensions import special as _special
 
 WORTH = 1 << 13  # elements from which two threads are faster; an element takes 10 to 50 ns
 
@@ -45,7 +45,7 @@ def _over_threads(ufunc: Callable, x: Any) -> Any:
     return out
 
 
-erf = _front(_kernels.erf)
+erf = _entry(_kernels.erf)
 erfc = _from_scipy("erfc", "1 - erf x.")
 erfcx = _from_scipy("erfcx", "exp(x²) erfc x.")
 erfinv = _from_scipy("erfinv", "The inverse of erf.")

@@ -18,7 +18,7 @@ from ferro.core.base import View
 from ferro.core.node import MultiNode, Node, Pick
 from ferro.core.op import OPS
 from ferro.core.provenance import line_of
-from ferro.cpu.kernels.front import behind
+from ferro.native.entries import fallback
 from tests.configuration import with_machine_code
 
 pytestmark = with_machine_code
@@ -145,8 +145,8 @@ def test_machine_code_leaves_what_python_leaves(call: str, kind: str, recording:
     inputs = [v for group in arguments[1:] for v in (group if isinstance(group, tuple) else (group,))]
     inputs = [v for v in inputs if isinstance(v, ferro.Tensor)]
     with ferro.set_grad_enabled(recording):
-        behind(function)(*arguments)  # makes the plan and the version counter
-        expected, found = [outcome(f, arguments, inputs) for f in (behind(function), function)]
+        fallback(function)(*arguments)  # makes the plan and the version counter
+        expected, found = [outcome(f, arguments, inputs) for f in (fallback(function), function)]
     assert found == expected
 
 
@@ -157,7 +157,7 @@ def test_machine_code_answers(call: str, kind: str) -> None:
         pytest.skip("this one has to be copied, which is left to Python")
     function, arguments = arguments_of(call, INPUTS[kind]())
     function(*arguments)  # the plan of an operation is made by Python
-    codes, met = {behind(f).__code__ for f in FUNCTIONS.values()}, []
+    codes, met = {fallback(f).__code__ for f in FUNCTIONS.values()}, []
 
     def watch(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code in codes:

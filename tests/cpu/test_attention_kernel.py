@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.cpu.kernels import attention, get
+from ferro.cpu.kernels import attention
+from ferro.native.readiness import get
 from tests.configuration import with_avx512
 
 pytestmark = with_avx512

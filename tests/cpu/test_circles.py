@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ferro import cpu
-from ferro.cpu import team, threads
-from ferro.cpu.kernels import background
+from ferro.native import readiness, threads, workers
 
 # Where NumPy answers it warns of infinities; ferro keeps that from its users, pytest shows it.
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
@@ -21,10 +20,10 @@ FUNCTIONS = {
 @pytest.fixture(autouse=True)
 def _ready(monkeypatch):
     before = threads.get_num_threads()
-    monkeypatch.setattr(team, "_MOST", 4)
+    monkeypatch.setattr(workers, "_MOST", 4)
     for name in FUNCTIONS:
-        background.ready((name,), np.dtype(np.float32))
-    background.finish()
+        readiness.ready((name,), np.dtype(np.float32))
+    readiness.finish()
     yield
     threads.set_num_threads(before)
 
@@ -61,7 +60,7 @@ def test_any_number_of_threads_gives_the_same(name):
     for n in (1, 2, 3):
         threads.set_num_threads(n)
         function(x)
-        background.finish()
+        readiness.finish()
         found.append(function(x))
     for other in found[1:]:
         np.testing.assert_array_equal(found[0], other)

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ferro.cpu import pooling, threads
+from ferro.cpu import pooling
 from ferro.cpu.kernels import conv, winograd
+from ferro.native import threads
 
 
 @pytest.fixture
@@ -187,13 +188,14 @@ def test_the_first_convolution_does_not_wait_for_the_compiler() -> None:
     code = """
 import numpy as np
 from ferro.cpu import convolution
-from ferro.cpu.kernels import background, conv
+from ferro.cpu.kernels import conv
+from ferro.native import readiness
 x, w = np.ones((8, 4, 32, 32), np.float32), np.ones((8, 4, 3, 3), np.float32)
 options = (32, 32), (1, 1), (1, 1), (1, 1), 1
 first = convolution.conv(x, w, None, *options)
-print(any(order.is_set() for order in background._orders.values()))
-background.finish()
-print(all(order.is_set() for order in background._orders.values()))
+print(any(request.is_set() for request in readiness._requests.values()))
+readiness.finish()
+print(all(request.is_set() for request in readiness._requests.values()))
 print(np.array_equal(first, convolution.conv(x, w, None, *options)))
 """
     with tempfile.TemporaryDirectory() as folder:

@@ -9,8 +9,9 @@ import pytest
 import scipy.linalg
 
 from ferro import cpu
-from ferro.cpu import linalg_solve, products, threads
+from ferro.cpu import linalg_solve, products
 from ferro.cpu.kernels import factor
+from ferro.native import threads
 from tests.configuration import with_avx512
 
 DTYPES = (np.float32, np.float64)

@@ -5,8 +5,8 @@ import pytest
 
 import ferro
 from ferro import cpu
-from ferro.cpu import fusion, team, threads
-from ferro.cpu.kernels import background
+from ferro.cpu import fusion
+from ferro.native import readiness, threads, workers
 from tests.configuration import with_kernels
 
 SIZE = fusion.LARGE + 4099  # some blocks, the last of them ragged
@@ -17,9 +17,9 @@ def _ready(monkeypatch):
     """Two threads, and machine code for programs."""
     before = threads.get_num_threads()
     threads.set_num_threads(2)
-    monkeypatch.setattr(team, "_MOST", 4)
-    team.fixed_twin("run_program", fusion._example)
-    background.finish()
+    monkeypatch.setattr(workers, "_MOST", 4)
+    workers.fixed_parallel("run_program", fusion._example)
+    readiness.finish()
     yield
     threads.set_num_threads(before)
 

@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from ferro.cpu import threads
-from ferro.cpu.kernels import background, gemm, get
+from ferro.cpu.kernels import gemm
+from ferro.native import readiness, threads
+from ferro.native.readiness import get
 from tests.configuration import with_avx512
 
 pytestmark = with_avx512
@@ -143,7 +144,7 @@ def test_numbers_are_the_same_for_two_threads(m, k, n):
         for number in (1, 2):
             threads.set_num_threads(number)
             found.append(multiply(a, b))
-            background.finish()
+            readiness.finish()
         found.append(multiply(a, b))
         threads.set_num_threads(before)
         check(found[0], a, b)
@@ -169,8 +170,8 @@ def test_nan_and_infinity_stay_where_they_belong():
 def test_products_of_every_form(monkeypatch):
     """Through `gemm` itself: broadcast stacks, three dimensions of them, and what is left to BLAS."""
     rng = np.random.default_rng(6)
-    background.ready(gemm._KERNELS, np.dtype(np.float32))
-    background.finish()
+    readiness.ready(gemm._KERNELS, np.dtype(np.float32))
+    readiness.finish()
     shapes = (
         ((64, 70), (70, 80)), ((3, 64, 70), (70, 80)), ((64, 70), (3, 70, 80)), ((2, 3, 64, 70), (2, 3, 70, 80)),
         ((2, 1, 64, 70), (3, 70, 80)), ((2, 1, 2, 30, 70), (2, 3, 1, 70, 80)), ((0, 64, 70), (70, 80)),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ferro.cpu import isa, notices
+from ferro.native import isa, notices
 
 x86 = pytest.mark.skipif(isa.LEVEL == "other", reason=f"FERRO_ISA names levels of x86-64, not of {platform.machine()}")
 
@@ -61,10 +61,11 @@ def test_an_unknown_value_is_refused_when_ferro_is_imported():
 
 LOOK = """
 import ferro
-from ferro.cpu import isa
-from ferro.cpu.kernels import gemm, store
+from ferro.native import isa
+from ferro.cpu.kernels import gemm
+from ferro.native import disk_cache
 import numba, numpy as np
-print(isa.LEVEL, isa.registers()[0], len(gemm.DTYPES), store.digest(("jit_math",)))
+print(isa.LEVEL, isa.registers()[0], len(gemm.DTYPES), disk_cache.digest(("ferro.cpu.kernels.jit_math",)))
 @numba.njit(fastmath=True)
 def total(x, y):
     for i in range(x.size):
@@ -100,7 +101,7 @@ def test_numba_that_was_in_use_before_ferro_is_left_alone():
 import numba
 numba.njit(lambda x: x + 1)(1)
 import ferro
-from ferro.cpu import isa, notices
+from ferro.native import isa, notices
 print(isa.LEVEL, repr(isa.target()), *notices.notices()["instruction set"])
 """
     if isa._OWN == "baseline":

@@ -6,23 +6,12 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from ferro.cpu import pooling, threads
-from ferro.cpu.kernels import (
-    _MODULES,
-    KINDS,
-    activations,
-    common,
-    compile_all,
-    conv,
-    get,
-    loss,
-    machine,
-    norm,
-    optim,
-    signatures,
-    softmax,
-)
-from ferro.cpu.kernels.kernel import tag_of
+from ferro.cpu import pooling
+from ferro.cpu.kernels import _MODULES, activations, common, conv, loss, norm, optim, softmax
+from ferro.cpu.kernels.prepare import KINDS, compile_all, signatures
+from ferro.native import loader, threads
+from ferro.native.kernel import tag_of
+from ferro.native.readiness import get
 from tests.configuration import with_kernels
 from tests.helpers import run_python
 
@@ -682,11 +671,11 @@ def test_every_kernel_of_the_table_exists_and_every_kernel_is_in_the_table():
 
 
 @pytest.mark.slow
-def test_warmup_compiles_every_kernel_that_is_rehearsed():
+def test_warmup_compiles_every_kernel_that_is_called_in_the_dry_run():
     for kind in KINDS:
         for _ in compile_all(kind):
             pass
     for name, some in signatures().items():
         assert {tag_of(signature) for signature in some} <= get(name).tags, name
-        if machine.SUPPORTED:
+        if loader.SUPPORTED:
             assert {type(run).__name__ for run in get(name).runs} == {"builtin_function_or_method"}, name

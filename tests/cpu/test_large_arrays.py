@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ferro import cpu
-from ferro.cpu import threads
+from ferro.native import threads
 
 N = 70_001  # no multiple of anything
 

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special
 
-from ferro.cpu import team, threads
-from ferro.cpu.kernels import front
-from ferro.cpu.kernels.board import BUDGET, CORES, RUNS, SHARED
+from ferro.cpu.kernels import entries
+from ferro.native import threads, workers
+from ferro.native.work_queue import BUDGET, CORES, RUNS, SHARED
 from tests.configuration import with_fma, with_machine_code
 
 pytestmark = with_machine_code
@@ -40,7 +40,7 @@ def refuse(*_: Any) -> Any:
 
 def ask(name: str, *args: Any) -> Any:
     """What the front of that name answers, by itself."""
-    function = front.front(refuse, name)
+    function = entries.entry(refuse, name)
     assert function is not refuse, f"there is no machine code of {name}"
     return function(*args)
 
@@ -206,8 +206,8 @@ def test_members_are_called_together_for_a_large_array(x: Array, monkeypatch: py
     watch: Any = lambda: called.append(threading.get_ident())  # noqa: E731 (its address is what counts)
     shared = SHARED.copy()
     try:
-        SHARED[team.GATHER] = id(watch)
-        SHARED[team.MEMBERS], SHARED[BUDGET], SHARED[CORES] = 0, 2, 2
+        SHARED[workers.GATHER] = id(watch)
+        SHARED[workers.MEMBERS], SHARED[BUDGET], SHARED[CORES] = 0, 2, 2
         assert np.array_equal(ask("neg", x), -x)
         assert called == [threading.get_ident()]
         for place, value in ((BUDGET, 1), (CORES, 1), (RUNS, 1)):
@@ -227,8 +227,8 @@ def test_an_error_while_members_are_called_is_raised(x: Array) -> None:
 
     shared = SHARED.copy()
     try:
-        SHARED[team.GATHER] = id(fail)
-        SHARED[team.MEMBERS], SHARED[BUDGET], SHARED[CORES] = 0, 2, 2
+        SHARED[workers.GATHER] = id(fail)
+        SHARED[workers.MEMBERS], SHARED[BUDGET], SHARED[CORES] = 0, 2, 2
         with pytest.raises(KeyboardInterrupt):
             ask("neg", x)
     finally:

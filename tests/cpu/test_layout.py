@@ -16,10 +16,10 @@ import pytest
 import ferro
 from ferro.core import tape
 from ferro.core.base import TensorBase, Version
-from ferro.cpu.kernels import layout, machine
+from ferro.native import layout, loader
 from tests.helpers import run_python
 
-supported = pytest.mark.skipif(not machine.SUPPORTED, reason=f"machine code is off: {machine.REFUSAL}")
+supported = pytest.mark.skipif(not loader.SUPPORTED, reason=f"machine code is off: {loader.REFUSAL}")
 ROOT = str(Path(ferro.__file__).parents[1])
 
 
@@ -47,8 +47,8 @@ PLANT = """
 import importlib.util, sys
 from pathlib import Path
 spec = importlib.util.find_spec("ferro")
-path = Path(spec.origin).parent / "cpu" / "kernels" / "layout.py"
-spec = importlib.util.spec_from_file_location("ferro.cpu.kernels.layout", path)
+path = Path(spec.origin).parent / "native" / "layout.py"
+spec = importlib.util.spec_from_file_location("ferro.native.layout", path)
 layout = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(layout)
 """

@@ -9,7 +9,8 @@ import pytest
 import scipy.linalg
 
 from ferro import cpu
-from ferro.cpu import joining, linalg_solve, threads
+from ferro.cpu import joining, linalg_solve
+from ferro.native import threads
 
 DTYPES = (np.float32, np.float64)
 

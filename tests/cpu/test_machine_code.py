@@ -8,9 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ferro.cpu import extensions, isa, notices, pooling
-from ferro.cpu.kernels import _MODULE_OF, WIDE, activations, background, get, machine, signatures, store, workshop
-from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
+from ferro.cpu import pooling
+from ferro.cpu.kernels import WIDE, activations
+from ferro.cpu.kernels.prepare import signatures
+from ferro.native import compiler_process, disk_cache, extensions, isa, loader, notices, readiness, registry
+from ferro.native.kernel import Kernel, describe, tag_of
+from ferro.native.readiness import get
 from tests.configuration import with_machine_code
 from tests.helpers import run_python
 
@@ -34,17 +37,17 @@ def test_tags_begin_with_the_dtype():
     assert tag_of("f4[1] i8") != tag_of("f4[1] f8")
 
 
-def test_every_kernel_is_rehearsed_for_both_precisions():
+def test_every_kernel_is_called_in_the_dry_run_for_both_precisions():
     found = signatures()
-    for name in _MODULE_OF:
+    for name in registry._module_of:
         if name in WIDE and not isa.has_avx512():
             assert name not in found, name
             continue
-        called = (*found.get(name, ()), *found.get(f"{name}.rows", ()))  # (some are called by their twins alone)
+        called = (*found.get(name, ()), *found.get(f"{name}.rows", ()))  # (some are called in parallel alone)
         some = {tag_of(signature)[:2] for signature in called}
         assert some in ({"f4", "f8"}, {"f4"}, {"an"}), name
     assert all(all(some) for some in found.values())
-    assert Kernel.__call__.__name__ == "__call__"  # the rehearsal is over
+    assert Kernel.__call__.__name__ == "__call__"  # the dry run is over
 
 
 # --- the entry -------------------------------------------------------------------------------------------------------
@@ -95,7 +98,7 @@ def test_numbers_are_of_the_type_that_was_compiled(wrong):
 @native
 @pytest.mark.parametrize("name", ["gelu", "hardshrink", "erf"])
 def test_numbers_are_those_of_numba(name):
-    from ferro.cpu.kernels import compiler
+    from ferro.native.registry import compiler
 
     x = np.linspace(-6, 6, 1001, dtype=np.float32)
     parameters = (0.5,) if name == "hardshrink" else ()
@@ -107,7 +110,7 @@ def test_numbers_are_those_of_numba(name):
 
 @native
 def test_other_arguments_are_compiled_for_when_they_come():
-    kernel = Kernel("cube", get("cube").sources, get("cube").compiler, background.wait_for)
+    kernel = Kernel("cube", get("cube").sources, get("cube").compiler, readiness.wait_for)
     x = np.arange(4, dtype=np.int32)
     out = np.empty_like(x)
     kernel(x, out)
@@ -125,49 +128,51 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_what_is_kept_is_found(folder):
-    assert store.read("cube", "f4-0", ("jit_pointwise",)) is None
-    assert store.write("cube", "f4-0", ("jit_pointwise",), b"code")
-    assert store.read("cube", "f4-0", ("jit_pointwise",)) == b"code"
-    assert store.read("cube", "f4-0", ("jit_pool",)) is None
+    assert disk_cache.read("cube", "f4-0", ("ferro.cpu.kernels.jit_pointwise",)) is None
+    assert disk_cache.write("cube", "f4-0", ("ferro.cpu.kernels.jit_pointwise",), b"code")
+    assert disk_cache.read("cube", "f4-0", ("ferro.cpu.kernels.jit_pointwise",)) == b"code"
+    assert disk_cache.read("cube", "f4-0", ("ferro.cpu.kernels.jit_pool",)) is None
     (path,) = folder.iterdir()
     assert path.read_bytes().startswith(b"ferro kernel cube f4-0\n")
     assert all(word in path.read_text() for word in (sys.version.split()[0], np.__version__, "processor:"))
 
 
 def test_the_files_that_a_kernel_stands_in_tell_its_versions_apart(monkeypatch):
-    before = store.digest.__wrapped__(("jit_softmax",))
+    before = disk_cache.digest.__wrapped__(("ferro.cpu.kernels.jit_softmax",))
     read = Path.read_bytes
     for changed in (
         "jit_softmax.py",
         "jit_math.py",
         "jit_export.py",
     ):  # its own, one whose functions it takes, the compiler
-        store._source.cache_clear()
+        disk_cache._source.cache_clear()
         monkeypatch.setattr(Path, "read_bytes", lambda path, name=changed: read(path) + b" " * (path.name == name))
-        assert store.digest.__wrapped__(("jit_softmax",)) != before
-    store._source.cache_clear()
+        assert disk_cache.digest.__wrapped__(("ferro.cpu.kernels.jit_softmax",)) != before
+    disk_cache._source.cache_clear()
     monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b" " * (path.name == "jit_winograd.py"))
-    assert store.digest.__wrapped__(("jit_softmax",)) == before
-    store._source.cache_clear()
+    assert disk_cache.digest.__wrapped__(("ferro.cpu.kernels.jit_softmax",)) == before
+    disk_cache._source.cache_clear()
 
 
 def test_the_first_folder_that_can_be_written_to_is_taken(tmp_path, monkeypatch):
     monkeypatch.delenv("FERRO_CACHE_DIR", raising=False)
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
-    beside, mine = store.folders()
-    assert beside == Path(store.__file__).parent / "__pycache__"
-    monkeypatch.setattr(store, "_can_write", lambda folder: folder != beside)  # as in an installation of the system's
-    assert store.writable()
+    beside, mine = disk_cache.folders()
+    assert beside == Path(disk_cache.__file__).parent / "__pycache__"
+    monkeypatch.setattr(
+        disk_cache, "_can_write", lambda folder: folder != beside
+    )  # as in an installation of the system's
+    assert disk_cache.writable()
     mine.mkdir()
-    assert store.write("cube", "f4-0", ("jit_pointwise",), b"code")
+    assert disk_cache.write("cube", "f4-0", ("ferro.cpu.kernels.jit_pointwise",), b"code")
     assert [path.parent for path in mine.iterdir()] == [mine]
-    assert store.read("cube", "f4-0", ("jit_pointwise",)) == b"code"
+    assert disk_cache.read("cube", "f4-0", ("ferro.cpu.kernels.jit_pointwise",)) == b"code"
 
 
 @native
 def test_damaged_code_is_made_again(folder):
-    kernel = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
+    kernel = Kernel("cube", ("ferro.cpu.kernels.jit_pointwise",), get("cube").compiler, readiness.wait_for)
     x = np.arange(4, dtype=np.float32)
     kernel(x, x.copy())
     (path,) = folder.iterdir()
@@ -178,7 +183,7 @@ def test_damaged_code_is_made_again(folder):
             path.mkdir()
         else:
             path.write_bytes(bad)
-        again = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
+        again = Kernel("cube", ("ferro.cpu.kernels.jit_pointwise",), get("cube").compiler, readiness.wait_for)
         out = np.empty_like(x)
         again(x, out)
         np.testing.assert_array_equal(out, x**3)
@@ -188,8 +193,8 @@ def test_damaged_code_is_made_again(folder):
 
 @native
 def test_code_that_refers_to_what_is_not_there_is_left_to_numba():
-    kernel = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
-    kernel.add("f4-0", machine.pack(b"\xc3" * 16, {"": 0}, ["no_such_function"], [(8, 0, 0)]))
+    kernel = Kernel("cube", ("ferro.cpu.kernels.jit_pointwise",), get("cube").compiler, readiness.wait_for)
+    kernel.add("f4-0", loader.pack(b"\xc3" * 16, {"": 0}, ["no_such_function"], [(8, 0, 0)]))
     assert kernel.runs == (kernel.compiler(),)
 
 
@@ -202,7 +207,8 @@ def test_kernels_on_disk_are_loaded_without_numba():
 import sys
 import numpy as np
 from ferro.cpu import pooling
-from ferro.cpu.kernels import activations, get
+from ferro.cpu.kernels import activations
+from ferro.native.readiness import get
 x = np.linspace(-3, 3, 1 << 14, dtype=np.float32)
 print(activations.silu(x)[-1] > 2.8)
 pooling.max_pool(x.reshape(4, 1, 64, 64), (2, 2), (32, 32), (2, 2), (0, 0), (1, 1))
@@ -211,23 +217,25 @@ print(len(get("silu").runs), len(get("max_pool").runs), "numba" in sys.modules)
     assert run_python(code, FERRO_KERNELS="wait", FERRO_NUM_THREADS="1").split() == ["True", "1", "1", "False"]
 
 
-# --- the workshop ----------------------------------------------------------------------------------------------------
+# --- the compiler process -------------------------------------------------------------------------------------------
 
 
 SILU = """
 import os, sys
 import numpy as np
-from ferro.cpu.kernels import activations, background, get
+from ferro.cpu.kernels import activations
+from ferro.native import readiness
+from ferro.native.readiness import get
 x = np.linspace(-3, 3, 5000, dtype=np.float32)
 first = activations.silu(x)
-print(len(get("silu").runs), len(background._orders))
-background.finish()
+print(len(get("silu").runs), len(readiness._requests))
+readiness.finish()
 second = activations.silu(x)
 print(len(get("silu").runs), "numba" in sys.modules, np.array_equal(first, second))
-if background._workshop:
-    child = background._workshop.process
-    background._workshop.hang_up()
-    print(os.waitpid(child.pid, 0)[1])  # it ends when nobody orders any more
+if readiness._compiler:
+    child = readiness._compiler.process
+    readiness._compiler.hang_up()
+    print(os.waitpid(child.pid, 0)[1])  # it ends when nobody asks any more
 """
 
 
@@ -239,25 +247,25 @@ def test_numpy_answers_to_the_end_of_the_process_and_the_kernel_in_the_next(tmp_
 
 
 @native
-def test_a_workshop_that_has_grown_is_followed_by_another(tmp_path):
+def test_a_compiler_process_that_has_grown_is_followed_by_another(tmp_path):
     code = """
 import os
 import numpy as np
-from ferro.cpu.kernels import background
+from ferro.native import readiness
 F4 = np.dtype(np.float32)
 children = []
-start = background._start
-background._start = lambda: children.append(start()) or children[-1]
-background.ready(("cube", "rsqrt"), F4)
-background.finish()
+start = readiness._start
+readiness._start = lambda: children.append(start()) or children[-1]
+readiness.ready(("cube", "rsqrt"), F4)
+readiness.finish()
 print(len(children), *sorted(name.partition("-")[0] for name in os.listdir(os.environ["FERRO_CACHE_DIR"] + "/ferro")))
 """
-    limit = "import ferro.cpu.kernels.workshop as w; w.MOST_MEMORY = 130e6\n"  # one kernel takes more
+    limit = "import ferro.native.compiler_process as w; w.MOST_MEMORY = 130e6\n"  # one kernel takes more
     (tmp_path / "sitecustomize.py").write_text(f"import sys\nif '--serve' in sys.orig_argv:\n    {limit}")
     settings = {
         "FERRO_CACHE_DIR": str(tmp_path),
         "FERRO_KERNELS": "",
-        "PYTHONPATH": f"{tmp_path}:{Path(store.__file__).parents[3]}",
+        "PYTHONPATH": f"{tmp_path}:{Path(disk_cache.__file__).parents[2]}",
     }
     assert run_python(code, **settings).split() == ["2", "cube", "rsqrt"]
 
@@ -266,40 +274,41 @@ def test_kernels_can_be_switched_off():
     code = """
 import sys
 import numpy as np
-from ferro.cpu.kernels import activations, background, softmax
+from ferro.cpu.kernels import activations, softmax
+from ferro.native import readiness
 x = np.linspace(-3, 3, 10000, dtype=np.float32)
 activations.silu(x), softmax.softmax(x.reshape(100, 100), 1)
-print(len(background._orders), "numba" in sys.modules, "ferro.cpu.kernels.workshop" in sys.modules)
+print(len(readiness._requests), "numba" in sys.modules, "ferro.native.compiler_process" in sys.modules)
 """
     assert run_python(code, FERRO_KERNELS="off").split() == ["0", "False", "False"]
 
 
 class Bench:
-    """A workshop that only notes what is ordered."""
+    """A compiler process that only notes what is asked for."""
 
     def __init__(self):
         self.noted, self.process = [], self
         self.returncode = 0
 
-    def order(self, name, wanted):
+    def request(self, name, wanted):
         self.noted.append((name, wanted))
 
 
 @pytest.fixture
 def benches(monkeypatch):
-    """What workshops would be started, none of which does anything."""
-    monkeypatch.setattr(background, "MODE", "")
-    monkeypatch.setattr(background, "_orders", {})
-    monkeypatch.setattr(background, "_chosen", {})
-    monkeypatch.setattr(background, "_workshop", None)
-    monkeypatch.setattr(background, "_can_start", True)
+    """What processes would be started, none of which does anything."""
+    monkeypatch.setattr(readiness, "MODE", "")
+    monkeypatch.setattr(readiness, "_requests", {})
+    monkeypatch.setattr(readiness, "_chosen", {})
+    monkeypatch.setattr(readiness, "_compiler", None)
+    monkeypatch.setattr(readiness, "_can_start", True)
     started = []
 
     def start():
         started.append(Bench())
         return started[-1]
 
-    monkeypatch.setattr(background, "_start", start)
+    monkeypatch.setattr(readiness, "_start", start)
     monkeypatch.setattr(Kernel, "load_all", lambda kernel, dtype: False)
     monkeypatch.setattr(Kernel, "load", lambda kernel, tag: False)
     return started
@@ -308,107 +317,107 @@ def benches(monkeypatch):
 F4 = np.dtype(np.float32)
 
 
-def test_a_kernel_is_ordered_once_and_not_used_when_it_comes(benches, monkeypatch):
+def test_a_kernel_is_asked_for_once_and_not_used_when_it_comes(benches, monkeypatch):
     for _ in range(3):
-        assert not background.ready(("cube", "rsqrt"), F4)
-    assert not background.ready(("cube",), F4)
+        assert not readiness.ready(("cube", "rsqrt"), F4)
+    assert not readiness.ready(("cube",), F4)
     assert benches[0].noted == [("cube", "f4-"), ("rsqrt", "f4-")]
-    background._delivered("cube", "f4-")
-    background._delivered("rsqrt", "f4-")
+    readiness._answered("cube", "f4-")
+    readiness._answered("rsqrt", "f4-")
     monkeypatch.setattr(Kernel, "load_all", lambda kernel, dtype: True)  # now they can be loaded
-    assert not background.ready(("cube",), F4)
+    assert not readiness.ready(("cube",), F4)
 
 
 def test_what_was_chosen_holds(benches, monkeypatch):
     x = np.ones(4, np.float32)
-    assert not background.ready(("cube",), F4)
-    assert not background.ready_for(get("cube"), (x, x))
+    assert not readiness.ready(("cube",), F4)
+    assert not readiness.ready_for(get("cube"), (x, x))
     monkeypatch.setattr(Kernel, "load_all", lambda kernel, dtype: True)
     monkeypatch.setattr(Kernel, "load", lambda kernel, tag: True)
-    monkeypatch.setattr(store, "tags", lambda name, sources: [tag_of("f4[1] f4[1]")])
-    assert background.ready(("rsqrt",), F4)
-    assert background.ready_for(get("rsqrt"), (x, x))
+    monkeypatch.setattr(disk_cache, "tags", lambda name, sources: [tag_of("f4[1] f4[1]")])
+    assert readiness.ready(("rsqrt",), F4)
+    assert readiness.ready_for(get("rsqrt"), (x, x))
     for names in (("cube",), ("cube", "rsqrt")):
-        assert not background.ready(names, F4)
-    assert not background.ready_for(get("cube"), (x, x))
+        assert not readiness.ready(names, F4)
+    assert not readiness.ready_for(get("cube"), (x, x))
     monkeypatch.setattr(Kernel, "load_all", lambda kernel, dtype: False)
-    assert background.ready(("rsqrt",), F4)
+    assert readiness.ready(("rsqrt",), F4)
 
 
-def test_what_a_workshop_leaves_undone_goes_to_the_next(benches):
-    background.ready(("cube", "rsqrt"), F4)
-    background._delivered("cube", "f4-")
-    background._closed(benches[0])
+def test_what_a_compiler_process_leaves_undone_goes_to_the_next(benches):
+    readiness.ready(("cube", "rsqrt"), F4)
+    readiness._answered("cube", "f4-")
+    readiness._closed(benches[0])
     assert benches[1].noted == [("rsqrt", "f4-")]
-    background._delivered("rsqrt", "f4-")
-    background._closed(benches[1])
-    assert background._workshop is None
+    readiness._answered("rsqrt", "f4-")
+    readiness._closed(benches[1])
+    assert readiness._compiler is None
     assert len(benches) == 2
 
 
-def test_a_workshop_that_has_failed_is_the_last_one(benches):
-    background.ready(("cube",), F4)
+def test_a_compiler_process_that_has_failed_is_the_last_one(benches):
+    readiness.ready(("cube",), F4)
     benches[0].returncode = -9
-    background._closed(benches[0])
-    assert not background.ready(("cube",), F4)
-    assert not background.ready(("rsqrt",), F4)
+    readiness._closed(benches[0])
+    assert not readiness.ready(("cube",), F4)
+    assert not readiness.ready(("rsqrt",), F4)
     assert len(benches) == 1
     assert any("-9" in why for why in notices.notices()["kernel cache"])
 
 
-def test_numpy_answers_where_there_is_no_workshop(benches, monkeypatch):
+def test_numpy_answers_where_there_is_no_compiler_process(benches, monkeypatch):
     tried = []
-    monkeypatch.setattr(background, "_start", lambda: tried.append(1))
+    monkeypatch.setattr(readiness, "_start", lambda: tried.append(1))
     x = np.ones(4, np.float32)
-    assert not background.ready(("cube",), F4)
-    assert not background.ready_for(get("cube"), (x, x))
-    assert not background.ready_for(get("cube"), (x[::2], x))
+    assert not readiness.ready(("cube",), F4)
+    assert not readiness.ready_for(get("cube"), (x, x))
+    assert not readiness.ready_for(get("cube"), (x[::2], x))
     assert tried == [1]
 
 
-def test_a_program_with_python_inside_starts_no_workshop(monkeypatch):
+def test_a_program_with_python_inside_starts_no_compiler_process(monkeypatch):
     for executable in ("/usr/sbin/server", "", None):
         monkeypatch.setattr(sys, "executable", executable)
-        assert workshop.start(lambda *_: None, lambda _: None) is None
+        assert compiler_process.start(lambda *_: None, lambda _: None) is None
 
 
 def test_a_call_waits_for_its_kernel_if_nothing_else_can_answer(benches):
     made = []
-    kernel = Kernel("cube", ("jit_pointwise",), get("cube").compiler, background.wait_for)
-    waiting = threading.Thread(target=lambda: made.append(background.wait_for(kernel, "f4[1] f4[1]")))
+    kernel = Kernel("cube", ("ferro.cpu.kernels.jit_pointwise",), get("cube").compiler, readiness.wait_for)
+    waiting = threading.Thread(target=lambda: made.append(readiness.wait_for(kernel, "f4[1] f4[1]")))
     waiting.start()
     while not (benches and benches[0].noted):
         pass
-    background._delivered("cube", "f4[1] f4[1]")
+    readiness._answered("cube", "f4[1] f4[1]")
     waiting.join(200)
     assert benches[0].noted == [("cube", "f4[1] f4[1]")]
     assert made == [None]
-    assert kernel.runs  # nothing was delivered: it was compiled here
+    assert kernel.runs  # nothing has come: it was compiled here
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_forked_child_has_a_workshop_of_its_own(tmp_path):
+def test_a_forked_child_has_a_compiler_process_of_its_own(tmp_path):
     code = """
 import os, warnings
 warnings.simplefilter("ignore")
 import numpy as np
-from ferro.cpu.kernels import background
-before = background.ready(("cube",), np.dtype(np.float32))
+from ferro.native import readiness
+before = readiness.ready(("cube",), np.dtype(np.float32))
 if child := os.fork():
     assert os.waitpid(child, 0)[1] == 0
-    background.finish()
-    print(before, background.ready(("cube",), np.dtype(np.float32)))
+    readiness.finish()
+    print(before, readiness.ready(("cube",), np.dtype(np.float32)))
     if os.fork():
         assert os.wait()[1] == 0
     else:  # it chooses as its parent would, whatever has been made
-        assert not background.ready(("rsqrt",), np.dtype(np.float32))
+        assert not readiness.ready(("rsqrt",), np.dtype(np.float32))
         os._exit(0)
 else:
-    assert background._workshop is None
-    assert not background._orders
-    assert not background.ready(("rsqrt",), np.dtype(np.float32))
-    background.finish()
-    assert not background.ready(("rsqrt",), np.dtype(np.float32))
+    assert readiness._compiler is None
+    assert not readiness._requests
+    assert not readiness.ready(("rsqrt",), np.dtype(np.float32))
+    readiness.finish()
+    assert not readiness.ready(("rsqrt",), np.dtype(np.float32))
     os._exit(0)
 """
     settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": ""}
@@ -419,12 +428,12 @@ else:
 def test_where_nothing_can_be_written_there_is_a_folder_for_the_process(monkeypatch):
     code = """
 import numpy as np
-from ferro.cpu.kernels import background, store
-store._can_write = lambda folder: False
-background.kernels.Kernel.load_all = lambda kernel, dtype: False  # (there may be one beside the sources)
-background.ready(("cube",), np.dtype(np.float32))
-background.finish()
-print(store.temporary.is_dir(), len(list(store.temporary.glob("ferro/cube-*.kernel"))), store.temporary)
+from ferro.native import readiness, disk_cache
+disk_cache._can_write = lambda folder: False
+readiness.Kernel.load_all = lambda kernel, dtype: False  # (there may be one beside the sources)
+readiness.ready(("cube",), np.dtype(np.float32))
+readiness.finish()
+print(disk_cache.temporary.is_dir(), len(list(disk_cache.temporary.glob("ferro/cube-*.kernel"))), disk_cache.temporary)
 """
     *found, path = run_python(
         code, FERRO_KERNELS="", FERRO_CACHE_DIR="", NUMBA_CACHE_DIR="", XDG_CACHE_HOME="/nowhere"
@@ -437,7 +446,7 @@ def test_functions_of_other_packages_come_without_the_packages():
     code = """
 import sys
 import numpy as np
-from ferro.cpu import extensions
+from ferro.native import extensions
 x = np.linspace(-3, 3, 7)
 found = extensions.special("expit")(x)
 print("scipy" in sys.modules)

@@ -5,7 +5,7 @@ import platform
 import pytest
 
 from ferro.cpu import memory
-from ferro.cpu.kernels.machine import SUPPORTED
+from ferro.native.loader import SUPPORTED
 from tests.helpers import run_python
 
 aligned_only = pytest.mark.skipif(not SUPPORTED, reason="no machine code: NumPy keeps its own allocator")
@@ -102,7 +102,8 @@ def test_the_environment_leaves_numpy_its_own_allocator():
 AGAIN = """
 import gc, importlib, sys
 import numpy as np
-from ferro.cpu import memory, notices
+from ferro.cpu import memory
+from ferro.native import notices
 kept = [np.empty(5000) for _ in range(5)]
 address = kept[0].ctypes.data
 for _ in range(3):
@@ -148,7 +149,8 @@ def test_what_does_not_look_as_expected_is_left_alone(plant, why):
     code = f"""
 import types
 import numpy as np
-from ferro.cpu import memory, notices
+from ferro.cpu import memory
+from ferro.native import notices
 real = np._core._multiarray_umath
 interface = types.SimpleNamespace(**vars(real))
 library = memory._library
@@ -166,7 +168,8 @@ print(notices.notices()["allocator"][-1])
 @glibc_only
 def test_what_the_user_says_to_the_c_library_is_left_as_it_is():
     code = """
-from ferro.cpu import memory, notices
+from ferro.cpu import memory
+from ferro.native import notices
 print(memory._keeps_freed_blocks, memory._aligns_arrays, *notices.notices().get("allocator", ()))
 """
     assert run_python(code, FERRO_MALLOC="", MALLOC_TRIM_THRESHOLD_="100000").split()[:2] == ["False", "False"]

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from ferro.cpu import layouts
-from ferro.cpu.kernels import front
+from ferro.cpu.kernels import entries, entry_table
 from tests.configuration import with_machine_code
 
 pytestmark = with_machine_code
 DTYPES = (np.float32, np.float64)
 ELEMENTWISE = {
     name: words.split()
-    for table in (*front._LAYOUTS.values(), *front._SINGLE.values())
+    for table in (*entry_table.LAYOUTS.values(), *entry_table.SINGLE.values())
     for names, layout in table.items()
     for name in names.split()
     if (words := layout.rstrip(" +?"))
@@ -36,7 +36,7 @@ def refuse(*_: Any) -> Any:
 
 def ask(name: str, *args: Any) -> Any:
     """What the front of that name answers, by itself."""
-    function = front.front(refuse, name)
+    function = entries.entry(refuse, name)
     if function is refuse:
         pytest.skip(f"there is no machine code of {name} on this processor")
     return function(*args)
@@ -72,7 +72,7 @@ def test_the_fronts_of_elementwise_functions_are_known() -> None:
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4), (2, 1, 3, 5), (70, 80), (1, 6, 1), (24, 60, 50)])
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_functions(name: str, shape: tuple, dtype: Any, rng: np.random.Generator) -> None:
-    if dtype is np.float64 and any(name in names.split() for t in front._SINGLE.values() for names in t):
+    if dtype is np.float64 and any(name in names.split() for t in entry_table.SINGLE.values() for names in t):
         pytest.skip("for float32 alone")
     count = len(ELEMENTWISE[name]) - 2
     plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]

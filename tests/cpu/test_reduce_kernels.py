@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ferro import cpu
-from ferro.cpu import threads
 from ferro.cpu.kernels import reduce
+from ferro.native import threads
 from tests.configuration import with_kernels
 
 # wide and low, tall and narrow, more than one tile with a rest, one long row, matrices in a row

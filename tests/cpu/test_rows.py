@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ferro import cpu
-from ferro.cpu import threads
 from ferro.cpu.kernels import recurrent, softmax
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.loss import cross_entropy_fwd
+from ferro.native import threads
 from tests.configuration import with_avx512, with_kernels
 
 LENGTHS = (*range(1, 36), 47, 63, 64, 65, 103, 127, 128, 129, 511, 512, 513, 1000, 2048, 2049, 5000)

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from ferro.cpu import kernels, notices
-from ferro.cpu.kernels import background, machine, store
+from ferro.cpu.kernels import prepare
+from ferro.native import disk_cache, loader, notices, readiness
 
-native = pytest.mark.skipif(not machine.SUPPORTED, reason="on this system Numba itself runs the kernels")
+native = pytest.mark.skipif(not loader.SUPPORTED, reason="on this system Numba itself runs the kernels")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits are set as Linux does")
 
 # A convolution, norms, attention, a loss and an optimiser, on arrays that are large enough for kernels, and small ones.
@@ -18,8 +18,9 @@ import hashlib, os, sys
 import numpy as np
 import ferro
 from ferro import nn
-from ferro.cpu import notices
-from ferro.cpu.kernels import background, get, store
+from ferro.native import notices
+from ferro.native import readiness, disk_cache
+from ferro.native.readiness import get
 
 class Net(nn.Module):
     def __init__(self):
@@ -69,7 +70,7 @@ def trained(before="", after="print(train())", **environment):
 @pytest.fixture(scope="module")
 def by_kernels():
     """The digest where kernels are waited for. Without all of them on disk NumPy answers in place of some."""
-    if not all(map(kernels.all_were_made, kernels.KINDS)):
+    if not all(map(readiness.all_were_made, prepare.KINDS)):
         pytest.skip("not all kernels were on disk when the tests began (python -m ferro.warmup)")
     return trained(FERRO_KERNELS="wait")
 
@@ -87,24 +88,24 @@ def test_kernels_on_disk_compute_what_kernels_that_are_waited_for_do(by_kernels)
 @native
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_kernels_that_come_in_the_middle_are_not_used_before_the_next_process(tmp_path, by_kernels, by_numpy):
-    """What the workshop would make comes all at once: a copy of the kernels that the tests use."""
+    """What the compiler process would make comes all at once: a copy of the kernels that the tests use."""
     later = """
-background._start = lambda: None  # (nobody compiles)
+readiness._start = lambda: None  # (nobody compiles)
 first = train()
-folder, = store.folders()
+folder, = disk_cache.folders()
 folder.mkdir(mode=0o700, exist_ok=True)
 for source in sys.argv[1:] or os.environ["SOURCES"].split(os.pathsep):
     import shutil
     shutil.copytree(source, folder, dirs_exist_ok=True)
     folder.chmod(0o700)
-print(first, train(), len(background._chosen) > 0, any(background._chosen.values()), flush=True)
+print(first, train(), len(readiness._chosen) > 0, any(readiness._chosen.values()), flush=True)
 if child := os.fork():
     assert os.waitpid(child, 0)[1] == 0
 else:
     print(train(), ferro.tensor([2.0]).sum().item(), flush=True)
     os._exit(0)
 """
-    sources = os.pathsep.join(str(folder) for folder in store.folders() if folder.is_dir())
+    sources = os.pathsep.join(str(folder) for folder in disk_cache.folders() if folder.is_dir())
     settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": "", "SOURCES": sources, "FERRO_NUM_THREADS": "1"}
     first, second, chose, any_, forked, _ = trained(after=later, **settings)
     assert [first] == [second] == [forked] == by_numpy
@@ -126,7 +127,7 @@ def test_numpy_answers_where_memory_cannot_be_made_executable(mode, by_numpy):
     after = """
 print(refuse_exec_gain)
 if refuse_exec_gain == 0:
-    print(train(), background.MODE, "numba" in sys.modules)
+    print(train(), readiness.MODE, "numba" in sys.modules)
     x = ferro.linspace(0, 1, 100_000)
     found = [x.sum(), x.sort()[0], x.reshape(100, -1).T.contiguous(), x.cumsum(0), x[x > 0.5], ferro.where(x > 0.5, x, 0)]
     print(*notices.notices()["machine code"])
@@ -172,13 +173,13 @@ def test_limits_cost_time_only(limit, tmp_path, by_numpy):
     (tmp_path / "ferro").write_bytes(b"no folder")
     settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": "", "FERRO_NUM_THREADS": "2"}
     after = (
-        "background._start = lambda: None\nprint(train())"
+        "readiness._start = lambda: None\nprint(train())"
         if limit in ("address space", "one core")
         else "print(train())"
     )
     if limit == "no home":
         del settings["FERRO_CACHE_DIR"]
-        after = "print(len([*store.folders()]))"
+        after = "print(len([*disk_cache.folders()]))"
         assert trained(LIMITS[limit], after, **settings, NUMBA_CACHE_DIR="", FERRO_CACHE_DIR="", XDG_CACHE_HOME="") == [
             "1"
         ]
@@ -190,30 +191,32 @@ def test_limits_cost_time_only(limit, tmp_path, by_numpy):
 def test_machine_code_that_cannot_be_loaded_leaves_the_formula(monkeypatch):
     """As where the memory ends in the middle."""
     monkeypatch.setattr(notices, "_notices", {})
-    monkeypatch.setattr(background, "MODE", "")
-    monkeypatch.setattr(background, "_chosen", {})
-    monkeypatch.setattr(background, "_order", lambda name, wanted: None)
+    monkeypatch.setattr(readiness, "MODE", "")
+    monkeypatch.setattr(readiness, "_chosen", {})
+    monkeypatch.setattr(readiness, "_request", lambda name, wanted: None)
 
     def refused(name, packed):
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(machine, "load", refused)
-    from ferro.cpu.kernels import get, np
+    monkeypatch.setattr(loader, "load", refused)
+    import numpy as np
+
+    from ferro.native.readiness import get
 
     kernel = get("cube")
     monkeypatch.setattr(kernel, "tags", set())
-    assert not background.ready(("cube",), np.dtype(np.float32))
+    assert not readiness.ready(("cube",), np.dtype(np.float32))
     assert kernel.tags == set()
 
 
-def test_a_workshop_whose_thread_cannot_start_is_no_workshop(monkeypatch, tmp_path):
-    from ferro.cpu.kernels import workshop
+def test_a_compiler_process_whose_thread_cannot_start_is_none(monkeypatch, tmp_path):
+    from ferro.native import compiler_process
 
     def refused(thread):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setenv("FERRO_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(workshop.threading.Thread, "start", refused)
-    before = len(workshop._open)
-    assert workshop.start(lambda *_: None, lambda _: None) is None
-    assert len(workshop._open) == before
+    monkeypatch.setattr(compiler_process.threading.Thread, "start", refused)
+    before = len(compiler_process._open)
+    assert compiler_process.start(lambda *_: None, lambda _: None) is None
+    assert len(compiler_process._open) == before

@@ -14,7 +14,8 @@ import pytest
 
 from ferro import cpu
 from ferro.cpu import convolution, losses, rows, small_convolution
-from ferro.cpu.kernels import background, optim, small
+from ferro.cpu.kernels import optim, small
+from ferro.native import readiness
 
 DTYPES = (np.float32, np.float64)
 NEEDS = [(True, True, True), (True, False, False), (False, True, True), (False, False, True)]
@@ -263,7 +264,7 @@ def test_kernels_are_at_hand_for_real_floats_and_not_where_they_are_off(monkeypa
     look: Any = small.at_hand.__wrapped__
     assert look("softmax", np.dtype(np.float16)) is None
     assert look("softmax", np.dtype(">f4")) is None
-    monkeypatch.setattr(background, "MODE", "off")
+    monkeypatch.setattr(readiness, "MODE", "off")
     assert look("softmax", np.dtype(np.float32)) is None
 
 
@@ -271,7 +272,7 @@ def test_small_tensors_neither_import_numba_nor_order_kernels() -> None:
     code = """
 import sys
 import ferro
-from ferro.cpu.kernels import background
+from ferro.native import readiness
 F = ferro.nn.functional
 x, w = ferro.rand(4, 4, requires_grad=True), ferro.nn.Parameter(ferro.rand(4))
 h = F.batch_norm(F.layer_norm(x, (4,), w, w), None, None, w, w, training=True).softmax(1)
@@ -279,7 +280,7 @@ loss = F.cross_entropy(h.log_softmax(1), ferro.tensor([0, 1, 2, 3])) + F.mse_los
 loss.backward()
 ferro.optim.SGD([w], lr=0.1, momentum=0.9).step()
 ferro.optim.Adam([w]).step()
-print("numba" in sys.modules, len(background._orders))
+print("numba" in sys.modules, len(readiness._requests))
 """
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "FERRO_CACHE_DIR": folder, "FERRO_KERNELS": ""}

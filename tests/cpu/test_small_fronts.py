@@ -13,7 +13,7 @@ import pytest
 import ferro
 from ferro.cpu import convolution, embedding, joining, losses, normalisation
 from ferro.cpu.kernels import optim
-from ferro.cpu.kernels.front import behind
+from ferro.native.entries import fallback
 from tests.configuration import with_machine_code
 
 pytestmark = with_machine_code
@@ -63,9 +63,9 @@ def test_batch_norm(shape: tuple, affine: bool, dtype: Any, rng: np.random.Gener
     weight, bias = (w, b) if affine else (None, None)
     arguments = x, weight, bias, None, None, True, 1e-5
     found = answers(normalisation.batch_norm, *arguments)
-    alike(found, behind(normalisation.batch_norm)(*arguments))
+    alike(found, fallback(normalisation.batch_norm)(*arguments))
     back = g, x, weight, *found[1:], True, 1e-5, ALL
-    alike(answers(normalisation.batch_norm_vjp, *back), behind(normalisation.batch_norm_vjp)(*back))
+    alike(answers(normalisation.batch_norm_vjp, *back), fallback(normalisation.batch_norm_vjp)(*back))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -74,11 +74,11 @@ def test_cross_entropy(target: list, dtype: Any, rng: np.random.Generator) -> No
     x, g = numbers(rng, dtype, (3, 4), ())
     labels = np.array(target)
     found = answers(losses.cross_entropy, x, labels, None, -100, "mean", 0.0)
-    wanted = behind(losses.cross_entropy)(x, labels, None, -100, "mean", 0.0)
+    wanted = fallback(losses.cross_entropy)(x, labels, None, -100, "mean", 0.0)
     alike(found[0], wanted[0])
     alike(found[1], wanted[1], dtype == np.float64)
     back = g, x, labels, None, -100, "mean", 0.0, found[1]
-    alike(answers(losses.cross_entropy_vjp, *back), behind(losses.cross_entropy_vjp)(*back))
+    alike(answers(losses.cross_entropy_vjp, *back), fallback(losses.cross_entropy_vjp)(*back))
 
 
 def test_classes_out_of_bounds_are_refused_as_before() -> None:
@@ -95,8 +95,10 @@ def test_losses_of_differences(dtype: Any, rng: np.random.Generator) -> None:
     x, y, g = numbers(rng, dtype, (3, 4), (3, 4), ())
     for kind in losses.KINDS.values():
         loss, slope = (kind, x, y, 0.5, 2.0, "mean"), (kind, g, x, y, 0.5, 2.0)
-        alike(answers(losses.difference_loss, *loss), behind(losses.difference_loss)(*loss))
-        np.testing.assert_array_equal(answers(losses.difference_slope, *slope), behind(losses.difference_slope)(*slope))
+        alike(answers(losses.difference_loss, *loss), fallback(losses.difference_loss)(*loss))
+        np.testing.assert_array_equal(
+            answers(losses.difference_slope, *slope), fallback(losses.difference_slope)(*slope)
+        )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -106,7 +108,7 @@ def test_rows_of_a_table(shape: tuple, dtype: Any, rng: np.random.Generator) -> 
     index = rng.integers(0, 5, shape)
     np.testing.assert_array_equal(answers(embedding.take_rows, table, index), table[index])
     found = answers(embedding.add_rows, g, index, 5, None, False)
-    np.testing.assert_array_equal(found, behind(embedding.add_rows)(g, index, 5, None, False))
+    np.testing.assert_array_equal(found, fallback(embedding.add_rows)(g, index, 5, None, False))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -147,12 +149,12 @@ def test_convolutions(images: int, geometry: tuple, dtype: Any, rng: np.random.G
     shape = stride, pad, dilation, 1
     for bias in (b, None):
         given = x, w, bias, out, *shape
-        alike(answers(convolution.conv, *given), behind(convolution.conv)(*given))
+        alike(answers(convolution.conv, *given), fallback(convolution.conv)(*given))
     for bias in (c, None):
         given = y, w, bias, size, *shape
-        alike(answers(convolution.conv_input, *given), behind(convolution.conv_input)(*given))
+        alike(answers(convolution.conv_input, *given), fallback(convolution.conv_input)(*given))
     given = x, y, kernel, *shape
-    alike(answers(convolution.conv_weight, *given), behind(convolution.conv_weight)(*given))
+    alike(answers(convolution.conv_weight, *given), fallback(convolution.conv_weight)(*given))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -162,7 +164,7 @@ def test_a_step_of_sgd(buffered: bool, dtype: Any, rng: np.random.Generator) -> 
     again, buffers = p.copy(), (b, b.copy()) if buffered else (None, None)
     rest = g, 0.1, 0.9, 0.5, 0.01, False, False
     assert answers(optim.sgd_step, p, buffers[0], *rest) is None
-    behind(optim.sgd_step)(again, buffers[1], *rest)
+    fallback(optim.sgd_step)(again, buffers[1], *rest)
     np.testing.assert_array_equal(p, again)
     if buffered:
         np.testing.assert_array_equal(b, buffers[1])
@@ -185,10 +187,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 def test_what_is_no_array_goes_to_python(name: str) -> None:
     function: Any = FUNCTIONS[name]
     assert isinstance(function, BuiltinFunctionType)
-    count = behind(function).__code__.co_argcount
+    count = fallback(function).__code__.co_argcount
     for odd in (None, 1, "mean", (), [], (None,), np.zeros(3, np.int8)):
         outcomes = []
-        for each in (function, behind(function)):
+        for each in (function, fallback(function)):
             try:
                 outcomes.append(str(each(*[odd] * count)))
             except Exception as e:  # noqa: BLE001 (whatever Python raises)

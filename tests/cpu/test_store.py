@@ -7,15 +7,14 @@ import sys
 import numpy as np
 import pytest
 
-from ferro.cpu import notices
-from ferro.cpu.kernels import store
+from ferro.native import disk_cache, notices
 from tests.helpers import run_python
 
-posix = pytest.mark.skipif(not store._POSIX, reason="rights are kept otherwise there")
+posix = pytest.mark.skipif(not disk_cache._POSIX, reason="rights are kept otherwise there")
 
 root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
 
-SOURCES = ("jit_pointwise",)
+SOURCES = ("ferro.cpu.kernels.jit_pointwise",)
 OTHER = 12345  # another user
 
 
@@ -28,7 +27,7 @@ def folder(tmp_path, monkeypatch):
 
 def kept(folder):
     """A file with code in the folder."""
-    assert store.write("cube", "f4-0", SOURCES, b"code")
+    assert disk_cache.write("cube", "f4-0", SOURCES, b"code")
     (path,) = folder.iterdir()
     return path
 
@@ -49,7 +48,7 @@ def test_folders_are_the_users_own(folder):
         os.umask(before)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert path.stat().st_mode & 0o777 == 0o644
-    assert store.read("cube", "f4-0", SOURCES) == b"code"
+    assert disk_cache.read("cube", "f4-0", SOURCES) == b"code"
     assert not said()
 
 
@@ -58,11 +57,11 @@ def test_folders_are_the_users_own(folder):
 def test_code_in_a_folder_that_others_may_write_to_is_ignored(folder, mode):
     path = kept(folder)
     folder.chmod(mode)
-    assert store.read("cube", "f4-0", SOURCES) is None
-    assert store.listed.__wrapped__() == {}
-    assert not store.writable()
-    assert not store.write("cube", "f4-1", SOURCES, b"code")
-    store.prune()
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
+    assert disk_cache.listed.__wrapped__() == {}
+    assert not disk_cache.writable()
+    assert not disk_cache.write("cube", "f4-1", SOURCES, b"code")
+    disk_cache.prune()
     assert [*folder.iterdir()] == [path]
     assert str(folder) in said()
     assert "others may write" in said()
@@ -72,7 +71,7 @@ def test_code_in_a_folder_that_others_may_write_to_is_ignored(folder, mode):
 @pytest.mark.parametrize("mode", [0o664, 0o646])
 def test_code_in_a_file_that_others_may_write_to_is_ignored(folder, mode):
     kept(folder).chmod(mode)
-    assert store.read("cube", "f4-0", SOURCES) is None
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
     assert "others may write" in said()
 
 
@@ -80,15 +79,15 @@ def test_code_in_a_file_that_others_may_write_to_is_ignored(folder, mode):
 def test_another_users_folder_is_ignored(folder):
     kept(folder)
     os.chown(folder, OTHER, OTHER)
-    assert store.read("cube", "f4-0", SOURCES) is None
-    assert not store.writable()
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
+    assert not disk_cache.writable()
     assert f"user {OTHER}" in said()
 
 
 @root
 def test_another_users_file_is_ignored(folder):
     os.chown(kept(folder), OTHER, OTHER)
-    assert store.read("cube", "f4-0", SOURCES) is None
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
     assert f"user {OTHER}" in said()
 
 
@@ -96,9 +95,9 @@ def test_another_users_file_is_ignored(folder):
 def test_what_the_administrator_has_compiled_is_read_by_all(folder, monkeypatch):
     kept(folder)
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
-    assert store.read("cube", "f4-0", SOURCES) == b"code"
+    assert disk_cache.read("cube", "f4-0", SOURCES) == b"code"
     os.chown(folder, OTHER + 1, OTHER)
-    assert store.read("cube", "f4-0", SOURCES) is None
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
 
 
 @root
@@ -106,9 +105,9 @@ def test_nothing_is_left_in_anothers_home(tmp_path, monkeypatch):
     for variable in ("FERRO_CACHE_DIR", "NUMBA_CACHE_DIR"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert tmp_path / "ferro" in [*store.folders()]
+    assert tmp_path / "ferro" in [*disk_cache.folders()]
     os.chown(tmp_path, OTHER, OTHER)
-    assert tmp_path / "ferro" not in [*store.folders()]
+    assert tmp_path / "ferro" not in [*disk_cache.folders()]
 
 
 @posix
@@ -117,13 +116,13 @@ def test_links_are_not_followed(folder, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     path.rename(elsewhere)
     path.symlink_to(elsewhere)
-    assert store.read("cube", "f4-0", SOURCES) is None
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
     path.unlink()
     elsewhere.rename(path)
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
-    assert store.read("cube", "f4-0", SOURCES) is None
-    assert not store.writable()
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
+    assert not disk_cache.writable()
 
 
 @posix
@@ -141,7 +140,7 @@ def test_what_is_opened_is_what_is_looked_at(folder, monkeypatch):
         return found
 
     monkeypatch.setattr(os, "open", opened)
-    assert store.read("cube", "f4-0", SOURCES) == b"code"
+    assert disk_cache.read("cube", "f4-0", SOURCES) == b"code"
 
 
 @posix
@@ -150,7 +149,7 @@ def test_a_pipe_in_its_place_is_not_waited_for(folder):
     path = kept(folder)
     path.unlink()
     os.mkfifo(path)
-    assert store.read("cube", "f4-0", SOURCES) is None
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
 
 
 # --- what it was made for --------------------------------------------------------------------------------------------
@@ -171,9 +170,9 @@ def test_what_was_made_for_something_else_is_refused_whatever_its_name(folder, m
     ):
         if word.encode() in good:
             path.write_bytes(good.replace(word.encode(), b"0" * len(word), 1))
-            assert store.read("cube", "f4-0", SOURCES) is None, word
+            assert disk_cache.read("cube", "f4-0", SOURCES) is None, word
     path.write_bytes(good)
-    assert store.read("cube", "f4-0", SOURCES) == b"code"
+    assert disk_cache.read("cube", "f4-0", SOURCES) == b"code"
     assert "made for something else" in said()
 
 
@@ -184,15 +183,15 @@ def test_what_was_made_for_something_else_is_refused_whatever_its_name(folder, m
         lambda patch: patch.setattr(sys, "abiflags", "t", raising=False),
         lambda patch: patch.setattr(sys, "gettotalrefcount", lambda: 0, raising=False),
         lambda patch: patch.setattr(np, "__version__", "2.99"),
-        lambda patch: patch.setattr(store, "_processor", lambda: "processor: another"),
-        lambda patch: patch.setattr(store, "find_spec", lambda package: None),
+        lambda patch: patch.setattr(disk_cache, "_processor", lambda: "processor: another"),
+        lambda patch: patch.setattr(disk_cache, "find_spec", lambda package: None),
         lambda patch: patch.setenv("NUMBA_CPU_NAME", "generic"),
     ],
 )
 def test_whatever_code_depends_on_is_in_its_name(change, monkeypatch):
-    before = store._tools.__wrapped__()
+    before = disk_cache._tools.__wrapped__()
     change(monkeypatch)
-    assert store._tools.__wrapped__() != before
+    assert disk_cache._tools.__wrapped__() != before
 
 
 @pytest.mark.parametrize("cut", [0, 10, 300, -5, -1])
@@ -201,7 +200,7 @@ def test_damaged_files_are_refused(folder, cut):
     good = path.read_bytes()
     for bad in (good[:cut], good[:cut] + b"\0" * len(good[cut:]), good + b"\0"):
         path.write_bytes(bad)
-        assert (store.read("cube", "f4-0", SOURCES) in (None, b"cod\0")) or cut == -5
+        assert (disk_cache.read("cube", "f4-0", SOURCES) in (None, b"cod\0")) or cut == -5
 
 
 # --- disks that are full, read-only, or gone -------------------------------------------------------------------------
@@ -215,7 +214,7 @@ def test_what_cannot_be_written_is_not_kept(folder, number, monkeypatch):
         raise OSError(number, "refused")
 
     monkeypatch.setattr(os, "replace" if number == errno.ENOSPC else "open", refused)
-    assert not store.write("cube", "f4-1", SOURCES, b"code")
+    assert not disk_cache.write("cube", "f4-1", SOURCES, b"code")
     monkeypatch.undo()
     assert len(list(folder.iterdir())) == 1  # nothing half written is left
 
@@ -223,15 +222,15 @@ def test_what_cannot_be_written_is_not_kept(folder, number, monkeypatch):
 def test_a_folder_that_goes_away_takes_nothing_with_it(folder):
     path = kept(folder)
     path.unlink()
-    assert store.read("cube", "f4-0", SOURCES) is None
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
     folder.rmdir()
-    assert store.read("cube", "f4-0", SOURCES) is None
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
     folder.write_bytes(b"a file in its place")
-    assert store.read("cube", "f4-0", SOURCES) is None
-    assert not store.write("cube", "f4-0", SOURCES, b"code")
+    assert disk_cache.read("cube", "f4-0", SOURCES) is None
+    assert not disk_cache.write("cube", "f4-0", SOURCES, b"code")
     folder.unlink()
     folder.parent.rmdir()
-    assert not store.writable()
+    assert not disk_cache.writable()
 
 
 # --- old files -------------------------------------------------------------------------------------------------------
@@ -245,10 +244,10 @@ def test_the_last_few_of_each_kernel_and_signature_are_kept(folder):
         os.utime(other, ns=(0, 10**18 - age))
     (folder / "cube-f8-0-0000000000000001.kernel").write_bytes(b"another signature")
     (folder / "something else").write_bytes(b"")
-    store.prune()
+    disk_cache.prune()
     left = {path.name for path in folder.iterdir()}
     assert left == {now.name, "cube-f8-0-0000000000000001.kernel", "something else"} | {
-        f"cube-f4-0-{age:016x}.kernel" for age in range(1, store.KEPT)
+        f"cube-f4-0-{age:016x}.kernel" for age in range(1, disk_cache.KEPT)
     }
 
 
@@ -256,12 +255,12 @@ def test_the_last_few_of_each_kernel_and_signature_are_kept(folder):
 def test_what_is_being_written_stays_and_what_was_left_goes(folder):
     kept(folder)
     with (folder / "1.part").open("wb") as busy:
-        assert store._locked(busy.fileno())
+        assert disk_cache._locked(busy.fileno())
         (folder / "2.part").write_bytes(b"half")
-        store.prune()
+        disk_cache.prune()
         assert (folder / "1.part").exists()
         assert not (folder / "2.part").exists()
-    store.prune()
+    disk_cache.prune()
     assert not (folder / "1.part").exists()
 
 
@@ -274,22 +273,22 @@ def test_numbas_files_are_looked_at_too(tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     index = tmp_path / "jit_pool.max_pool-12.py311.nbi"
     index.write_bytes(b"")
-    assert store.trusted(tmp_path, "jit_pool.max_pool-12.py311")
+    assert disk_cache.trusted(tmp_path, "jit_pool.max_pool-12.py311")
     index.chmod(0o666)
-    assert not store.trusted(tmp_path, "jit_pool.max_pool-12.py311")
-    assert store.trusted(tmp_path, "jit_pool.avg_pool-12.py311")
+    assert not disk_cache.trusted(tmp_path, "jit_pool.max_pool-12.py311")
+    assert disk_cache.trusted(tmp_path, "jit_pool.avg_pool-12.py311")
     tmp_path.chmod(0o777)
-    assert not store.trusted(tmp_path, "jit_pool.avg_pool-12.py311")
-    assert not store.trusted(tmp_path / "nowhere", "jit_pool")
+    assert not disk_cache.trusted(tmp_path, "jit_pool.avg_pool-12.py311")
+    assert not disk_cache.trusted(tmp_path / "nowhere", "jit_pool")
 
 
 NUMBA = """
 import sys
 import numpy as np
-from ferro.cpu.kernels import machine
-machine.SUPPORTED = False
+from ferro.native import loader
+loader.SUPPORTED = False
 from ferro.cpu.kernels import jit_pointwise
-from ferro.cpu.notices import notices
+from ferro.native.notices import notices
 x = np.arange(4, dtype=np.float32)
 out = np.empty_like(x)
 jit_pointwise.cube(x, out)

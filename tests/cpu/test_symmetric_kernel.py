@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ferro.cpu import linalg_spectral
-from ferro.cpu.kernels import background, factor
+from ferro.cpu.kernels import factor
+from ferro.native import readiness
 from tests.configuration import with_avx512
 
 pytestmark = with_avx512
@@ -15,8 +16,8 @@ pytestmark = with_avx512
 @pytest.fixture(autouse=True)
 def made():
     for dtype in factor.DTYPES:
-        background.ready(factor._KERNELS, dtype)
-    background.finish()
+        readiness.ready(factor._KERNELS, dtype)
+    readiness.finish()
 
 
 def symmetric(n, dtype):

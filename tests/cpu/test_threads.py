@@ -12,7 +12,9 @@ import weakref
 import numpy as np
 import pytest
 
-from ferro.cpu import threads
+from ferro.cpu import blas_products
+from ferro.cpu.blas_products import gemm
+from ferro.native import blas, threads
 from tests.helpers import run_python
 
 
@@ -222,16 +224,17 @@ def test_a_forked_child_has_a_pool_of_its_own():
     code = """
 import os, warnings
 import numpy as np
-from ferro.cpu import threads
+from ferro.cpu.blas_products import gemm
+from ferro.native import threads
 warnings.simplefilter("ignore")
 threads.set_num_threads(2)
 a = np.arange(400.0 * 400).reshape(400, 400) / 1e5
-expected = threads.gemm(a, a)
+expected = gemm(a, a)
 child = os.fork()
 if child == 0:
-    same = np.array_equal(threads.gemm(a, a), expected) and threads._pool.created == 1
+    same = np.array_equal(gemm(a, a), expected) and threads._pool.created == 1
     os._exit(0 if same else 1)
-print(os.waitpid(child, 0)[1], np.array_equal(threads.gemm(a, a), expected))
+print(os.waitpid(child, 0)[1], np.array_equal(gemm(a, a), expected))
 """
     assert run_python(code) == "0 True"
 
@@ -252,14 +255,14 @@ def test_where_no_thread_can_be_started_the_caller_does_everything(monkeypatch):
 
 def test_the_default_budget_is_the_usable_cores():
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    code = "from ferro.cpu import threads; print(threads.get_num_threads())"
+    code = "from ferro.native import threads; print(threads.get_num_threads())"
     assert int(run_python(code, FERRO_NUM_THREADS="")) == cores
 
 
 def test_the_environment_sets_the_budget_and_the_limit_of_blas():
     code = """
-from ferro.cpu import threads
-functions = threads._blas._functions
+from ferro.native import blas, threads
+functions = blas._blas._functions
 print(threads.get_num_threads(), functions[0]() if functions else 1)
 """
     assert run_python(code, FERRO_NUM_THREADS="1") == "1 1"
@@ -268,7 +271,7 @@ print(threads.get_num_threads(), functions[0]() if functions else 1)
 def test_a_bad_environment_is_told():
     code = """
 try:
-    import ferro.cpu.threads
+    import ferro.native.threads
 except ValueError as error:
     print(error)
 """
@@ -283,16 +286,16 @@ def test_a_bad_budget_is_told(n, error):
 
 # --- the guard over BLAS ---------------------------------------------------------------------------------------------
 
-needs_openblas = pytest.mark.skipif(threads._blas._functions is None, reason="NumPy here has another BLAS")
+needs_openblas = pytest.mark.skipif(blas._blas._functions is None, reason="NumPy here has another BLAS")
 
 
 @needs_openblas
 def test_the_guard_nests_and_restores():
-    get = threads._blas._functions[0]
+    get = blas._blas._functions[0]
     threads.set_num_threads(2)
     before = get()  # 1 where there is only one core
-    with threads.blas_single():
-        with threads.blas_single():
+    with blas.blas_single():
+        with blas.blas_single():
             assert get() == 1
         assert get() == 1
         threads.set_num_threads(1)
@@ -303,14 +306,14 @@ def test_the_guard_nests_and_restores():
 
 @needs_openblas
 def test_the_guard_is_shared_by_all_threads():
-    get = threads._blas._functions[0]
+    get = blas._blas._functions[0]
     threads.set_num_threads(2)
     before = get()  # 1 where there is only one core
     wrong = []
 
     def user():
         for _ in range(500):
-            with threads.blas_single():
+            with blas.blas_single():
                 if get() != 1:
                     wrong.append(get())
 
@@ -325,10 +328,10 @@ def test_the_guard_is_shared_by_all_threads():
 
 @needs_openblas
 def test_the_guard_restores_after_an_error():
-    get = threads._blas._functions[0]
+    get = blas._blas._functions[0]
     threads.set_num_threads(2)
     before = get()  # 1 where there is only one core
-    with pytest.raises(ZeroDivisionError), threads.blas_single():
+    with pytest.raises(ZeroDivisionError), blas.blas_single():
         raise ZeroDivisionError
     assert get() == before
 
@@ -376,9 +379,9 @@ def test_gemm_is_matmul_for_any_number_of_threads(a_shape, b_shape, dtype):
     results = []
     for n in (1, 2, 4, 8):
         threads.set_num_threads(n)
-        results.append(threads.gemm(a, b))
+        results.append(gemm(a, b))
     wide = np.complex128 if np.dtype(dtype).kind == "c" else np.float64
-    with threads.blas_single():
+    with blas.blas_single():
         expected = np.matmul(a.astype(wide), b.astype(wide))
     assert results[0].dtype == dtype
     assert results[0].shape == expected.shape
@@ -404,16 +407,16 @@ def test_gemm_takes_any_layout(shapes):
     a, b = _numbers(shapes[0], np.float32), _numbers(shapes[1], np.float32, 1)
     expected = np.matmul(a.astype(np.float64), b.astype(np.float64))
     for other_a in _layouts(a):
-        np.testing.assert_allclose(threads.gemm(other_a, b), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(gemm(other_a, b), expected, rtol=1e-4, atol=1e-4)
     for other_b in _layouts(b):
-        np.testing.assert_allclose(threads.gemm(a, other_b), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(gemm(a, other_b), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_transposed_operands_are_not_copied():
     a = np.zeros((5, 30, 40), np.float32)
     for view in (a, a.swapaxes(1, 2), a[:, 1:, 2:], a[0].T[3:], np.broadcast_to(a[0], (7, 30, 40)), a[:, :, :1]):
-        assert threads._operand(view, view.dtype) is view
-    assert threads._operand(a[..., ::2], a.dtype) is not a
+        assert blas_products._operand(view, view.dtype) is view
+    assert blas_products._operand(a[..., ::2], a.dtype) is not a
 
 
 def test_gemm_of_a_matrix_with_its_transpose_is_exact_for_any_number_of_threads():
@@ -421,17 +424,17 @@ def test_gemm_of_a_matrix_with_its_transpose_is_exact_for_any_number_of_threads(
     results = []
     for n in (1, 2, 4):
         threads.set_num_threads(n)
-        results += [threads.gemm(a, a.T), threads.gemm(a.T, a)]
+        results += [gemm(a, a.T), gemm(a.T, a)]
     assert all(np.array_equal(results[i], results[i % 2]) for i in range(6))
     np.testing.assert_allclose(results[0], np.einsum("ik,jk->ij", a, a), rtol=1e-12, atol=1e-12)
 
 
 def test_gemm_of_other_dtypes_and_mixed_dtypes_is_matmul():
     a, b = np.arange(6).reshape(2, 3), np.arange(12).reshape(3, 4)
-    np.testing.assert_array_equal(threads.gemm(a, b), a @ b)
+    np.testing.assert_array_equal(gemm(a, b), a @ b)
     wide = np.tile(a, (200, 200)) % 7
-    np.testing.assert_array_equal(threads.gemm(wide, wide.T), wide @ wide.T)
-    mixed = threads.gemm(_numbers((300, 200), np.float32), _numbers((200, 300), np.float64, 1))
+    np.testing.assert_array_equal(gemm(wide, wide.T), wide @ wide.T)
+    mixed = gemm(_numbers((300, 200), np.float32), _numbers((200, 300), np.float64, 1))
     assert mixed.dtype == np.float64
     np.testing.assert_allclose(mixed, _numbers((300, 200), np.float32) @ _numbers((200, 300), np.float64, 1))
 
@@ -439,14 +442,14 @@ def test_gemm_of_other_dtypes_and_mixed_dtypes_is_matmul():
 @pytest.mark.parametrize("shapes", [((2, 3), (4, 5)), ((300, 200), (300, 200)), ((4, 30, 30), (3, 30, 30))], ids=str)
 def test_gemm_of_clashing_shapes_raises(shapes):
     with pytest.raises(ValueError, match=r"shapes|mismatch|broadcast"):
-        threads.gemm(np.zeros(shapes[0]), np.zeros(shapes[1]))
+        gemm(np.zeros(shapes[0]), np.zeros(shapes[1]))
 
 
 def test_gemm_passes_on_infinities_and_nans():
     a, b = _numbers((300, 300), np.float64), np.eye(300)
     a[5, 7], a[8, 9] = np.inf, np.nan
     with np.errstate(invalid="ignore"):  # reaches the workers with the caller's context
-        result = threads.gemm(a, b)
+        result = gemm(a, b)
     assert np.isnan(result[8]).all()
     assert np.isnan(result[5]).sum() == 299
     assert result[5, 7] == np.inf
@@ -462,7 +465,7 @@ def test_an_interrupt_on_entering_the_guard_leaves_nobody_inside(monkeypatch):
             raise interrupts.pop()
         limit[0] = n
 
-    guard = threads._Blas(np, None)
+    guard = blas._Blas(np, None)
     monkeypatch.setattr(guard, "_functions", (lambda: limit[0], put), raising=False)
     with pytest.raises(KeyboardInterrupt), guard:
         pass

@@ -364,7 +364,7 @@ def missing(folder: Path) -> None:
 
 def kernels() -> list[Path]:
     """The kernels that are kept beside ferro's sources."""
-    return [*(ROOT / "ferro" / "cpu" / "kernels" / "__pycache__").glob("*.kernel")]
+    return [*(ROOT / "ferro" / "native" / "__pycache__").glob("*.kernel")]
 
 
 def damaged(folder: Path) -> None:
@@ -383,9 +383,9 @@ def ignored(folder: Path, why: str) -> None:
     os.environ["FERRO_KERNELS"] = ""
     computes()
     import ferro
-    from ferro.cpu.kernels import store
+    from ferro.native import disk_cache
 
-    assert not store.listed(), store.listed()
+    assert not disk_cache.listed(), disk_cache.listed()
     config = ferro.show_config("dicts")
     assert config is not None
     said = str(config["switched off"])

@@ -10,7 +10,7 @@ import pytest
 import ferro
 import ferro.nn.functional as F
 from ferro import cpu
-from ferro.cpu.threads import get_num_threads, set_num_threads
+from ferro.native.threads import get_num_threads, set_num_threads
 
 CASES = [  # x, w, stride, padding, dilation, groups
     ((2, 4, 9), (6, 2, 3), 2, 1, 2, 2),

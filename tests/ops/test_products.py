@@ -10,7 +10,7 @@ import pytest
 import ferro
 import ferro.nn.functional as F
 from ferro.cpu import products
-from ferro.cpu.threads import get_num_threads, set_num_threads
+from ferro.native.threads import get_num_threads, set_num_threads
 
 HALVES = [ferro.float16, ferro.bfloat16]
 

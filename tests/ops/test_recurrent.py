@@ -11,8 +11,8 @@ import ferro
 from ferro.core.apply import apply
 from ferro.core.base import wrap
 from ferro.cpu import recurrent as arrays
-from ferro.cpu.kernels import get
 from ferro.cpu.kernels import recurrent as kernels
+from ferro.native.readiness import get
 from ferro.ops import recurrent
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to compare with", exc_type=ImportError)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.cpu.threads import get_num_threads, set_num_threads
+from ferro.native.threads import get_num_threads, set_num_threads
 
 NAN, INF = float("nan"), float("inf")
 HALVES = [ferro.float16, ferro.bfloat16]

@@ -34,7 +34,8 @@ from ferro.core import adding, base, engine, mode
 from ferro.core.node import Node
 from ferro.core.op import OPS
 from ferro.core.run import STATE, queue_callback
-from ferro.cpu import threads as _threads
+from ferro.native import blas
+from ferro.native import threads as _threads
 from ferro.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.timeout(60)
@@ -76,7 +77,7 @@ def no_lock_is_held() -> None:
     free: list = []
 
     def look() -> None:
-        for lock in (*adding.LEAF_LOCKS.locks, base._refreshing, _threads._pool.lock, _threads._blas._lock):
+        for lock in (*adding.LEAF_LOCKS.locks, base._refreshing, _threads._pool.lock, blas._blas._lock):
             free.append(lock.acquire(timeout=5))
             lock.release()
 

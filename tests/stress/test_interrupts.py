@@ -20,7 +20,7 @@ import pytest
 import ferro
 from ferro.core import adding, base, leaves
 from ferro.core import run as run_module
-from ferro.cpu import locks
+from ferro.native import locks
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -266,7 +266,7 @@ def test_a_real_signal_in_the_turn_of_a_leaf() -> None:
 
 FORK = """
 import os, signal, threading, ferro
-from ferro.cpu import locks, team
+from ferro.native import locks, workers
 from ferro.utils.data import DataLoader
 x = ferro.ones(3, requires_grad=True)
 x.register_post_accumulate_grad_hook(lambda t: None)
@@ -348,7 +348,7 @@ import sys, threading
 sys._is_gil_enabled = lambda: False
 import ferro
 from ferro.core import base, node
-from ferro.cpu import locks
+from ferro.native import locks
 assert locks.GUARDED
 x = ferro.ones(3, requires_grad=True)
 called = []

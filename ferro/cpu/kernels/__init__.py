@@ -4,23 +4,15 @@ A module such as `softmax` holds functions of NumPy arrays, each with a NumPy fo
 no kernel takes, and for as long as there is no machine code. Its compiled half stands in a module named jit_*.
 
 Note [From a kernel to machine code]
-    `get` gives a `Kernel` (kernel.py), which is called like the function that it stands for. The machine code of its
-    signatures lies on disk (store.py), from where it is loaded without Numba (machine.py). What is not there yet is
-    ordered (background.py) of a child process (workshop.py), which compiles it (jit.py, jit_export.py).
+    `native.readiness.get` gives a `Kernel` (kernel.py), which is called like the function that it stands for. The machine
+    code of its signatures lies on disk (disk_cache.py), from where it is loaded without Numba (loader.py). What is not
+    there yet is asked (readiness.py) of a child process (compiler_process.py), which compiles it (jit.py, jit_export.py).
+    All these files stand in ferro/native, which knows of kernels what is declared here; prepare.py compiles them ahead.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from functools import cache, partial
-from importlib import import_module
-from typing import Any
-
-import numpy as np
-
-from ferro.cpu.kernels import store
-from ferro.cpu.kernels.kernel import Kernel, describe, tag_of
+from ferro.native import registry
 
 _MODULES = {
     "jit_activations": (
@@ -72,7 +64,6 @@ _MODULES = {
         "max_rows max_columns min_rows min_columns first_extreme_columns"
     ),
     "jit_scan": "cumsum cumprod running_extremum running_extremum_rows affine_scan picked_sum logcumsumexp",
-    "jit_team": "set_up wake serve",
     "jit_winograd": "winograd winograd_by_taps winograd_taps",
 }
 # Those that are written for AVX-512: elsewhere they are neither called nor compiled.
@@ -90,92 +81,5 @@ WIDE = frozenset(
         "lstm",
     ]
 )
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-
-@cache
-def get(name: str) -> Kernel:
-    """The kernel of that name. Its machine code is made, or loaded from disk, when it is first called.
-
-    "name.rows" is the twin of a kernel that works in chunks of rows, see jit_team.py.
-    """
-    sources = (_MODULE_OF[name.partition(".")[0]], *(("jit_team",) if "." in name else ()))
-    return Kernel(name, sources, partial(compiler, name), _wait_for)
-
-
-@cache
-def compiler(name: str) -> Any:
-    """The function that Numba makes of a kernel; this imports Numba."""
-    plain, _, rows = name.partition(".")
-    function = getattr(import_module(f"{__name__}.{_MODULE_OF[plain]}"), plain)
-    return import_module(f"{__name__}.jit_team").rows_of(function) if rows else function
-
-
-def _wait_for(kernel: Kernel, signature: str) -> None:
-    from ferro.cpu.kernels import background
-
-    background.wait_for(kernel, signature)
-
-
-@cache
-def signatures() -> dict[str, tuple[str, ...]]:
-    """The signatures that kernels are called with, found by a rehearsal: in the calls of warm.py nothing is computed.
-
-    Other threads must not call kernels meanwhile.
-    """
-    found: dict[str, dict[str, None]] = {}
-
-    def note(self: Kernel, *args: Any) -> bool:
-        found.setdefault(self.name, {})[describe(args)] = None
-        if sys._getframe(1).f_code.co_name in ("run_rows", "run_parts"):  # several threads would call the twin
-            found.setdefault(f"{self.name}.rows", {})[describe((*[0] * 6, *args))] = None
-        return True
-
-    from ferro.cpu import threads
-    from ferro.cpu.kernels import background, warm
-
-    call, Kernel.__call__ = Kernel.__call__, note
-    number = threads.get_num_threads()
-    threads.set_num_threads(1)
-    try:
-        with background.as_if_all_were_ready(), np.errstate(all="ignore"):
-            warm.call_all()
-    finally:
-        Kernel.__call__ = call
-        threads.set_num_threads(number)
-    return {name: tuple(some) for name, some in found.items()}
-
-
-def compile_for(name: str, wanted: str) -> bool:
-    """Make what machine code there is not of a kernel, for a signature or for all whose tags begin so ("f4-").
-
-    Whether it could be kept.
-    """
-    some = [wanted]
-    if wanted.endswith("-"):
-        some = [signature for signature in signatures().get(name, ()) if tag_of(signature).startswith(wanted)]
-    kept = [get(name).load(tag_of(signature)) or get(name).compile(signature) for signature in some]
-    return all(kept)
-
-
-def compile_all(wanted: str) -> Iterator[None]:
-    """The same for all kernels, pausing after each; at last a mark is set on disk, which `all_were_made` finds."""
-    for name in signatures():
-        compile_for(name, wanted)
-        yield
-    from ferro.cpu.kernels import front
-
-    front.make_missing(wanted.rstrip("-"))
-    store.write(_ALL, wanted, tuple(_MODULES), b"")
-
-
-def all_were_made(wanted: str) -> bool:
-    """Whether there was machine code on disk of all kernels at the start, as far as their tags begin so ("f4-")."""
-    sources = tuple(_MODULES)
-    return wanted in store.tags(_ALL, sources) and store.read(_ALL, wanted, sources) is not None
-
-
-_ALL = "all"  # a name that no kernel has
-
-
-KINDS = ("f4-", "f8-", "any-")  # how the tags of all kernels begin
+registry.declare(__name__, _MODULES)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
-from ferro.cpu.team import helpers, run_parts, run_rows
+from ferro.native.workers import helpers, run_parts, run_rows
 
 _PLACES = np.dtype(np.int64)
 _SOME, _MANY = 1 << 13, 1 << 14  # elements of a chunk: to be added to, to be copied

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import background
 from ferro.cpu.kernels.gemm import DTYPES, begin
-from ferro.cpu.team import run_rows
+from ferro.native import readiness
+from ferro.native.workers import run_rows
 
 _KERNELS = ("attend", "attend_vjp")
 _ROWS = 12  # of a tile
@@ -20,7 +20,7 @@ _CHUNK = 1 << 20  # multiplications, some 25 us with the exponential function's 
 
 def usable(dtype: np.dtype) -> bool:
     """Whether there is machine code for that dtype."""
-    return dtype in DTYPES and background.ready(_KERNELS, dtype)
+    return dtype in DTYPES and readiness.ready(_KERNELS, dtype)
 
 
 def _plan(arrays: tuple[np.ndarray, ...], q: np.ndarray, k: np.ndarray, causal: bool) -> tuple[list[np.ndarray], tuple]:

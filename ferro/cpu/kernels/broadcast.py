@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu import team
-from ferro.cpu.kernels import background
 from ferro.cpu.kernels.common import MOST_CHUNKS
+from ferro.native import readiness, workers
 
 # The kernel's number of a ufunc, and of the same with its operands exchanged.
 OPERATIONS = {np.add: (0, 0), np.subtract: (1, 4), np.multiply: (2, 2), np.divide: (3, 5)}
@@ -21,10 +20,10 @@ def combine(operation: int, x: np.ndarray, y: np.ndarray, columns: int, out: np.
 
     Whether there was machine code for it.
     """
-    if not background.ready(("combine",), x.dtype):
+    if not readiness.ready(("combine",), x.dtype):
         return False
     by_columns = columns < 0
     rows = x.size // abs(columns)
     args = (0, rows, operation, by_columns, x.reshape(rows, -1), y.reshape(-1), out.reshape(rows, -1))
-    team.run_rows("combine", min(x.size // _SOME, rows, MOST_CHUNKS), rows, args, -1, 0)
+    workers.run_rows("combine", min(x.size // _SOME, rows, MOST_CHUNKS), rows, args, -1, 0)
     return True

@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.background import ready
-from ferro.cpu.team import run_rows
-from ferro.cpu.threads import parallel_for
+from ferro.native.readiness import ready
+from ferro.native.threads import parallel_for
+from ferro.native.workers import run_rows
 
 SMALL = 4096  # elements below which NumPy answers, so that nothing is ever compiled for small arrays
 GRAIN = 1 << 16  # elements of a chunk where an element takes about a nanosecond; handing over a chunk takes 20 to 60 us
 MOST_CHUNKS = 32  # keeps the cost of chunks negligible, and 8 threads evenly busy
-
-# A logsumexp is the largest logit and a logarithm: above this (by the bytes of a logit) float64 has lost digits of the latter.
-FAR = {4: 1e9, 8: 1e3}
-SMALL_SQUARES = 1e-280  # a sum of float64 squares above has lost nothing to their range
 
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -62,9 +58,9 @@ def split(length: int, grain: int, work: Callable[[int, int], object]) -> None:
 
 
 def share_rows(name: str, rows: int, grain: int, args: tuple, whole: int = 0, span: int = -2) -> bool:
-    """Call a kernel whose rows do not depend on each other: see `team.run_rows`.
+    """Call a kernel whose rows do not depend on each other: see `workers.run_rows`.
 
-    `grain` rows take some 50 us, as in `split`; the team takes chunks of an eighth of that.
+    `grain` rows take some 50 us, as in `split`; the workers take chunks of an eighth of that.
     """
     return run_rows(name, min(8 * rows // max(grain, 1), rows, MOST_CHUNKS), rows, args, whole, span)
 

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.cpu.kernels import background, get, winograd
+from ferro.cpu.blas_products import gemm
+from ferro.cpu.kernels import winograd
 from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, widened
-from ferro.cpu.team import run_parts, run_rows
-from ferro.cpu.threads import gemm
+from ferro.native import readiness
+from ferro.native.readiness import get
+from ferro.native.workers import run_parts, run_rows
 
 Ints = tuple[int, ...]
 
@@ -129,7 +131,7 @@ def _result_shape(plan: _Plan, batch: int, n: int) -> Ints:
 
 def ready(x: np.ndarray) -> bool:
     """Whether a convolution of x need not wait for a compiler."""
-    return background.ready(_KERNELS, x.dtype)
+    return readiness.ready(_KERNELS, x.dtype)
 
 
 _KERNELS = (

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import background, get
 from ferro.cpu.kernels.gemm import DTYPES
-from ferro.cpu.team import run_rows
+from ferro.native import readiness
+from ferro.native.readiness import get
+from ferro.native.workers import run_rows
 
 _KERNELS = ("eliminate_blocks", "log_determinants", "reflect_back", "reflect_blocks", "root")
 _MOST = 1 << 20  # numbers of a matrix up to which LAPACK is slower
@@ -20,7 +21,7 @@ _CHUNK = 1 << 18  # multiplications, some 20 us
 def ready(x: np.ndarray) -> bool:
     """Whether there are kernels for these matrices."""
     dtype = x.dtype
-    return (dtype in DTYPES and background.ready(_KERNELS, dtype)
+    return (dtype in DTYPES and readiness.ready(_KERNELS, dtype)
         and x.size > 0 and x.shape[-1] * x.shape[-2] <= _MOST)  # fmt: skip
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu import isa
-from ferro.cpu.kernels import background, get
-from ferro.cpu.team import helpers, run_rows
-from ferro.cpu.threads import gemm as blas_gemm
+from ferro.cpu.blas_products import gemm as blas_gemm
+from ferro.native import isa, readiness
+from ferro.native.readiness import get
+from ferro.native.workers import helpers, run_rows
 
 _KERNELS = ("product_part",)
 _ROWS, _COLUMNS = 12, {4: 32, 8: 16}  # of a tile, see jit_gemm.py; columns by the size of a number
@@ -50,7 +50,7 @@ def _is_suitable(a: np.ndarray, b: np.ndarray, work: int) -> bool:
     is_large = b.ndim == 2 or (work >= _LEAST_STACK and m * k * n >= _LEAST_EACH)
     if not is_large or m < _FEW_ROWS or n < _FEW_COLUMNS or k != depth or b.dtype is not dtype:
         return False
-    return dtype in DTYPES and background.ready(_KERNELS, dtype)
+    return dtype in DTYPES and readiness.ready(_KERNELS, dtype)
 
 
 def _by_kernel(a: np.ndarray, b: np.ndarray, start: np.ndarray | None) -> np.ndarray:

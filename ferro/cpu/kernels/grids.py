@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, contiguous, share_rows, split
+from ferro.native.readiness import get
 
 
 def linear_places(at: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import kernel, whole_registers
 from ferro.cpu.kernels.jit_math import (
     CIRCLES,
     bits32,
@@ -23,6 +22,7 @@ from ferro.cpu.kernels.jit_math import (
     sine,
     tanh,
 )
+from ferro.native.jit import kernel, whole_registers
 
 _BLOCK = 4096  # numbers after which sines and cosines are looked at again, while they are in the cache
 

@@ -12,8 +12,8 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from ferro.cpu.kernels.jit import kernel
 from ferro.cpu.kernels.jit_moves import copy_bytes
+from ferro.native.jit import kernel
 
 u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it
 LINE = 64  # bytes of a cache line

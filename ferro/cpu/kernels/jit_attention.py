@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_exponentials import exp_into
 from ferro.cpu.kernels.jit_gemm import (
     REGISTER,
@@ -28,6 +27,7 @@ from ferro.cpu.kernels.jit_gemm import (
     turn_rows,
 )
 from ferro.cpu.kernels.jit_rows import dot, largest
+from ferro.native.jit import device, kernel, whole_registers
 
 
 @device

@@ -15,8 +15,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ferro.cpu import isa
-from ferro.cpu.kernels.jit import device
+from ferro.native import isa
+from ferro.native.jit import device
 
 in_llvm: Any = intrinsic  # a function for kernels, whose first parameter is the compiler's
 

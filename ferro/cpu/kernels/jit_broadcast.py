@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferro.cpu.kernels.jit import device, kernel
+from ferro.native.jit import device, kernel
 
 
 @kernel

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel
 from ferro.cpu.kernels.jit_blocks import (
     BYTES,
     HALF_LINE,
@@ -33,6 +32,7 @@ from ferro.cpu.kernels.jit_blocks import (
     shifted,
     turn,
 )
+from ferro.native.jit import device, kernel
 
 u64 = np.uint64  # an index that cannot be negative: Numba wraps others, which keeps LLVM from vectorising
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel
+from ferro.native.jit import device, kernel
 
 LOWEST = -np.inf
 

@@ -14,9 +14,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 
-from ferro.cpu.kernels.jit import _INSIDE, reduction
 from ferro.cpu.kernels.jit_blocks import Code, i64, in_llvm
 from ferro.cpu.kernels.jit_math import exp
+from ferro.native.jit import _INSIDE, reduction
 
 _WORD = ir.IntType(32)
 _OPTIONS: Any = _INSIDE

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_gemm import FEW, NEAR, address, aligned, multiply, room_left, room_right, size_of, turned
 from ferro.cpu.kernels.jit_linalg import substituted
 from ferro.cpu.kernels.jit_rows import dot
+from ferro.native.jit import device, kernel, whole_registers
 
 PANEL = 16
 

@@ -34,7 +34,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from ferro.cpu.kernels.jit import device, kernel
+from ferro.native.jit import device, kernel
 
 llvmlite.binding.initialize_native_asmparser()
 intrinsic: Any = numba.extending.intrinsic  # what it makes is called without the first parameter

@@ -1,4 +1,4 @@
-"""Fronts of cat and stack (see jit_front.py): small arrays of one dtype, one behind the other."""
+"""Entries of cat and stack (see native/jit_entries.py): small arrays of one dtype, one behind the other."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_fields import (  # fmt: skip
+from ferro.native.jit import device
+from ferro.native.jit_entries import MOST, as_long, flat_at, is_array, is_plain, length, shaped, size_of
+from ferro.native.jit_fields import (  # fmt: skip
     class_of,
     count_of,
     data_of,
@@ -22,18 +23,17 @@ from ferro.cpu.kernels.jit_fields import (  # fmt: skip
     tuple_type,
     word,
 )
-from ferro.cpu.kernels.jit_front import MOST, as_long, flat_at, is_array, is_plain, length, shaped, size_of
 
 _ALIGNED = 0x100
 _SCATTERED = 512  # elements of an array that is not contiguous: each is looked for by itself
 
 
-def fronts(dtype: Any) -> list[Any]:
-    """The fronts of cat(xs, dim) and stack(xs, dim), xs being a tuple."""
-    return [_front(dtype, 0), _front(dtype, 1)]
+def entries(dtype: Any) -> list[Any]:
+    """The entries of cat(xs, dim) and stack(xs, dim), xs being a tuple."""
+    return [_entry(dtype, 0), _entry(dtype, 1)]
 
 
-def _front(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of cases)
+def _entry(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of cases)
     """`more`: how many dimensions the result has that the arrays do not have."""
     number, itemsize = np.dtype(dtype).num, np.dtype(dtype).itemsize
 
@@ -57,7 +57,7 @@ def _front(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
                 rest //= n
             flat_at(dtype, to + i // many * gap + i % many * itemsize, 1)[0] = flat_at(dtype, place, 1)[0]
 
-    def front(objects, count):
+    def entry(objects, count):
         if count != 2:
             return 0
         xs, dim = word(objects), word(objects + 8)
@@ -95,4 +95,4 @@ def _front(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
             to += size_of(a) // before * itemsize
         return out
 
-    return front
+    return entry

@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
+from ferro.native.jit import device, kernel, reduction, whole_registers
 
 _ROWS, _VECTORS = 8, 2
 _BYTES = 64  # of a vector

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel
 from ferro.cpu.kernels.jit_gemm import REGISTER, ROWS, VECTORS, address, aligned, size_of, tile, turn_rows
 from ferro.cpu.kernels.jit_recurrent import lstm_rows, u64
+from ferro.native.jit import device, kernel
 
 
 @device

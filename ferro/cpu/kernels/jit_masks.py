@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import kernel
+from ferro.native.jit import kernel
 
 u64 = np.uint64  # Numba need not look whether an index is negative
 

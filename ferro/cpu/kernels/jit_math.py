@@ -19,7 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ferro.cpu.kernels.jit import by_precision, device
+from ferro.native.jit import by_precision, device
 
 f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
 _WHOLE = f32(12582912)  # see Note [Functions without branches]

@@ -9,7 +9,7 @@ from numba import extending, types
 from numba.core import cgutils
 from numba.np.numpy_support import carray
 
-from ferro.cpu.kernels.jit import device, kernel
+from ferro.native.jit import device, kernel
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 

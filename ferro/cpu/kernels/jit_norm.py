@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import kernel, reduction
 from ferro.cpu.kernels.jit_rows import mean_of, read_ahead, squares_from, total_of
+from ferro.native.jit import kernel, reduction
 
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ferro.cpu.kernels.jit import kernel
 from ferro.cpu.kernels.jit_math import muladd
+from ferro.native.jit import kernel
 
 
 @kernel

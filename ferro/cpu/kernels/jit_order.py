@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel
+from ferro.native.jit import device, kernel
 
 _CHECKED = 32  # elements that are first compared with the last one chosen
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel, reduction
+from ferro.native.jit import device, kernel, reduction
 
 f32, f64, i32 = np.float32, np.float64, np.int32
 _BLOCK = 2048  # numbers that are added in the precision of the data

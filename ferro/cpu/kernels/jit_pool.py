@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel
+from ferro.native.jit import device, kernel
 
 u64 = np.uint64  # an index that cannot be negative: Numba wraps others, which costs time
 

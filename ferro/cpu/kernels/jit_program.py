@@ -9,9 +9,9 @@ from llvmlite import ir
 from numba import extending, types
 from numba.np.numpy_support import carray
 
-from ferro.cpu.kernels.jit import kernel
 from ferro.cpu.kernels.jit_masks import choose
 from ferro.cpu.kernels.jit_stream import settle, stream
+from ferro.native.jit import kernel
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _word = ir.IntType(64)

@@ -20,9 +20,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ferro.cpu.box_muller import COSINE, LOG, LOG_2, OCTANTS, QUARTER, ROOT_HALF, SINE, TWO_PI
-from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_math import bits32, float32_of
 from ferro.cpu.kernels.rejection import binomial, gamma, poisson, products, tail, transformed, waiting
+from ferro.native.jit import device, kernel, whole_registers
 
 f4, f8, i4, u4, u8 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 _N, _M = 624, 397

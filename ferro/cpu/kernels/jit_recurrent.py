@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_math import sigmoid_ as sigmoid
 from ferro.cpu.kernels.jit_math import tanh
+from ferro.native.jit import device, kernel, whole_registers
 
 u64 = np.uint64  # see jit_conv.py
 

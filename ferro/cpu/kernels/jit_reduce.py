@@ -14,10 +14,10 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel, reduction
 from ferro.cpu.kernels.jit_math import rank, unrank
 from ferro.cpu.kernels.jit_rows import squares_from, total_from
-from ferro.cpu.kernels.reduce import TILE
+from ferro.cpu.kernels.limits import TILE
+from ferro.native.jit import device, kernel, reduction
 
 f64 = np.float64
 _BLOCK = 2048

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_math import bits64, exp, float64_of, log1p
+from ferro.native.jit import device, kernel, whole_registers
 
 f64, i64 = np.float64, np.int64
 _CHECKED = 64  # elements that are first compared with the extreme one before them

@@ -1,4 +1,4 @@
-"""Compiled kernels that only fronts call (jit_front.py): what is done with small arrays.
+"""Compiled kernels that only entries call (native/jit_entries.py): what is done with small arrays.
 
 Reductions get the numbers before, in and behind the reduced dimensions. Those behind are few: what is added one after
 the other must not be many, or digits are lost.
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import jit_norm, jit_optim, jit_pointwise
-from ferro.cpu.kernels.common import SMALL_SQUARES
-from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
 from ferro.cpu.kernels.jit_softmax import less_norm
+from ferro.cpu.kernels.limits import SMALL_SQUARES
+from ferro.native.jit import device, kernel, whole_registers
 
 f64 = np.float64
 

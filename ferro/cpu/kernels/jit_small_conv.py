@@ -1,4 +1,4 @@
-"""Fronts of small convolutions without groups (see jit_front.py), in one to three dimensions.
+"""Entries of small convolutions without groups (see native/jit_entries.py), in one to three dimensions.
 
 All are derivatives of one form, see Note [The convolution family] in cpu/convolution.py; it is summed as it stands.
 """
@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_fields import (  # fmt: skip
+from ferro.native.jit import device
+from ferro.native.jit_entries import MOST, as_long, flat, is_plain, is_vector, length, shaped, size_of
+from ferro.native.jit_fields import (  # fmt: skip
     class_of,
     count_of,
     int_type,
@@ -23,7 +24,6 @@ from ferro.cpu.kernels.jit_fields import (  # fmt: skip
     tuple_type,
     word,
 )
-from ferro.cpu.kernels.jit_front import MOST, as_long, flat, is_plain, is_vector, length, shaped, size_of
 
 _WORK = 2048  # multiplications; from there on a product of matrices is quicker
 _LONGEST = 1 << 10
@@ -123,8 +123,8 @@ def _form(x, w, y, table, images, inputs, outputs, wanted):
                         y[place] += x[row + r2] * w[taps + j]
 
 
-def fronts(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
-    """The fronts of conv, conv_input and conv_weight in cpu/convolution.py."""
+def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
+    """The entries of conv, conv_input and conv_weight in cpu/convolution.py."""
     number = np.dtype(dtype).num
 
     @device

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.common import FAR
-from ferro.cpu.kernels.jit import device, kernel, reduction, whole_registers
 from ferro.cpu.kernels.jit_exponentials import exp_into, sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import dot, largest, notes, side_by_side, total_of
+from ferro.cpu.kernels.limits import FAR
+from ferro.native.jit import device, kernel, reduction, whole_registers
 
 f64 = np.float64
 _FAR, _FAR_DOUBLE = FAR[4], FAR[8]

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from ferro.cpu.kernels.jit import device
+from ferro.native.jit import device
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 LINE = 64  # bytes of a cache line

@@ -1,4 +1,4 @@
-"""Compiled reductions of large arrays, as fronts call them: cut for the kernels of jit_reduce.py, shared by the team."""
+"""Compiled reductions of large arrays, as entries call them: cut for the kernels of jit_reduce.py, shared by the workers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import SMALL_SQUARES
-from ferro.cpu.kernels.jit import device, kernel
 from ferro.cpu.kernels.jit_reduce import (
     max_columns,
     max_rows,
@@ -19,8 +17,10 @@ from ferro.cpu.kernels.jit_reduce import (
     sum_columns,
     sum_rows,
 )
-from ferro.cpu.kernels.jit_team import over_rows
-from ferro.cpu.kernels.reduce import FEW, GRAIN, PIECE, TILE
+from ferro.cpu.kernels.limits import FEW, PIECE, SMALL_SQUARES, TILE
+from ferro.cpu.kernels.limits import GRAIN_OF_SUMS as GRAIN
+from ferro.native.jit import device, kernel
+from ferro.native.jit_work_queue import over_rows
 
 _FIRST = np.int64(0)
 
@@ -37,15 +37,15 @@ def _cut(before, n, behind):
 def _sums_by(rows: Any, columns: Any) -> Any:
     """A function that gives the sums of all parts, by kernels of rows and of columns: a row for each part."""
 
-    def parts_of(x, before, n, behind, board, count):
+    def parts_of(x, before, n, behind, queue, count):
         parts, tiles, chunks = _cut(before, n, behind)
         found, zero = np.empty((before * parts, behind)), np.zeros((before, behind), x.dtype)
         if behind == 1:
             values = (x.reshape(before, n), zero.reshape(-1), found.reshape(-1), _FIRST, tiles)
-            over_rows(rows, board, count, chunks, tiles, -1, 3, values)
+            over_rows(rows, queue, count, chunks, tiles, -1, 3, values)
         else:
             over_rows(
-                columns, board, count, chunks, tiles, -1, 3, (x.reshape(before, n, behind), zero, found, _FIRST, tiles)
+                columns, queue, count, chunks, tiles, -1, 3, (x.reshape(before, n, behind), zero, found, _FIRST, tiles)
             )
         return found
 
@@ -55,15 +55,15 @@ def _sums_by(rows: Any, columns: Any) -> Any:
 def _extremes_by(rows: Any, columns: Any) -> Any:
     """The same for extreme elements."""
 
-    def parts_of(x, before, n, behind, board, count):
+    def parts_of(x, before, n, behind, queue, count):
         parts, tiles, chunks = _cut(before, n, behind)
         found = np.empty((before * parts, behind), x.dtype)
         if behind == 1:
             over_rows(
-                rows, board, count, chunks, tiles, -1, 2, (x.reshape(before, n), found.reshape(-1), _FIRST, tiles)
+                rows, queue, count, chunks, tiles, -1, 2, (x.reshape(before, n), found.reshape(-1), _FIRST, tiles)
             )
         else:
-            over_rows(columns, board, count, chunks, tiles, -1, 2, (x.reshape(before, n, behind), found, _FIRST, tiles))
+            over_rows(columns, queue, count, chunks, tiles, -1, 2, (x.reshape(before, n, behind), found, _FIRST, tiles))
         return found
 
     return device(parts_of)
@@ -87,8 +87,8 @@ def _together(combine: Any, finish: Any) -> Any:
 
 
 def _reduction(parts_of: Any, together: Any) -> Any:
-    def run(x, before, n, behind, out, board, count):
-        together(parts_of(x, before, n, behind, board, count), before, n, out)
+    def run(x, before, n, behind, out, queue, count):
+        together(parts_of(x, before, n, behind, queue, count), before, n, out)
         return True
 
     return kernel(run)
@@ -111,10 +111,10 @@ _SMALL_NORM = math.sqrt(SMALL_SQUARES)
 
 
 @kernel
-def vector_norm(x, order, before, n, behind, out, board, count):
+def vector_norm(x, order, before, n, behind, out, queue, count):
     if order != 2:
         return False
-    found = _squares(x, before, n, behind, board, count)
+    found = _squares(x, before, n, behind, queue, count)
     _norm_of(found, before, n, out)
     fine = True
     for i in range(out.size):

@@ -29,9 +29,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from ferro.cpu.kernels.jit import device, kernel, whole_registers
 from ferro.cpu.kernels.jit_blocks import BYTES, ROWS, Code, aligned, i64, in_llvm, shifted
 from ferro.cpu.kernels.jit_conv import fill, fitting, lay_out, look, same_place, u64
+from ferro.native.jit import device, kernel, whole_registers
 
 _PIECE = 4  # windows of a piece
 _LINE = 2 * _PIECE  # results in a row of a piece

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, pointwise
+from ferro.native.readiness import get
 
 ALONE = GRAIN // 4  # elements up to which a kernel takes a few microseconds, and nobody helps with it
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.common import FAR, GRAIN, contiguous, has_kernel, is_half, share_rows, widened
+from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, is_half, share_rows, widened
+from ferro.cpu.kernels.limits import FAR
 from ferro.cpu.kernels.softmax import log_softmax, logsumexp
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu import team
-from ferro.cpu.kernels import background
 from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, share_rows
 from ferro.cpu.kernels.moves import NUMBERS
+from ferro.native import readiness, workers
 
 _SOME = 1 << 14  # elements of a part
 
@@ -19,7 +18,7 @@ def flat(x: Any, *names: str) -> np.ndarray | None:
     number = NUMBERS.get(x.itemsize)
     if number is None or x.size < SMALL or not (x.flags.c_contiguous and x.flags.aligned) or x.dtype.hasobject:
         return None
-    return x.reshape(-1).view(number) if background.ready(names, number) else None
+    return x.reshape(-1).view(number) if readiness.ready(names, number) else None
 
 
 def choose(mask: np.ndarray, x: Any, y: Any, out: np.ndarray) -> bool:
@@ -45,7 +44,7 @@ def picked(x: np.ndarray, mask: np.ndarray) -> np.ndarray | None:
     flags = mask.reshape(-1)
     parts, before = _counted(flags)
     out = np.empty(before[-1], x.dtype)
-    team.run_rows("pick", parts, parts, (0, parts, parts, flags, before, source, out.view(source.dtype)), -1, 0)
+    workers.run_rows("pick", parts, parts, (0, parts, parts, flags, before, source, out.view(source.dtype)), -1, 0)
     return out
 
 
@@ -58,7 +57,7 @@ def place(out: np.ndarray, mask: np.ndarray, x: np.ndarray, clear: bool) -> bool
     parts, before = _counted(flags)
     x = x.copy() if np.may_share_memory(x, out) else np.ascontiguousarray(x)
     source = x.reshape(-1).view(target.dtype)
-    team.run_rows("place", parts, parts, (0, parts, parts, flags, before, source, target, clear), -1, 0)
+    workers.run_rows("place", parts, parts, (0, parts, parts, flags, before, source, target, clear), -1, 0)
     return True
 
 

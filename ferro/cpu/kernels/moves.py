@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu import team
-from ferro.cpu.kernels import background
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL
+from ferro.native import readiness, workers
 
 _TRANSPOSED = ("transposed",)
 NUMBERS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}  # what elements of so many bytes are moved as
@@ -27,7 +26,7 @@ def contiguous(x: np.ndarray) -> np.ndarray:
     parts = _exchanged(x) if some else None
     if parts is not None and x.flags.aligned and not x.dtype.hasobject:
         number = NUMBERS.get(x.itemsize)
-        if number is not None and background.ready(_TRANSPOSED, number):
+        if number is not None and readiness.ready(_TRANSPOSED, number):
             return _transposed(x, number, *parts)
     if x.size < LARGE:
         return np.array(x, order="C")
@@ -46,7 +45,7 @@ def _transposed(x: np.ndarray, number: Any, stacked: int, axes: int) -> np.ndarr
     source = x.transpose(order).reshape(first, rows, columns).view(number)
     groups = first * -(-rows // 8)
     args = (0, groups, source, out.reshape(first, columns, rows).view(number))
-    team.run_rows("transposed", min(x.size // GRAIN, groups), groups, args, whole=-1, span=0)
+    workers.run_rows("transposed", min(x.size // GRAIN, groups), groups, args, whole=-1, span=0)
     return out
 
 
@@ -78,12 +77,12 @@ def assign(*pairs: tuple[np.ndarray, Any]) -> None:
         arrays += (source, target)  # (these live until they have been read)
     planned = _plan if len(pairs) <= _FEW else _plan.__wrapped__  # (plans of many copies are large, and would be kept)
     plan = planned(kind, tuple(layouts)) if plain else None
-    twin = None if plan is None else team.fixed_twin("move", _example)
-    if plan is not None and twin is not None:
+    parallel = None if plan is None else workers.fixed_parallel("move", _example)
+    if plan is not None and parallel is not None:
         words, fill, parts = plan
         words = words.copy()
         fill(words, 0, *map(address, arrays))
-        team.share(twin, team.helpers(), parts, parts, (0, parts, parts, words), -1, 0)
+        workers.share(parallel, workers.helpers(), parts, parts, (0, parts, parts, words), -1, 0)
     elif len(pairs) == 1:
         target[...] = source
     else:
@@ -103,7 +102,7 @@ def copied(x: np.ndarray) -> np.ndarray:
 
 def zeros(shape: tuple, dtype: Any) -> np.ndarray:
     """Zeros, written by all threads where there are many."""
-    if not team.helpers() or math.prod(shape) < LARGE:
+    if not workers.helpers() or math.prod(shape) < LARGE:
         return np.zeros(shape, dtype)
     out = np.empty(shape, dtype)
     assign((out, 0))
@@ -113,14 +112,14 @@ def zeros(shape: tuple, dtype: Any) -> np.ndarray:
 def triangle(x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray | None:
     """x with zeros above (lower) or below a diagonal of its last two dimensions; None if no kernel can do it."""
     number = NUMBERS.get(x.itemsize)
-    if number is None or x.size < SMALL or x.dtype.hasobject or not background.ready(("triangle",), number):
+    if number is None or x.size < SMALL or x.dtype.hasobject or not readiness.ready(("triangle",), number):
         return None
     x = x if x.flags.c_contiguous and x.flags.aligned else contiguous(x)
     m, n = x.shape[-2:]
     out = np.empty(x.shape, x.dtype)
     rows = x.size // n
     args = (0, rows, m, diagonal, lower, x.reshape(rows, n).view(number), out.reshape(rows, n).view(number))
-    team.run_rows("triangle", min(x.size // _SOME, rows, MOST_CHUNKS), rows, args, whole=-1, span=0)
+    workers.run_rows("triangle", min(x.size // _SOME, rows, MOST_CHUNKS), rows, args, whole=-1, span=0)
     return out
 
 

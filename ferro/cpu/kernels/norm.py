@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import (
     GRAIN,
     MOST_CHUNKS,
@@ -20,7 +19,8 @@ from ferro.cpu.kernels.common import (
     split,
     widened,
 )
-from ferro.cpu.team import run_parts
+from ferro.native.readiness import get
+from ferro.native.workers import run_parts
 
 Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]

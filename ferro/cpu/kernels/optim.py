@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel, share_rows
-from ferro.cpu.kernels.front import front
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.small import at_hand, nothing
 
 NO_BUFFER, NO_LARGEST = 1 << 1, 1 << 3  # the argument that is an empty array then, which is not cut
@@ -55,7 +55,7 @@ def _small_step(name: str, numbers: tuple, grad: np.ndarray, *arrays: np.ndarray
     return True
 
 
-@front
+@entry
 def sgd_step(
     param: np.ndarray,
     buffer: np.ndarray | None,

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import background
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, share_rows
+from ferro.native import readiness
 
 Ints = tuple[int, ...]
 
@@ -27,7 +27,7 @@ def out_size(size: int, kernel: int, stride: int, padding: int, dilation: int, c
 
 def ready(x: np.ndarray, places: int) -> bool:
     """Whether the kernels take x, with so many places in an image, and have machine code already."""
-    return has_kernel(x) and places < 1 << 31 and background.ready(_KERNELS, x.dtype)
+    return has_kernel(x) and places < 1 << 31 and readiness.ready(_KERNELS, x.dtype)
 
 
 _KERNELS = ("max_pool", "max_pool_vjp", "avg_pool", "avg_pool_vjp")

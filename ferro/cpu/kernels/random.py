@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import background, get
-from ferro.cpu.kernels.background import ready, ready_for
 from ferro.cpu.kernels.common import SMALL
-from ferro.cpu.kernels.kernel import tag_of
-from ferro.cpu.kernels.machine import SUPPORTED
 from ferro.cpu.kernels.small import at_hand
+from ferro.native import readiness
+from ferro.native.kernel import tag_of
+from ferro.native.loader import SUPPORTED
+from ferro.native.readiness import get, ready, ready_for
 
 _WORDS = 625  # 624 of the state, and the place of the next one
 
@@ -48,6 +48,6 @@ _SIGNATURES = {"shuffle": "u4[1] i8[1]", "whole_numbers": "u4[1] i8 i8 b1 i8[1]"
 @cache
 def _at_hand(name: str) -> bool:
     """Whether there is machine code of one of these, without compiling any."""
-    if not SUPPORTED or background.MODE == "off":
+    if not SUPPORTED or readiness.MODE == "off":
         return False
-    return background.MODE == "wait" or get(name).load(tag_of(_SIGNATURES[name]))
+    return readiness.MODE == "wait" or get(name).load(tag_of(_SIGNATURES[name]))

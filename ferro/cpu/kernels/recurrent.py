@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ferro.cpu.kernels import get
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, share_rows
 from ferro.cpu.kernels.gemm import DTYPES
-from ferro.cpu.team import run_rows
+from ferro.native.readiness import get
+from ferro.native.workers import run_rows
 
 LARGE = 1 << 22  # multiplications of a step from which they are worth several threads
 SEQUENCES, CHUNK = 16, 1 << 21  # that a thread takes through all steps, and their multiplications, some 40 us

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.background import ready
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous, has_kernel, share_rows
-from ferro.cpu.team import run_rows
+from ferro.cpu.kernels.limits import FEW, PIECE, TILE
+from ferro.cpu.kernels.limits import GRAIN_OF_SUMS as GRAIN
+from ferro.native.readiness import ready
+from ferro.native.workers import run_rows
 
 LARGE = 1 << 17  # elements below which NumPy takes less than 50 us, and nothing is compiled
-GRAIN = 1 << 19  # elements that one thread takes in some 50 us
-PIECE = 1 << 16  # numbers, of a few long rows or columns, that are taken together
-FEW = 8  # tiles of columns, too few to share: the rows are cut as well
-TILE = 1024  # columns that are taken together: their sums stay in the first-level cache
 
 
 def has_sum_kernel(x: np.ndarray) -> bool:

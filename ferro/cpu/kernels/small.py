@@ -10,9 +10,10 @@ from functools import cache
 
 import numpy as np
 
-from ferro.cpu.kernels import background, get
-from ferro.cpu.kernels.kernel import Kernel
-from ferro.cpu.kernels.machine import SUPPORTED
+from ferro.native import readiness
+from ferro.native.kernel import Kernel
+from ferro.native.loader import SUPPORTED
+from ferro.native.readiness import get
 
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -20,9 +21,9 @@ _REAL = (np.dtype(np.float32), np.dtype(np.float64))
 @cache
 def at_hand(name: str, dtype: np.dtype) -> Kernel | None:
     """The kernel of that name, if it can be called for arrays of a dtype without more ado."""
-    if dtype not in _REAL or not SUPPORTED or background.MODE == "off":
+    if dtype not in _REAL or not SUPPORTED or readiness.MODE == "off":
         return None
-    return get(name) if background.MODE == "wait" or background.at_start(name, dtype) else None
+    return get(name) if readiness.MODE == "wait" or readiness.at_start(name, dtype) else None
 
 
 @cache

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels import background, get
 from ferro.cpu.kernels.gemm import DTYPES
-from ferro.cpu.team import run_rows
+from ferro.native import readiness
+from ferro.native.readiness import get
+from ferro.native.workers import run_rows
 
 _KERNELS = ("substitute", "exchange")
 _MOST = 512  # order up to which the triangle stays in the second cache while one panel after the other reads it
@@ -16,7 +17,7 @@ _CHUNK = 1 << 20  # multiplications, some 25 us
 
 def ready(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether there is a kernel for A X = B."""
-    return a.dtype in DTYPES and a.dtype is b.dtype and a.shape[-1] <= _MOST and background.ready(_KERNELS, a.dtype)
+    return a.dtype in DTYPES and a.dtype is b.dtype and a.shape[-1] <= _MOST and readiness.ready(_KERNELS, a.dtype)
 
 
 def solve(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:

@@ -13,7 +13,6 @@ from ferro.cpu.kernels import (
     ctc,
     factor,
     gemm,
-    get,
     grids,
     interpolation,
     loss,
@@ -29,10 +28,11 @@ from ferro.cpu.kernels import (
     triangle,
     winograd,
 )
-from ferro.cpu.kernels.board import HALT, SIZE
 from ferro.cpu.kernels.common import pointwise, share_rows
-from ferro.cpu.kernels.front import behind
-from ferro.cpu.team import run_parts, run_rows
+from ferro.native.entries import fallback
+from ferro.native.readiness import get
+from ferro.native.work_queue import HALT, SIZE
+from ferro.native.workers import run_parts, run_rows
 
 ALL = (True, True, True)
 
@@ -51,10 +51,10 @@ def call_all() -> None:
         _call_sequences(dtype)
         _call_optim_and_along(x)
         _call_random(dtype)
-    _call_team()
+    _call_workers()
 
 
-def _call_team() -> None:
+def _call_workers() -> None:
     numbers = np.zeros(SIZE, np.int64)
     numbers[HALT] = 1
     for name in ("set_up", "wake"):
@@ -243,7 +243,7 @@ def _call_random(dtype: type) -> None:
 
 def _call_optim_and_along(x: np.ndarray) -> None:
     p, m, v = x.copy(), x.copy(), x.copy()
-    behind(optim.sgd_step)(p, m, x, 0.1, 0.9, 0.0, 0.0, False, False)
+    fallback(optim.sgd_step)(p, m, x, 0.1, 0.9, 0.0, 0.0, False, False)
     optim.adam_step(p, m, v, None, x, 1.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
     along.gather(x, 0, np.zeros(x.shape, np.int64))
     along.gather(x, 1, np.zeros(x.shape, np.int64))

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ferro.cpu.kernels import background
 from ferro.cpu.kernels.common import MOST_CHUNKS
-from ferro.cpu.team import run_parts, run_rows
+from ferro.native import readiness
+from ferro.native.workers import run_parts, run_rows
 
 Ints = tuple[int, ...]
 
@@ -46,13 +46,13 @@ def _pieces(height: int, width: int) -> int:
 def suits(x: np.ndarray, outputs: int, height: int, width: int) -> bool:
     """Whether `correlate` is quicker than a sum of shifted images, for results of this height and width."""
     kernels = "winograd", "winograd_taps"
-    return pays(x.shape[0], x.shape[1], outputs, height, width) and background.ready(kernels, x.dtype)
+    return pays(x.shape[0], x.shape[1], outputs, height, width) and readiness.ready(kernels, x.dtype)
 
 
 def suits_by_taps(x: np.ndarray, outputs: int, height: int, width: int) -> bool:
     """Whether `by_taps` is quicker than a sum of shifted images, for cotangents of this height and width."""
     kernels = ("winograd_by_taps",)
-    return pays_by_taps(x.shape[0], x.shape[1], outputs, height, width) and background.ready(kernels, x.dtype)
+    return pays_by_taps(x.shape[0], x.shape[1], outputs, height, width) and readiness.ready(kernels, x.dtype)
 
 
 def pays(batch: int, channels: int, outputs: int, height: int, width: int) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ferro.core.random import manual_seed
-from ferro.cpu.threads import set_num_threads
+from ferro.native.threads import set_num_threads
 
 from .workers import Failure, Fetching, WorkerInfo, enter
 

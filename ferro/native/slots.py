@@ -1,8 +1,10 @@
-"""The table by which machine code knows the objects of the tape: what stands where. See jit_tape.py and core/tape.py."""
+"""The table by which machine code knows the objects of the tape: what stands where. See jit_recorder.py; core/tape.py fills it."""
 
 from __future__ import annotations
 
 import numpy as np
+
+from ferro.native import loader
 
 # Names of objects, and of slots as Class.slot.
 FIELDS = (
@@ -65,3 +67,4 @@ FIELDS = (
 )
 
 TABLE = np.zeros(len(FIELDS), np.int64)  # addresses of the objects, and offsets of the slots in theirs
+loader.provide("ferro.tape", TABLE)

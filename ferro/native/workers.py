@@ -1,7 +1,7 @@
-"""The team: threads that take chunks of kernels without the interpreter, and watch for more before they go to sleep.
+"""The worker pool: threads that take chunks of kernels without the interpreter, and watch for more before they go to sleep.
 
 To wake a sleeping thread takes 5 to 100 us, and to pass the interpreter's lock as long again. A thread that watches the
-board (see kernels/jit_team.py) takes part within a microsecond, so kernels of 20 us are worth sharing. Whoever sleeps is
+work queue (see jit_work_queue.py) takes part within a microsecond, so kernels of 20 us are worth sharing. Whoever sleeps is
 woken, and not waited for: it may come in time for this kernel, if that is long, and is there for those to come.
 """
 
@@ -16,41 +16,41 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu import kernels, locks
-from ferro.cpu.kernels import background
-from ferro.cpu.kernels.board import ASLEEP, BOARD, CORES, GATHER, HALT, MEMBERS, SHARED, SIZE, THREADS
-from ferro.cpu.threads import _current_core, _pool, _restrict, _usable_cores
+from ferro.native import locks, readiness
+from ferro.native.readiness import get
+from ferro.native.threads import _current_core, _pool, _restrict, _usable_cores
+from ferro.native.work_queue import ASLEEP, CORES, GATHER, HALT, MEMBERS, QUEUE, SHARED, SIZE, THREADS
 
-# Threads that work at once; where there are no POSIX threads, there is no team.
+# Threads that work at once; where there are no POSIX threads, there are no workers.
 _MOST = min(_usable_cores(), THREADS) if os.name == "posix" else 1
 SHARED[CORES] = _MOST
-PATIENCE = 50_000  # looks at the board before a thread goes to sleep: about a millisecond
+PATIENCE = 50_000  # looks at the queue before a thread goes to sleep: about a millisecond
 
 
-class _Team:
-    """The board and the threads that watch it."""
+class _WorkerPool:
+    """The work queue and the threads that watch it."""
 
-    __slots__ = ("asleep", "board", "cores", "members", "numbers", "serve", "wake")
+    __slots__ = ("asleep", "cores", "members", "numbers", "queue", "serve", "wake")
 
     def __init__(self) -> None:
-        self.serve, self.wake = kernels.get("serve"), kernels.get("wake")
+        self.serve, self.wake = get("serve"), get("wake")
         self.numbers = np.zeros(SIZE + 8, np.int64)
-        # Members look at the board for as long as the process lives.
+        # Workers look at the queue for as long as the process lives.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.numbers))
-        self.board = (self.numbers.ctypes.data + 63) & -64
-        self.asleep = (self.board - self.numbers.ctypes.data) // 8 + ASLEEP
-        kernels.get("set_up")(self.board)
+        self.queue = (self.numbers.ctypes.data + 63) & -64
+        self.asleep = (self.queue - self.numbers.ctypes.data) // 8 + ASLEEP
+        get("set_up")(self.queue)
         self.cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
         self.members: list[threading.Thread] = []
 
     def gather(self, count: int) -> None:
-        """Make that many members, and wake those that sleep."""
+        """Make that many workers, and wake those that sleep."""
         if len(self.members) < count:
             with _lock:
                 while len(self.members) < count:
                     number = len(self.members) + 1
-                    task = (self.board, number, PATIENCE)
-                    member = threading.Thread(target=self.serve, args=task, name=f"ferro-team-{number}")
+                    task = (self.queue, number, PATIENCE)
+                    member = threading.Thread(target=self.serve, args=task, name=f"ferro-kernels-{number}")
                     member.daemon = True
                     self.members.append(
                         member
@@ -68,30 +68,30 @@ class _Team:
                 others = self.cores - {_current_core()}
                 for member in self.members:
                     _restrict(member.native_id or 0, others)
-            self.wake(self.board)
+            self.wake(self.queue)
 
     def halt(self) -> None:
-        """Send everyone home, for the machine code is about to go."""
+        """Have all threads end, for the machine code is about to go."""
         self.numbers[self.asleep - ASLEEP + HALT] = 1
-        self.wake(self.board)
+        self.wake(self.queue)
         for member in self.members:
             member.join()
 
 
-_made: _Team | None = None
+_made: _WorkerPool | None = None
 _lock = locks.new()
-_twins: dict[str, Any] = {}  # those of `fixed_twin` that have machine code
+_parallel: dict[str, Any] = {}  # those of `fixed_parallel` that have machine code
 
 
-def _team() -> _Team:
-    global _made  # noqa: PLW0603 (there is one team)
+def _workers() -> _WorkerPool:
+    global _made  # noqa: PLW0603 (there is one pool)
     if _made is None:
         with _lock:
             if _made is None:
-                made = _Team()
+                made = _WorkerPool()
                 if _made is None:  # (else a signal handler has made it meanwhile)
                     _made = made
-                    SHARED[BOARD] = made.board
+                    SHARED[QUEUE] = made.queue
                     atexit.register(made.halt)
     return _made
 
@@ -102,8 +102,8 @@ def helpers() -> int:
 
 
 def call_together() -> None:
-    """Have as many members as may help, and wake them."""
-    (_made or _team()).gather(helpers())
+    """Have as many workers as may help, and wake them."""
+    (_made or _workers()).gather(helpers())
 
 
 # Machine code calls it by its address for as long as the process lives, also if this module is loaded again.
@@ -112,17 +112,17 @@ SHARED[GATHER] = id(call_together)
 
 
 def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, span: int = -2) -> bool:
-    """Call the kernel of that name with `args`, shared by the team in so many chunks of the rows of its arrays.
+    """Call the kernel of that name with `args`, shared by the workers in so many chunks of the rows of its arrays.
 
     All arrays have `length` rows, but for those whose bit (1 for the first argument, 2 for the second, ...) in `whole`
     is set: these are not cut. The arguments number `span` and `span` + 1, 0 and `length`, become the rows of the chunk.
     What a row becomes must not depend on the others. False if the kernel has returned False anywhere.
     """
     if chunks > 1 and _pool.budget > 1 and (count := helpers()):
-        done = _by_twin(name, count, chunks, length, args, whole, span)
+        done = _in_parallel(name, count, chunks, length, args, whole, span)
         if done is not NotImplemented:
             return done
-    return kernels.get(name)(*args) is not False
+    return get(name)(*args) is not False
 
 
 def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
@@ -130,51 +130,55 @@ def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
 
     Each array is cut into so many parts of its own length.
     """
-    if parts > 1 and (count := helpers()) and _by_twin(name, count, parts, 0, args, whole, -2) is not NotImplemented:
+    if (
+        parts > 1
+        and (count := helpers())
+        and _in_parallel(name, count, parts, 0, args, whole, -2) is not NotImplemented
+    ):
         return
     for part in range(parts):
-        kernels.get(name)(*[
+        get(name)(*[
             a[len(a) * part // parts : len(a) * (part + 1) // parts]
             if type(a) is np.ndarray and not whole >> k & 1 else a
             for k, a in enumerate(args)
         ])  # fmt: skip
 
 
-def _by_twin(name: str, count: int, *args: Any) -> Any:
-    """`share` with the twin of that kernel; NotImplemented while it is being made for these arguments."""
-    twin = kernels.get(name + ".rows")
-    done = share(twin.known, count, *args)
-    if done is NotImplemented and background.ready_for(twin, (*[0] * 6, *args[2])):
-        done = share(twin, count, *args)
+def _in_parallel(name: str, count: int, *args: Any) -> Any:
+    """`share` with the parallel version of that kernel; NotImplemented while it is being made for these arguments."""
+    parallel = get(name + ".rows")
+    done = share(parallel.known, count, *args)
+    if done is NotImplemented and readiness.ready_for(parallel, (*[0] * 6, *args[2])):
+        done = share(parallel, count, *args)
     return done
 
 
-def share(twin: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> Any:
-    """`run_rows` with a kernel's twin and so many helpers; NotImplemented if that is what the twin says."""
-    team = _made or _team()
-    if team.numbers[team.asleep] or len(team.members) < count:
-        team.gather(count)
-    asleep = twin(team.board, count if count < chunks else chunks - 1, chunks, length, whole, span, *args)
+def share(parallel: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> Any:
+    """`run_rows` with a kernel's parallel version and so many helpers; NotImplemented if that is what it says."""
+    pool = _made or _workers()
+    if pool.numbers[pool.asleep] or len(pool.members) < count:
+        pool.gather(count)
+    asleep = parallel(pool.queue, count if count < chunks else chunks - 1, chunks, length, whole, span, *args)
     return asleep if asleep is NotImplemented else asleep >= 0
 
 
-def fixed_twin(name: str, example: Callable[[], tuple]) -> Any:
-    """The twin of a kernel that is only called with arguments of the types of those; None while it is being made."""
-    twin = _twins.get(name)
-    if twin is None:
-        kernel = kernels.get(name + ".rows")
-        if background.ready_for(kernel, (*[0] * 6, *example())):
-            twin = _twins[name] = kernel
-    return twin
+def fixed_parallel(name: str, example: Callable[[], tuple]) -> Any:
+    """The parallel version of a kernel that is only called with arguments of the types of those; None while it is being made."""
+    parallel = _parallel.get(name)
+    if parallel is None:
+        kernel = get(name + ".rows")
+        if readiness.ready_for(kernel, (*[0] * 6, *example())):
+            parallel = _parallel[name] = kernel
+    return parallel
 
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
-    global _made  # noqa: PLW0603 (there is one team)
+    global _made  # noqa: PLW0603 (there is one pool)
     if _made is not None:
         atexit.unregister(_made.halt)
         _made = None
-        SHARED[BOARD] = SHARED[MEMBERS] = 0
+        SHARED[QUEUE] = SHARED[MEMBERS] = 0
 
 
 if hasattr(os, "register_at_fork"):

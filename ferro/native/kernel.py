@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import machine, store
+from ferro.native import disk_cache, loader
 
 _lock = threading.RLock()
 
@@ -56,7 +56,7 @@ class Kernel:
     def load(self, tag: str) -> bool:
         """Load machine code from disk, unless that was done. Whether it was there."""
         if tag not in self.tags:
-            packed = store.read(self.name, tag, self.sources)
+            packed = disk_cache.read(self.name, tag, self.sources)
             if packed is None:
                 return False
             try:
@@ -68,7 +68,7 @@ class Kernel:
     def load_all(self, dtype: np.dtype) -> bool:
         """Load what machine code there was at the start for arrays of a dtype. Whether there was any."""
         start = dtype.str[1:] + "-"
-        for tag in store.tags(self.name, self.sources):
+        for tag in disk_cache.tags(self.name, self.sources):
             if tag.startswith(start):
                 self.load(tag)
         return any(tag.startswith(start) for tag in self.tags)
@@ -80,7 +80,7 @@ class Kernel:
                 try:
                     if not packed:
                         raise LookupError("only Numba can run it")
-                    self.runs = (machine.load(self.name, packed), *self.runs)
+                    self.runs = (loader.load(self.name, packed), *self.runs)
                 except LookupError:
                     self.runs = (*self.runs, self.compiler())
                 self.tags.add(tag)
@@ -89,12 +89,12 @@ class Kernel:
         """Make machine code in this process, take it into use, and keep it on disk where possible. Whether it was."""
         tag = tag_of(signature)
         with _lock:  # the compiler serves one thread at a time, and so does its import
-            from ferro.cpu.kernels import jit_export
+            from ferro.native import jit_export
 
             if tag in self.tags:
                 return True
             packed = jit_export.export(self.compiler(), signature)
-            kept = store.write(self.name, tag, self.sources, packed)
+            kept = disk_cache.write(self.name, tag, self.sources, packed)
             try:
                 self.add(tag, packed)
             except OSError:  # the system refuses memory to ferro: Numba has some already

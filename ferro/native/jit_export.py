@@ -1,4 +1,4 @@
-"""Machine code of kernels in the form that machine.py loads: with an entry for Python's calls, and nothing of Numba.
+"""Machine code of kernels in the form that loader.py loads: with an entry for Python's calls, and nothing of Numba.
 
 The entry looks whether the arguments are those that the kernel was compiled for (else it returns NotImplemented), reads
 them out of Python's objects, lets go of the interpreter's lock, and calls the kernel. It neither copies nor counts
@@ -18,8 +18,8 @@ from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import make_array, populate_array
 
-from ferro.cpu.kernels.jit_fields import READABLE, field_offset
-from ferro.cpu.kernels.machine import SUPPORTED, pack
+from ferro.native.jit_fields import READABLE, field_offset
+from ferro.native.loader import SUPPORTED, pack
 
 ENTRY = "ferro_entry"
 
@@ -40,7 +40,7 @@ _ACCEPTED = {
 
 
 def parse(signature: str) -> tuple[Any, ...]:
-    """Numba's types for a signature as signatures.py writes it: "f4[2] i8 (i8 i8) b1"."""
+    """Numba's types for a signature as kernel.py writes it: "f4[2] i8 (i8 i8) b1"."""
     words = signature.replace("(", " ( ").replace(")", " ) ").split()
     found, rest = _sequence(words)
     if rest:
@@ -225,7 +225,7 @@ def _number(kind: Any) -> int:
 
 @global_compiler_lock
 def export(dispatcher: Any, signature: str) -> bytes:
-    """The machine code of a kernel, compiled for a signature, as machine.py reads it.
+    """The machine code of a kernel, compiled for a signature, as loader.py reads it.
 
     Nothing where only Numba can run it. Then Numba keeps the code on disk.
     """
@@ -304,7 +304,7 @@ def _linked(elf: bytes) -> bytes:
             for k in range(length // 24):
                 place, info, addend = struct.unpack_from("<QQq", elf, offset + 24 * k)
                 if info & 0xFFFFFFFF != _ABSOLUTE64:
-                    raise ValueError(f"an address of kind {info & 0xFFFFFFFF} is not one that machine.py fills in")
+                    raise ValueError(f"an address of kind {info & 0xFFFFFFFF} is not one that loader.py fills in")
                 symbol, value = places[info >> 32]
                 addresses.append((starts[target] + place, symbol, value + addend))
     used = sorted({symbol for _, symbol, _ in addresses if symbol >= 0})

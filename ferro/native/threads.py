@@ -1,4 +1,4 @@
-"""One thread budget: the pool of worker threads, loops cut into chunks, the BLAS library's threads, and products.
+"""One thread budget: the pool of worker threads, and loops cut into chunks.
 
 Note [Same numbers for any number of threads]
     Work is cut into chunks by its size alone; the number of threads only decides who computes which chunk. Every chunk
@@ -15,21 +15,19 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import ctypes
-import math
 import os
 import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
 from operator import methodcaller
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu import locks
-from ferro.cpu.kernels.board import BUDGET, RUNS, SHARED
+from ferro.native import locks
+from ferro.native.blas import _blas
+from ferro.native.work_queue import BUDGET, RUNS, SHARED
 
 _acquire = methodcaller("acquire")
 _release = methodcaller("release")
@@ -335,222 +333,11 @@ def parallel_for(fn: Callable[[int], Any], n_chunks: int) -> None:
     run_workers(work, n, chunks.clear)
 
 
-# --- the BLAS library's own threads ----------------------------------------------------------------------------------
-
-
-def _find_blas(package: Any, extension: Any) -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """The functions (get, set) for the number of threads of a package's OpenBLAS; None for any other BLAS."""
-    paths = [extension.__file__] if extension is not None else []  # looking up a name searches its libraries too
-    if os.name == "nt":  # but not on Windows
-        libraries = Path(package.__file__).parent.parent / f"{package.__name__}.libs"
-        paths += [str(path) for path in libraries.glob("*openblas*.dll")]
-    for path in paths:
-        try:
-            library = ctypes.CDLL(path)
-        except OSError:
-            continue
-        for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "")):
-            get = getattr(library, f"{prefix}openblas_get_num_threads{suffix}", None)
-            put = getattr(library, f"{prefix}openblas_set_num_threads{suffix}", None)
-            if get is not None and put is not None:
-                get.argtypes, get.restype = [], ctypes.c_int
-                put.argtypes, put.restype = [ctypes.c_int], None
-                return get, put
-    return None
-
-
-class _Blas:
-    """Counted guard over the process-wide number of BLAS threads."""
-
-    __slots__ = ("_functions", "_lock", "_saved", "_users")
-
-    def __init__(self, package: Any, extension: Any) -> None:
-        self._functions = _find_blas(package, extension)
-        self._lock = locks.new()
-        self._users = 0
-        self._saved = 1
-
-    def __enter__(self) -> None:
-        if self._functions is None:
-            return
-        entered = False
-        try:
-            with self._lock:
-                self._users += 1
-                entered = True
-                if self._users == 1:
-                    get, put = self._functions
-                    self._saved = get()
-                    if self._saved != 1:
-                        put(1)
-        except BaseException:  # an interrupt: whoever enters next must not be taken for the second
-            if entered:
-                self.__exit__()
-            raise
-
-    def __exit__(self, *exception: object) -> None:
-        if self._functions is None:
-            return
-        with self._lock:
-            saved = self._saved  # (a signal handler that comes after the next line saves what it finds, which is 1)
-            self._users -= 1
-            if self._users == 0 and saved != 1:
-                self._functions[1](saved)
-
-    def set_limit(self, n: int) -> None:
-        """Give BLAS `n` threads, from the end of the guarded stretch on if one is going on."""
-        if self._functions is None:
-            return
-        with self._lock:
-            self._saved = n
-            if self._users == 0:
-                self._functions[1](n)
-
-    def after_fork(self) -> None:
-        """Forget the users that were left behind in the parent process."""
-        if self._users:
-            self._users = 0
-            self.set_limit(self._saved)
-
-
-_blas = _Blas(np, getattr(getattr(np, "_core", None), "_multiarray_umath", None))
-
-
-def blas_single() -> _Blas:
-    """Context manager: while anyone is inside, every call of NumPy's BLAS runs on one thread."""
-    return _blas
-
-
-@lru_cache(maxsize=1)
-def scipy_blas_single() -> _Blas:
-    """The same for SciPy's BLAS, which is a library of its own."""
-    import scipy.linalg
-
-    guard = _Blas(scipy, getattr(scipy.linalg, "_fblas", None))
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=guard.after_fork)
-    return guard
-
-
-# --- products --------------------------------------------------------------------------------------------------------
-
-# Multiplications up to which OpenBLAS computes a product on one thread whatever its limit, whatever the processor.
-_ONE_THREAD = {"f": 262144, "d": 262144, "F": 32768, "D": 32768}
-_ONE_THREAD_VECTOR = 2048  # the same if one operand is a vector, and so the product a gemv, ger or dot
-# From so many multiplications on, a product is cut into so many chunks.
-_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), ((1 << 24) + 1, 2))
-
-
-def gemm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a @ b, computed on several threads and rounded alike for any number of them; np.matmul's shapes and broadcasting.
-
-    Transposed operands are not copied. Integers and 16-bit floats go to np.matmul as they are.
-    """
-    if a.ndim == 2 and b.ndim == 2:
-        m, k = a.shape
-        n = b.shape[1]
-        work = m * k * n
-        if work <= _ONE_THREAD_VECTOR or (m > 1 and n > 1 and work <= _ONE_THREAD.get(a.dtype.char, 0)):
-            return np.dot(a, b)  # 0.3 us quicker than matmul
-    return _gemm(a, b)
-
-
-def _gemm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Any product: brought to the form of a stack of matrices."""
-    dtype = np.result_type(a, b)
-    if a.ndim == 0 or b.ndim == 0 or dtype.char not in _ONE_THREAD or a.shape[-1] != b.shape[-2 if b.ndim > 1 else 0]:
-        return np.matmul(a, b)  # no product of BLAS, or no product at all: NumPy says why
-    if a.ndim == 1:
-        with _blas:
-            return np.matmul(a, b) if b.ndim == 1 else np.asarray(_gemm(a[None], b)[..., 0, :])
-    if b.ndim == 1:
-        return _gemm(a, b[:, None])[..., 0]
-    a, b = _operand(a, dtype), _operand(b, dtype)
-    if b.ndim == 2 and a.ndim > 2:  # one tall matrix instead of many
-        return _gemm_stack(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[1])
-    return _gemm_stack(a, b)
-
-
-def _operand(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """`x` with the dtype of the product, its matrices laid out as BLAS reads them: by rows or by columns."""
-    x = x.astype(dtype, copy=False)
-    size, rows, columns = dtype.itemsize, *x.shape[-2:]
-    down, right = x.strides[-2:]
-    by_rows = (right == size or columns == 1) and (rows == 1 or (down >= columns * size and down % size == 0))
-    by_columns = (down == size or rows == 1) and (columns == 1 or (right >= rows * size and right % size == 0))
-    return x if (by_rows or by_columns) and x.flags.aligned else np.ascontiguousarray(x)
-
-
-def _gemm_stack(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The product of (stacks of) matrices, cut along the stack if it is long and else into tiles of each matrix."""
-    (m, k), n = a.shape[-2:], b.shape[-1]
-    stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    count = math.prod(stack)
-    work = count * m * k * n
-    chunks = next((chunks for least, chunks in _CHUNKS if work >= least), 1)
-    if chunks == 1:
-        with _blas:
-            return np.matmul(a, b)
-    if a.shape[:-2] != stack:
-        a = np.broadcast_to(a, (*stack, m, k))
-    if b.shape[:-2] != stack:
-        b = np.broadcast_to(b, (*stack, k, n))
-    out = np.empty((*stack, m, n), a.dtype)
-    if count >= chunks:
-        product = _cut_stack(a, b, out, chunks)
-    else:
-        product, chunks = _cut_matrices(a, b, out, -(-chunks // max(1, count)))
-    with _blas:
-        parallel_for(product, chunks)
-    return out
-
-
-def _cut_stack(a: np.ndarray, b: np.ndarray, out: np.ndarray, chunks: int) -> Callable[[int], None]:
-    """The function that computes one chunk, a range of the leading axes taken together."""
-    stack, axes = out.shape[:-2], 1
-    while math.prod(stack[:axes]) < chunks:
-        axes += 1
-    length = math.prod(stack[:axes])
-
-    def product(chunk: int) -> None:
-        start, stop = chunk * length // chunks, (chunk + 1) * length // chunks
-        if axes == 1:
-            np.matmul(a[start:stop], b[start:stop], out=out[start:stop])
-        else:
-            for flat in range(start, stop):
-                index = np.unravel_index(flat, stack[:axes])
-                np.matmul(a[index], b[index], out=out[index])
-
-    return product
-
-
-def _cut_matrices(a: np.ndarray, b: np.ndarray, out: np.ndarray, tiles: int) -> tuple[Callable[[int], None], int]:
-    """The function that computes one tile of one matrix of the stack, and the number of tiles of the whole stack."""
-    m, n = out.shape[-2:]
-    rows = columns = 1
-    while rows * columns < tiles:  # square tiles read the least
-        if m * columns >= n * rows:
-            rows *= 2
-        else:
-            columns *= 2
-    high, wide = (-(-m // rows) + 15) & -16, (-(-n // columns) + 15) & -16  # no ragged vectors inside
-    cuts = [(i, j) for i in range(0, m, high) for j in range(0, n, wide)]
-
-    def product(tile: int) -> None:
-        flat, cut = divmod(tile, len(cuts))
-        i, j = cuts[cut]
-        index = np.unravel_index(flat, out.shape[:-2]) if out.ndim > 2 else ()
-        np.matmul(a[index][i : i + high], b[index][:, j : j + wide], out=out[index][i : i + high, j : j + wide])
-
-    return product, len(cuts) * math.prod(out.shape[:-2])
-
-
 # --- start-up and fork -----------------------------------------------------------------------------------------------
 
 
 def _after_fork() -> None:
     _pool.forget()
-    _blas.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""The short way of the tape as machine code: small results computed, wrapped and recorded in one call.
+"""The recorder of the tape as machine code: results computed, wrapped and recorded in one call.
 
 What stands here says again, for the most frequent case, what `unary` and `binary` in core/apply.py say, and these stand
 behind it: for any argument that is not a plain tensor of small float32 or float64 arrays, while any mode is on, and for
@@ -14,10 +14,10 @@ Note [Who owns what]
 
 from __future__ import annotations
 
-from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_fields import array_type, class_of, count_of, dtype_of, put, room, the_none, the_true, word
-from ferro.cpu.kernels.jit_front import as_long, is_number
-from ferro.cpu.kernels.jit_objects import (  # fmt: skip
+from ferro.native.jit import device
+from ferro.native.jit_entries import as_long, is_number
+from ferro.native.jit_fields import array_type, class_of, count_of, dtype_of, put, room, the_none, the_true, word
+from ferro.native.jit_objects import (  # fmt: skip
     asarray_function,
     attribute,
     call,

@@ -10,8 +10,9 @@ from typing import Any
 
 from numba import types
 
-from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_fields import (  # fmt: skip
+from ferro.native.jit import device
+from ferro.native.jit_entries import MOST, as_long, is_array, size_of
+from ferro.native.jit_fields import (  # fmt: skip
     address_of,
     array_type,
     class_of,
@@ -29,8 +30,7 @@ from ferro.cpu.kernels.jit_fields import (  # fmt: skip
     tuple_type,
     word,
 )
-from ferro.cpu.kernels.jit_front import MOST, as_long, is_array, size_of
-from ferro.cpu.kernels.tape_table import FIELDS
+from ferro.native.slots import FIELDS
 
 i64 = types.int64
 FLOAT32, FLOAT64 = 11, 12  # NPY_FLOAT, NPY_DOUBLE

@@ -7,14 +7,14 @@ Note [Floating point in kernels]
     they stand. Only a `reduction` may add in another order (`reassoc`), without which LLVM does not vectorise a sum.
 
 Note [The cache of kernels]
-    Machine code is kept by store.py where machine.py can load it; only elsewhere does Numba keep it. To decide whether
+    Machine code is kept by disk_cache.py where loader.py can load it; only elsewhere does Numba keep it. To decide whether
     it is still good, Numba looks only at the file that the kernel stands in; what that takes from other files counts
-    too, as store.py sees it. Nor does it look whose files they are, though it runs what they say:
-    store.py does. A file that is damaged, or cannot be written, costs time.
+    too, as disk_cache.py sees it. Nor does it look whose files they are, though it runs what they say:
+    disk_cache.py does. A file that is damaged, or cannot be written, costs time.
 
 Note [Compiled, never run]
     Numba makes each function that it compiles ready to run, one by one, though they are only compiled into kernels, and
-    kernels run as machine.py loads them. That took a fifth of the time to compile. There is no option against it, so
+    kernels run as loader.py loads them. That took a fifth of the time to compile. There is no option against it, so
     the methods that do it are replaced meanwhile; other threads wait, as Numba's lock is held. Another Numba, which may
     have other methods, is left as it is.
 
@@ -37,9 +37,9 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, overload
 
-from ferro.cpu.kernels import store
-from ferro.cpu.kernels.machine import SUPPORTED
-from ferro.cpu.notices import note
+from ferro.native import disk_cache
+from ferro.native.loader import SUPPORTED
+from ferro.native.notices import note
 
 _KERNEL: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 # Without what Numba writes around a function so that Python and C can call it: a fifth of the time to compile.
@@ -114,7 +114,7 @@ def reduction(fn: Callable[..., Any]) -> Any:
 
 
 def kernel(fn: Callable[..., Any]) -> Any:
-    """A function that Python calls. It runs without the interpreter's lock. Where store.py cannot, Numba keeps it on disk."""
+    """A function that Python calls. It runs without the interpreter's lock. Where disk_cache.py cannot, Numba keeps it on disk."""
     if SUPPORTED:
         return _Bare(fn, _KERNEL)
     try:
@@ -123,11 +123,10 @@ def kernel(fn: Callable[..., Any]) -> Any:
         return numba.njit(**_KERNEL)(fn)
     cache = made._cache
     index = cache._cache_file
-    if not store.trusted(Path(cache.cache_path), index._index_name.rpartition(".")[0]):
+    if not disk_cache.trusted(Path(cache.cache_path), index._index_name.rpartition(".")[0]):
         return numba.njit(**_KERNEL)(fn)
-    file = Path(fn.__code__.co_filename)
-    if file.parent == Path(__file__).parent:  # (a kernel may stand elsewhere, in a test)
-        index._source_stamp = store.digest((file.stem,))  # see Note [The cache of kernels]
+    if fn.__module__.startswith("ferro."):  # (a kernel may stand elsewhere, in a test)
+        index._source_stamp = disk_cache.digest((fn.__module__,))  # see Note [The cache of kernels]
     cache.load_overload, cache.save_overload = _tried(cache.load_overload), _tried(cache.save_overload)
     return made
 

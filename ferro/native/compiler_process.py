@@ -1,4 +1,4 @@
-"""The workshop: a child process that makes machine code. Its two sides, orders on its input, answers on its output."""
+"""The compiler process: a child that makes machine code. Its two sides, requests on its input, answers on its output."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ferro.cpu import kernels
-from ferro.cpu.kernels import store
+from ferro.native import disk_cache
 
-_ROOT = str(Path(__file__).parents[3])  # the folder that ferro is imported from
-IDLE = 10.0  # seconds without an order after which a child ends
-MOST_MEMORY = 5e8  # bytes from which a child ends, and another one takes what is still ordered
+_ROOT = str(Path(__file__).parents[2])  # the folder that ferro is imported from
+IDLE = 10.0  # seconds without a request after which a child ends
+MOST_MEMORY = 5e8  # bytes from which a child ends, and another one takes what is still asked for
 
 
 # --- seen from the program -------------------------------------------------------------------------------------------
 
 
-class Workshop:
+class CompilerProcess:
     """A child process that makes machine code, and the thread that listens to it.
 
-    `delivered` is called with every answer: kernel, and what was ordered. `closed` is called when the child has ended.
+    `answered` is called with every answer: kernel, and what was asked for. `closed` is called when the child has ended.
     """
 
-    def __init__(self, delivered: Callable[[str, str], None], closed: Callable[[Workshop], None]):
+    def __init__(self, answered: Callable[[str, str], None], closed: Callable[[CompilerProcess], None]):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])}
-        if store.temporary is not None:
-            environment["FERRO_CACHE_DIR"] = str(store.temporary)
+        if disk_cache.temporary is not None:
+            environment["FERRO_CACHE_DIR"] = str(disk_cache.temporary)
         # Plain file descriptors: after a fork they can be closed whoever was reading them.
-        theirs, self.orders = os.pipe()
+        theirs, self.requests = os.pipe()
         self.answers, their_answers = os.pipe()
         try:
             self.process = subprocess.Popen(
@@ -48,16 +47,14 @@ class Workshop:
                 start_new_session=True,  # an interrupt from the keyboard is not meant for it
             )
         except OSError:
-            os.close(self.orders)
+            os.close(self.requests)
             os.close(self.answers)
             raise
         finally:
             os.close(theirs)
             os.close(their_answers)
         _open.append(self)
-        self.thread = threading.Thread(
-            target=self._listen, args=(delivered, closed), name="ferro-workshop", daemon=True
-        )
+        self.thread = threading.Thread(target=self._listen, args=(answered, closed), name="ferro-compiler", daemon=True)
         try:
             self.thread.start()
         except RuntimeError:
@@ -65,43 +62,43 @@ class Workshop:
             os.close(self.answers)
             raise
 
-    def order(self, name: str, wanted: str) -> None:
-        """Ask for a kernel's machine code, for a signature or for all whose tags begin so; see kernels.compile_for."""
-        with suppress(OSError):  # it has just ended: whoever is told that it has closed orders again
-            os.write(self.orders, f"{name}\t{wanted}\n".encode())
+    def request(self, name: str, wanted: str) -> None:
+        """Ask for a kernel's machine code, for a signature or for all whose tags begin so ("f4-")."""
+        with suppress(OSError):  # it has just ended: whoever is told that it has closed asks again
+            os.write(self.requests, f"{name}\t{wanted}\n".encode())
 
     def hang_up(self) -> None:
-        """Say that no more orders come. The child ends by itself, and nobody complains that it still runs."""
+        """Say that no more requests come. The child ends by itself, and nobody complains that it still runs."""
         if self in _open:
             _open.remove(self)
-            os.close(self.orders)
+            os.close(self.requests)
             if self.process.returncode is None:
                 self.process.returncode = 0
 
-    def _listen(self, delivered: Callable[[str, str], None], closed: Callable[[Workshop], None]) -> None:
+    def _listen(self, answered: Callable[[str, str], None], closed: Callable[[CompilerProcess], None]) -> None:
         heard = b""
         while piece := os.read(self.answers, 1 << 16):
             *lines, heard = (heard + piece).split(b"\n")
             for line in lines:
-                delivered(*line.decode().split("\t"))
+                answered(*line.decode().split("\t"))
         self.process.wait()
-        closed(self)  # so that nobody orders here any more
+        closed(self)  # so that nobody asks here any more
         self.hang_up()
         os.close(self.answers)
 
 
-_open: list[Workshop] = []
+_open: list[CompilerProcess] = []
 
 
-def start(delivered: Callable[[str, str], None], closed: Callable[[Workshop], None]) -> Workshop | None:
-    """A workshop; None where this program is not one that could start it, or there is nowhere to keep what it makes."""
+def start(answered: Callable[[str, str], None], closed: Callable[[CompilerProcess], None]) -> CompilerProcess | None:
+    """A process that compiles; None where this program is not one that could start it, or there is nowhere to keep what it makes."""
     if not Path(sys.executable or "").name.startswith("python"):
         return None  # Python is part of another program
     try:
-        if not store.writable():
-            store.temporary = Path(tempfile.mkdtemp(prefix="ferro-"))
-            atexit.register(shutil.rmtree, store.temporary, ignore_errors=True)
-        return Workshop(delivered, closed)
+        if not disk_cache.writable():
+            disk_cache.temporary = Path(tempfile.mkdtemp(prefix="ferro-"))
+            atexit.register(shutil.rmtree, disk_cache.temporary, ignore_errors=True)
+        return CompilerProcess(answered, closed)
     except (OSError, RuntimeError):  # the system refuses a folder, a process or a thread
         return None
 
@@ -114,28 +111,30 @@ def hang_up_all() -> None:
 
 
 def after_fork() -> None:
-    """A forked child has nobody who listens; its parent keeps the workshop."""
-    for workshop in _open:
-        os.close(workshop.answers)
+    """A forked child has nobody who listens; its parent keeps the process."""
+    for process in _open:
+        os.close(process.answers)
     hang_up_all()
 
 
 # --- the child's side ------------------------------------------------------------------------------------------------
 
 
-def serve() -> None:
-    """Make what is ordered, until the program has ended or has ordered nothing for a while.
+def serve(compile_for: Callable[[str, str], bool], compile_all: Callable[[str], Iterator[None]]) -> None:
+    """Make what is asked for, until the program has ended or has asked for nothing for a while.
 
-    What a program has ordered by name is made even if it has ended: it will be needed when it runs again.
+    What a program has asked for by name is made even if it has ended: it will be needed when it runs again.
+    compile_for (kernel, signature or beginning of its tags) says whether the code could be kept, compile_all (beginning of
+    tags) makes all kernels and pauses after each.
     """
     with suppress(OSError, AttributeError):
         os.nice(10)  # the program comes first
-    orders: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_take_orders, args=(orders,), daemon=True).start()
-    later: list[tuple[str, Iterator[None]]] = []  # all kernels for some dtypes, made when nothing else is ordered
+    requests: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_take_requests, args=(requests,), daemon=True).start()
+    later: list[tuple[str, Iterator[None]]] = []  # all kernels for some dtypes, made when nothing else is asked for
     while True:
         try:
-            line = orders.get(timeout=0 if later else IDLE)
+            line = requests.get(timeout=0 if later else IDLE)
         except queue.Empty:
             if not later or _has_grown():
                 return
@@ -144,19 +143,19 @@ def serve() -> None:
             continue
         if not line or _has_grown():
             return
-        if not store.writable():
+        if not disk_cache.writable():
             raise SystemExit("nothing can be kept any more")
         name, wanted = line.rstrip("\n").split("\t")
         if name:
             try:
-                kept = kernels.compile_for(name, wanted)
+                kept = compile_for(name, wanted)
             except Exception:  # noqa: BLE001 - the program will meet the error itself, when it compiles what it waits for
                 kept = True
             _answer(name, wanted)
             if not kept:
                 raise SystemExit("nothing can be kept any more")
         else:
-            later.append((wanted, kernels.compile_all(wanted)))
+            later.append((wanted, compile_all(wanted)))
 
 
 def _has_grown() -> bool:
@@ -173,8 +172,8 @@ def _answer(*words: str) -> None:
         os.write(1, ("\t".join(words) + "\n").encode())
 
 
-def _take_orders(orders: queue.Queue[str]) -> None:
-    """Pass on what is ordered; an empty line says that there is nobody any more."""
+def _take_requests(requests: queue.Queue[str]) -> None:
+    """Pass on what is asked for; an empty line says that there is nobody any more."""
     while line := sys.stdin.readline():
-        orders.put(line)
-    orders.put("")
+        requests.put(line)
+    requests.put("")

@@ -12,7 +12,7 @@ import platform
 import sys
 from typing import Any
 
-from ferro.cpu.notices import note
+from ferro.native.notices import note
 
 LEVELS = ("baseline", "avx2", "avx512")  # of x86-64; each has all that the one before has
 _TARGETS = {"baseline": "x86-64", "avx2": "x86-64-v3"}  # as LLVM calls them

@@ -35,12 +35,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ferro.cpu import isa
-from ferro.cpu.kernels.machine import SUPPORTED
-from ferro.cpu.notices import note
+from ferro.native import isa
+from ferro.native.loader import SUPPORTED
+from ferro.native.notices import note
 
-_HERE = Path(__file__).parent
-_BESIDE = _HERE / "__pycache__"
+_ROOT = Path(__file__).parents[2]  # the folder that ferro is imported from
+_BESIDE = Path(__file__).parent / "__pycache__"
 temporary: Path | None = None  # a folder of this process and its children, where there is no other
 KEPT = 4  # files of a kernel and signature that are kept: of several Pythons, processors or versions of ferro
 
@@ -56,7 +56,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | geta
 
 
 def folders() -> Iterator[Path]:
-    """Where machine code may be kept, the first one preferred: beside the kernels, then where the user keeps caches.
+    """Where machine code may be kept, the first one preferred: beside this file, then where the user keeps caches.
 
     FERRO_CACHE_DIR or NUMBA_CACHE_DIR in the environment names the only one, a folder that exists.
     """
@@ -67,7 +67,7 @@ def folders() -> Iterator[Path]:
     if temporary is not None:
         yield temporary / "ferro"
     yield _BESIDE
-    with suppress(RuntimeError, OSError):  # nobody's home
+    with suppress(RuntimeError, OSError):  # the user has no home
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         with suppress(OSError):
             home.mkdir(mode=0o700, exist_ok=True)
@@ -149,7 +149,7 @@ def _can_write(folder: Path) -> bool:
 
 
 def read(name: str, tag: str, sources: tuple[str, ...]) -> bytes | None:
-    """The machine code of a kernel, `sources` being the files that it stands in; `tag` tells its signatures apart."""
+    """The machine code of a kernel, `sources` being the modules that it is made from; `tag` tells its signatures apart."""
     file, header = _file(name, tag, sources), _header(name, tag, sources)
     for folder in folders():
         with suppress(OSError), _opened(folder) as descriptor:
@@ -284,12 +284,22 @@ def _header(name: str, tag: str, sources: tuple[str, ...]) -> bytes:
     return f"ferro kernel {name} {tag}\n{_tools()}sources: {digest(sources)}\n\n".encode()
 
 
+_COMPILERS = ("ferro.native.jit", "ferro.native.jit_export", "ferro.native.loader")
+
+
+def _file_of(module: str) -> Path:
+    return _ROOT / f"{module.replace('.', '/')}.py"
+
+
 @cache
 def _source(name: str) -> bytes:
-    """What tells whether a file of this folder has changed, or those beside it that it takes functions from."""
-    text = (_HERE / f"{name}.py").read_bytes()
-    imports = b"\n".join(re.findall(rb"^(?:from|import) .*$", text, re.MULTILINE))
-    others = {other.decode() for other in re.findall(rb"\bjit_\w+|(?<=ferro\.cpu\.kernels\.)\w+", imports)}
+    """What tells whether a module of ferro has changed, or those that it takes functions from."""
+    text = _file_of(name).read_bytes()
+    others = set()
+    for found, names in re.findall(rb"^from (ferro[\w.]*) import ([^\n#]*)", text, re.MULTILINE):
+        package = found.decode()
+        inside = [f"{package}.{word.decode()}" for word in re.findall(rb"\w+", names)]
+        others |= {package} if _file_of(package).is_file() else {m for m in inside if _file_of(m).is_file()}
     return hashlib.blake2b(b"".join([text, *map(_source, sorted(others))]), digest_size=16).digest()
 
 
@@ -297,7 +307,7 @@ def _source(name: str) -> bytes:
 def digest(sources: tuple[str, ...]) -> str:
     """What tells whether code is still good."""
     found = hashlib.blake2b(_tools().encode(), digest_size=8)
-    for source in ("jit", "jit_export", "machine", *sources):
+    for source in (*_COMPILERS, *sources):
         found.update(_source(source))
     return found.hexdigest()
 

@@ -1,14 +1,14 @@
 """Functions that Python calls for arrays: they read the arguments, make the result, and call a kernel.
 
 A call of a NumPy function costs a quarter of a microsecond whatever it computes, and functions of several steps a
-multiple of it. A front is a kernel with all that stands around it in Python: it looks whether the arguments are those
+multiple of it. An entry is a kernel with all that stands around it in Python: it looks whether the arguments are those
 it is made for (C-contiguous arrays of one dtype, Python's numbers), makes the array of the result, computes, and returns
-it. Anything else goes to the function that it stands in front of. Most fronts are for small arrays alone. For large ones
-a front shares the kernel among the team, see jit_team.py: after an array has gone through the caches, Python's functions
+it. Anything else goes to the function that it stands in front of. Most entries are for small arrays alone. For large ones
+an entry shares the kernel among the workers, see jit_work_queue.py: after an array has gone through the caches, Python's functions
 take a microsecond each, and a kernel in front of a dozen of them 30.
 
 Note [Layouts]
-    A layout says what a front is called with: words for the arguments, then for the results.
+    A layout says what an entry is called with: words for the arguments, then for the results.
 
     x         the first array; it gives the shape;  many   the same, for functions that NumPy rounds better: not too small
     =         an array of the same shape; a small one that lies otherwise than x is copied
@@ -39,7 +39,7 @@ Note [Layouts]
     dimensions, in them, and behind them), and the flat results. With last, trailing, labels or index, arrays have rows;
     with channel or channels, three dimensions. At the end may stand "?", the kernel says whether it could compute the
     result, and "+", large arrays too: shared by their elements or rows, or with dims by another kernel, which is also
-    told where the board is and how many threads may help.
+    told where the queue is and how many threads may help.
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import make_array, populate_array
 
-from ferro.cpu.kernels.board import ASLEEP, BOARD, BUDGET, CORES, GATHER, MEMBERS, RUNS
-from ferro.cpu.kernels.jit import NO_WRAPPERS, device
-from ferro.cpu.kernels.jit_export import ENTRY, assembled, entry_type
-from ferro.cpu.kernels.jit_fields import (  # fmt: skip  # noqa: F401 (some are named in the texts of arguments alone)
+from ferro.native.jit import NO_WRAPPERS, device
+from ferro.native.jit_export import ENTRY, assembled, entry_type
+from ferro.native.jit_fields import (  # fmt: skip  # noqa: F401 (some are named in the texts of arguments alone)
     ALIGNED,
     READABLE,
     WRITABLE,
@@ -82,13 +81,14 @@ from ferro.cpu.kernels.jit_fields import (  # fmt: skip  # noqa: F401 (some are 
     text_type,
     the_false,
     the_none,
-    the_team,
     the_true,
+    the_workers,
     tuple_type,
     word,
 )
-from ferro.cpu.kernels.jit_team import rows_of
-from ferro.cpu.kernels.machine import SUPPORTED, address
+from ferro.native.jit_work_queue import rows_of
+from ferro.native.loader import SUPPORTED, address
+from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64 = types.int64
@@ -108,7 +108,7 @@ SYMBOLS = (
     *[f"type.{name}" for name in ("array", "tuple", "float", "int", "bool")],
     "ferro.layout",
     "ferro.tape",
-    "ferro.team",
+    "ferro.workers",
 )
 
 # --- numbers and arrays in memory -------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def freely(typing, function, free, values):
     return signature.return_type(function, types.boolean, values), generate
 
 
-# --- what fronts are made of -----------------------------------------------------------------------------------------
+# --- what entries are made of -----------------------------------------------------------------------------------------
 
 
 @device
@@ -385,7 +385,7 @@ def reduced(a, first, stop, keep, integers):
             ndim += 1
     description = dtype_of(a)
     if integers:
-        description = _description(7)  # NPY_LONG, 64 bits where machine.py is supported
+        description = _description(7)  # NPY_LONG, 64 bits where loader.py is supported
     else:
         _retain(description)
     return _new(array_type(), description, ndim, shape, 0, 0, 0, 0)
@@ -483,30 +483,30 @@ def bundle(a, b, c):
 
 
 @device
-def board():
-    return word(the_team() + 8 * BOARD)
+def queue():
+    return word(the_workers() + 8 * QUEUE)
 
 
 @device
 def helpers():
-    """How many threads may help with a kernel now, as team.py counts them. They are called together; -1 if that fails."""
-    shared = the_team()
+    """How many threads may help with a kernel now, as workers.py counts them. They are called together; -1 if that fails."""
+    shared = the_workers()
     count = min(word(shared + 8 * BUDGET), word(shared + 8 * CORES)) - 1
     if count < 1 or word(shared + 8 * RUNS) != 0:
         return 0
-    if word(shared + 8 * MEMBERS) < count or word(board() + 8 * ASLEEP) != 0:
+    if word(shared + 8 * MEMBERS) < count or word(queue() + 8 * ASLEEP) != 0:
         done = _call(word(shared + 8 * GATHER), 0, 0, 0)
         if done == 0:
             return -1
         _release(done)
-    return count if board() != 0 else 0
+    return count if queue() != 0 else 0
 
 
 # --- from a layout to a function -------------------------------------------------------------------------------------
 
 
 def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Any:
-    """The front of a kernel, a function of the address and the number of arguments (Python's own way of calling).
+    """The entry of a kernel, a function of the address and the number of arguments (Python's own way of calling).
 
     It returns the address of the result, 0 for arguments that it is not made for, and -1 if there is no memory. `large`
     is the kernel for large arrays where the layout has dims.
@@ -514,8 +514,8 @@ def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Any:
     large = rows_of(kernel) if large is None and "+" in layout else large
     kind = np.dtype(dtype)
     scope = dict(globals(), kernel=kernel, large=large, T=dtype, number=kind.num, width=kind.itemsize)
-    exec(compile(source(layout), f"<front {kernel.__name__}>", "exec"), scope)
-    return scope["front"]
+    exec(compile(source(layout), f"<entry {kernel.__name__}>", "exec"), scope)
+    return scope["entry"]
 
 
 # What is asked of an argument `a`, and (behind "|") what the kernel gets of it, if anything.
@@ -645,7 +645,7 @@ _RESULTS = {
 
 
 def source(layout: str) -> str:
-    """The text of a front."""
+    """The text of an entry."""
     *words, flags = layout.split() if layout[-1] in "?+" else (*layout.split(), "")
     arguments, results = words[: words.index("->")], words[words.index("->") + 1 :]
     results = [] if results == ["none"] else results
@@ -696,8 +696,8 @@ def source(layout: str) -> str:
     lines.append(f"given = ({', '.join(given)},)")
     if "+" in flags:
         length = "size // columns" if in_rows else "size"
-        shared = f"board(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(whole) or 0}, -2, *given"
-        more = "*given, board(), count" if "dims" in arguments else shared
+        shared = f"queue(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(whole) or 0}, -2, *given"
+        more = "*given, queue(), count" if "dims" in arguments else shared
         lines += [f"if size > MOST: {'fine' if '?' in flags else 'found'} = freely(large, True, ({more}))", "else:"]
     lines.append(("    " if "+" in flags else "") + "fine = freely(kernel, size >= ALONE, given)")
     lines += let_go
@@ -708,7 +708,7 @@ def source(layout: str) -> str:
         lines += ["_retain(the_none())", "return the_none()"]
     else:
         lines.append("return r0" if len(made) == 1 else f"return bundle({', '.join((*made, '0')[:3])})")
-    return "def front(objects, count):\n" + "".join(f"    {line}\n" for line in lines)
+    return "def entry(objects, count):\n" + "".join(f"    {line}\n" for line in lines)
 
 
 def _copies(arguments: list[str], x: str) -> tuple[list[str], list[str]]:

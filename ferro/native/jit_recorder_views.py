@@ -1,11 +1,11 @@
-"""The short way of the tape for views, see jit_tape.py: one view of a tensor, or several."""
+"""The recorder of views, see jit_recorder.py: one view of a tensor, or several."""
 
 from __future__ import annotations
 
-from ferro.cpu.kernels.jit import device
-from ferro.cpu.kernels.jit_fields import array_type, base_of, class_of, count_of, dtype_of, put, room, the_none, word
-from ferro.cpu.kernels.jit_front import as_long
-from ferro.cpu.kernels.jit_objects import (  # fmt: skip
+from ferro.native.jit import device
+from ferro.native.jit_entries import as_long
+from ferro.native.jit_fields import array_type, base_of, class_of, count_of, dtype_of, put, room, the_none, word
+from ferro.native.jit_objects import (  # fmt: skip
     allocate,
     attribute,
     call,

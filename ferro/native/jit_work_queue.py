@@ -1,10 +1,10 @@
-"""Chunks of a kernel computed by several threads without the interpreter: the board they meet at, and who does what.
+"""Chunks of a kernel computed by several threads without the interpreter: the queue they meet at, and who does what.
 
-Note [The board]
-    The caller writes on the board what is to be done, and makes the ticket odd. Threads that `serve` watch the ticket:
+Note [The work queue]
+    The caller writes into the queue what is to be done, and makes the ticket odd. Threads that `serve` watch the ticket:
     they sign in, look whether it is still the same, and take chunks until none is left. The caller takes chunks like
     the others, then makes the ticket even, and waits for those who have signed in. So a thread that comes late costs
-    nothing: who signs in after the last chunk finds another ticket, and leaves the board as it is. All accesses are
+    nothing: who signs in after the last chunk finds another ticket, and leaves the queue as it is. All accesses are
     sequentially consistent; that makes "sign in, then look" and "close, then count" safe against each other.
 
     Every thread has a share of the chunks, which it takes first: what one kernel leaves in a core's cache, the next one
@@ -22,7 +22,8 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from ferro.cpu.kernels.board import (
+from ferro.native.jit import device, kernel
+from ferro.native.work_queue import (
     ASLEEP,
     BODY,
     BUSY,
@@ -37,7 +38,6 @@ from ferro.cpu.kernels.board import (
     TICKET,
     WORK,
 )
-from ferro.cpu.kernels.jit import device, kernel
 
 LOOKS = 4096  # some 50 us: who is waited for that long may be kept off its core by somebody else's thread
 
@@ -55,12 +55,12 @@ _i64: Any = types.int64
 # --- what Numba has no words for -------------------------------------------------------------------------------------
 
 
-def _place(builder: Any, board: Any, place: Any) -> Any:
-    return builder.gep(builder.inttoptr(board, _int.as_pointer()), [place])
+def _place(builder: Any, queue: Any, place: Any) -> Any:
+    return builder.gep(builder.inttoptr(queue, _int.as_pointer()), [place])
 
 
 @intrinsic
-def _load(_typing, board, place):
+def _load(_typing, queue, place):
     def generate(_context, builder, _signature, args):
         return builder.load_atomic(_place(builder, *args), "seq_cst", 8)
 
@@ -68,7 +68,7 @@ def _load(_typing, board, place):
 
 
 @intrinsic
-def _swap(_typing, board, place, value):
+def _swap(_typing, queue, place, value):
     """Write, and return what was there."""
 
     def generate(_context, builder, _signature, args):
@@ -78,7 +78,7 @@ def _swap(_typing, board, place, value):
 
 
 @intrinsic
-def _add(_typing, board, place, value):
+def _add(_typing, queue, place, value):
     """Add, and return what was there before."""
 
     def generate(_context, builder, _signature, args):
@@ -126,82 +126,82 @@ _init_condition, _wait, _wake_all = map(
 )
 
 
-# --- the two sides of the board --------------------------------------------------------------------------------------
+# --- the two sides of the queue --------------------------------------------------------------------------------------
 
 
 @device
-def _take(board, me, threads, chunks, body, work):
+def _take(queue, me, threads, chunks, body, work):
     """Call body(work, chunk) for chunks that nobody else has taken, those of the own share first."""
     for k in range(threads):
         share = (me + k) % threads
         first, stop = chunks * share // threads, chunks * (share + 1) // threads
         while True:
-            chunk = first + _add(board, NEXT + 8 * share, 1)
+            chunk = first + _add(queue, NEXT + 8 * share, 1)
             if chunk >= stop:
                 break
             _call(body, work, chunk)
 
 
 @kernel
-def _lead(board, limit, chunks, body, work):
+def _lead(queue, limit, chunks, body, work):
     """Have body(work, chunk) called for every chunk, by this thread and up to `limit` of those that serve.
 
     Returns how many were asleep when it was done.
     """
-    if limit < 1 or _swap(board, BUSY, 1):  # alone, or the threads serve another caller
+    if limit < 1 or _swap(queue, BUSY, 1):  # alone, or the threads serve another caller
         for chunk in range(chunks):
             _call(body, work, chunk)
         return 0
     for share in range(limit + 1):
-        _swap(board, NEXT + 8 * share, 0)
-    _swap(board, LIMIT, limit)
-    _swap(board, CHUNKS, chunks)
-    _swap(board, BODY, body)
-    _swap(board, WORK, work)
-    _add(board, TICKET, 1)
-    _take(board, 0, limit + 1, chunks, body, work)
-    _add(board, TICKET, 1)
+        _swap(queue, NEXT + 8 * share, 0)
+    _swap(queue, LIMIT, limit)
+    _swap(queue, CHUNKS, chunks)
+    _swap(queue, BODY, body)
+    _swap(queue, WORK, work)
+    _add(queue, TICKET, 1)
+    _take(queue, 0, limit + 1, chunks, body, work)
+    _add(queue, TICKET, 1)
     looks = 0
-    while _load(board, INSIDE) > 0:
+    while _load(queue, INSIDE) > 0:
         _pause()
         looks += 1
         if looks % LOOKS == 0:
             _give_way()
-    _swap(board, BUSY, 0)
-    return _load(board, ASLEEP)
+    _swap(queue, BUSY, 0)
+    return _load(queue, ASLEEP)
 
 
 @kernel
-def set_up(board):
-    """Make a board of zeros ready."""
-    _init_mutex(board + 8 * MUTEX, 0)
-    _init_condition(board + 8 * CONDITION, 0)
+def set_up(queue):
+    """Make a queue of zeros ready."""
+    _init_mutex(queue + 8 * MUTEX, 0)
+    _init_condition(queue + 8 * CONDITION, 0)
 
 
 @kernel
-def wake(board):
+def wake(queue):
     """Call those that sleep."""
-    _lock(board + 8 * MUTEX)
-    _add(board, CALLS, 1)
-    _wake_all(board + 8 * CONDITION)
-    _unlock(board + 8 * MUTEX)
+    _lock(queue + 8 * MUTEX)
+    _add(queue, CALLS, 1)
+    _wake_all(queue + 8 * CONDITION)
+    _unlock(queue + 8 * MUTEX)
 
 
 @device
-def _sleep(board):
+def _sleep(queue):
     """Until the next call."""
-    _lock(board + 8 * MUTEX)
-    calls = _load(board, CALLS)
-    _add(board, ASLEEP, 1)
-    while _load(board, CALLS) == calls and _load(board, HALT) == 0:
-        _wait(board + 8 * CONDITION, board + 8 * MUTEX)
-    _add(board, ASLEEP, -1)
-    _unlock(board + 8 * MUTEX)
+    _lock(queue + 8 * MUTEX)
+    calls = _load(queue, CALLS)
+    _add(queue, ASLEEP, 1)
+    while _load(queue, CALLS) == calls and _load(queue, HALT) == 0:
+        _wait(queue + 8 * CONDITION, queue + 8 * MUTEX)
+    _add(queue, ASLEEP, -1)
+    _unlock(queue + 8 * MUTEX)
 
 
 @kernel
-def serve(board, me, patience):
-    """Take part in what is on the board as number `me`, asleep when nothing has come for `patience` looks at it.
+def serve(queue, me, patience):
+    """Take part in what is in the queue as number `me`, asleep when nothing has come for `patience` looks at it.
 
     Returns when a halt is called.
 
@@ -209,20 +209,20 @@ def serve(board, me, patience):
     """
     last = 0
     looks = 0
-    while _load(board, HALT) == 0:
-        ticket = _load(board, TICKET)
+    while _load(queue, HALT) == 0:
+        ticket = _load(queue, TICKET)
         if ticket % 2 == 0 or ticket == last:
             if looks >= patience:
-                _sleep(board)
+                _sleep(queue)
                 looks = 0
             _pause()
             looks += 1
             continue
-        _add(board, INSIDE, 1)
-        limit = _load(board, LIMIT)
-        if me <= limit and _load(board, TICKET) == ticket:
-            _take(board, me, limit + 1, _load(board, CHUNKS), _load(board, BODY), _load(board, WORK))
-        _add(board, INSIDE, -1)
+        _add(queue, INSIDE, 1)
+        limit = _load(queue, LIMIT)
+        if me <= limit and _load(queue, TICKET) == ticket:
+            _take(queue, me, limit + 1, _load(queue, CHUNKS), _load(queue, BODY), _load(queue, WORK))
+        _add(queue, INSIDE, -1)
         last = ticket
         looks = 0
 
@@ -231,7 +231,7 @@ def serve(board, me, patience):
 
 
 def _spread(make_arguments: Callable[..., list], context: Any, builder: Any, compiled: Any, signature: Any,
-            board: Any, limit: Any, chunks: Any, values: list) -> Any:  # fmt: skip
+            queue: Any, limit: Any, chunks: Any, values: list) -> Any:  # fmt: skip
     """Emit a call of `_lead`, and the body it is given: a compiled function, its arguments made from chunk and values.
 
     What the body needs lies in the caller's frame: whether a call has failed, whether one has returned False, the number
@@ -259,7 +259,7 @@ def _spread(make_arguments: Callable[..., list], context: Any, builder: Any, com
     lead = _lead_compiled()
     asleep = context.call_internal(
         builder, lead.fndesc, lead.signature,
-        [board, limit, chunks, builder.ptrtoint(body, _int), builder.ptrtoint(frame, _int)],
+        [queue, limit, chunks, builder.ptrtoint(body, _int), builder.ptrtoint(frame, _int)],
     )  # fmt: skip
     failed, declined = [builder.load(cgutils.gep_inbounds(builder, frame, 0, k)) for k in (0, 1)]
     with builder.if_then(failed, likely=False):
@@ -281,7 +281,7 @@ def _compiled(context: Any, function: Any, signature: Any) -> Any:
 
 
 @intrinsic
-def over_rows(typing, function, board, limit, chunks, length, whole, span, values):
+def over_rows(typing, function, queue, limit, chunks, length, whole, span, values):
     """Call function(*values) for every chunk, arrays being cut along their first axis: each in so many parts of its own.
 
     An array whose bit in `whole` is set is not cut. The values number `span` and `span` + 1, if there are such, are the
@@ -316,8 +316,8 @@ def over_rows(typing, function, board, limit, chunks, length, whole, span, value
     def generate(context, builder, _signature, args):
         compiled = _compiled(context, function, signature)
         items = [builder.extract_value(args[7], k) for k in range(len(values.types))]
-        _, board, limit, chunks, length, whole, span, _ = args
-        return _spread(cut, context, builder, compiled, signature, board, limit, chunks, [length, whole, span, *items])
+        _, queue, limit, chunks, length, whole, span, _ = args
+        return _spread(cut, context, builder, compiled, signature, queue, limit, chunks, [length, whole, span, *items])
 
     return _i64(function, *[_i64] * 6, values), generate
 
@@ -339,15 +339,15 @@ def _rows(context: Any, builder: Any, kind: Any, value: Any, bounds: Callable[[A
 
 
 def rows_of(function: Any) -> Any:
-    """A kernel's twin that is called with (board, limit, chunks, length, whole, span, *arguments) and works in chunks of rows.
+    """The parallel version of a kernel, which is called with (queue, limit, chunks, length, whole, span, *arguments) and works in chunks of rows.
 
-    Numba keeps machine code by the file and the name of the function: the twin is given its kernel's file.
+    Numba keeps machine code by the file and the name of the function: the version is given its kernel's file.
     """
     plain = function.py_func
     names = ", ".join(inspect.signature(plain).parameters)
     source = (
-        f"def {plain.__name__}_rows(board, limit, chunks, length, whole, span, {names}):\n"
-        f"    return over_rows({plain.__name__}, board, limit, chunks, length, whole, span, ({names},))\n"
+        f"def {plain.__name__}_rows(queue, limit, chunks, length, whole, span, {names}):\n"
+        f"    return over_rows({plain.__name__}, queue, limit, chunks, length, whole, span, ({names},))\n"
     )
     scope = {plain.__name__: function, "over_rows": over_rows, "__name__": plain.__module__}
     exec(compile(source, plain.__code__.co_filename, "exec"), scope)

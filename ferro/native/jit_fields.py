@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from ferro.cpu.kernels.layout import FIELDS
+from ferro.native.layout import FIELDS
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64 = types.int64
@@ -86,7 +86,7 @@ array_type, tuple_type, float_type, int_type, bool_type = [
     address_of(f"type.{name}") for name in ("array", "tuple", "float", "int", "bool")
 ]
 the_none, the_true, the_false = [address_of(f"_Py_{name}Struct") for name in ("None", "True", "False")]
-text_type, the_team = address_of("PyUnicode_Type"), address_of("ferro.team")
+text_type, the_workers = address_of("PyUnicode_Type"), address_of("ferro.workers")
 
 
 @intrinsic

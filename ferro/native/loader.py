@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.extensions import extension
-from ferro.cpu.kernels import layout
-from ferro.cpu.kernels.board import SHARED
-from ferro.cpu.kernels.layout import numpy_interface
-from ferro.cpu.kernels.tape_table import TABLE
-from ferro.cpu.notices import note
+from ferro.native import layout
+from ferro.native.extensions import extension
+from ferro.native.layout import numpy_interface
+from ferro.native.notices import note
+from ferro.native.work_queue import SHARED
 
 _METH_FASTCALL = 0x80  # function(self, arguments, count), as Python's headers call it
 
@@ -134,9 +133,15 @@ OBJECTS: dict[str, Any] = {
     "type.float32": np.float32,
     "type.float64": np.float64,
 }
-# Arrays of whose numbers it knows the address: where objects keep what, core/tape.py's table, and the team's numbers.
-TABLES = {"ferro.layout": layout.TABLE, "ferro.tape": TABLE, "ferro.team": SHARED}
+# Arrays of whose numbers it knows the address: where objects keep what, and what is known of the workers.
+TABLES = {"ferro.layout": layout.TABLE, "ferro.workers": SHARED}
 _kept.append(TABLES)
+
+
+def provide(name: str, table: np.ndarray) -> None:
+    """Have machine code find an array under a name, for as long as the process lives; before code that refers to it is loaded."""
+    TABLES[name] = table
+
 
 # Which of Numba's libraries the functions come from that kernels call to allocate and to reshape.
 _LIBRARIES = {"NRT_": "core/runtime/_nrt_python", "numba_": "_helperlib"}

@@ -1,0 +1,52 @@
+"""Which functions of arrays have entries in machine code, and what they are called with; see entries.py."""
+
+from __future__ import annotations
+
+# By the file that the kernel stands in: names and layouts, see Note [Layouts] in native/jit_entries.py.
+LAYOUTS = {
+    "jit_small": {
+        "add sub mul truediv maximum minimum": "x ~ -> x +",
+        "neg sqrt": "x -> x +",
+        "sum mean": "x dims keep -> r ?+",
+        "amax amin": "x dims keep -> r +",
+        "var": "x dims number keep -> r ?",
+        "vector_norm": "x number dims keep -> r ?+",
+        "max_dim min_dim": "x dims keep -> r i",
+        "layer_norm_vjp": "x = weight rows rows trailing any any -> x weight weight ?",
+        "batch_norm": "x channel channel none none true number -> x channels channels ?",
+        "batch_norm_vjp": "x = channel channels channels true number any -> x channels channels ?",
+        "cross_entropy": "x labels none number mean number -> one norms ?",
+        "cross_entropy_vjp": "one x labels none number mean number norms -> x ?",
+        "difference_loss": "number x = number number mean -> one",
+        "difference_slope": "number one x = number number -> x",
+        "sgd_step": "changed buffer = number number number number flag flag -> none",
+        "take_rows": "table index -> taken ?",
+        "add_rows": "x index count none false -> counted ?",
+    },
+    "jit_softmax": {
+        "softmax log_softmax": "x last -> x +",
+        "softmax_vjp log_softmax_vjp": "x = last -> x +",
+    },
+    "jit_activations": {
+        "sigmoid": "many -> x +",
+        "silu mish erf": "x -> x +",
+        "sigmoid_vjp silu_vjp mish_vjp tanh_vjp": "x = -> x +",
+    },
+    "jit_norm": {
+        "layer_norm": "x weight weight trailing number -> x rows rows +",
+    },
+    "jit_pointwise": {
+        "relu": "x -> x +",
+        "relu_vjp": "x = -> x +",
+    },
+}
+WRITTEN = {  # entries that no layout describes
+    "jit_joining": "cat stack",
+    "jit_small_conv": "conv conv_input conv_weight",
+}
+SINGLE = {  # of float32 alone
+    "jit_activations": {
+        "exponential sin cos": "many -> x +",
+        "sin_vjp cos_vjp": "many = -> x +",
+    },
+}

@@ -1,0 +1,70 @@
+"""All kernels compiled ahead of their use: their signatures, found by a dry run, and what is made of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.kernels import warm
+from ferro.cpu.kernels.entries import FILES
+from ferro.native import disk_cache, readiness, recorder, registry, threads
+from ferro.native.kernel import Kernel, describe, tag_of
+from ferro.native.readiness import get
+
+KINDS = ("f4-", "f8-", "any-")  # how the tags of all kernels begin
+
+
+@cache
+def signatures() -> dict[str, tuple[str, ...]]:
+    """The signatures that kernels are called with, found by a dry run: in the calls of warm.py nothing is computed.
+
+    Other threads must not call kernels meanwhile.
+    """
+    found: dict[str, dict[str, None]] = {}
+
+    def note(self: Kernel, *args: Any) -> bool:
+        found.setdefault(self.name, {})[describe(args)] = None
+        if sys._getframe(1).f_code.co_name in (
+            "run_rows",
+            "run_parts",
+        ):  # several threads would call the parallel version
+            found.setdefault(f"{self.name}.rows", {})[describe((*[0] * 6, *args))] = None
+        return True
+
+    call, Kernel.__call__ = Kernel.__call__, note
+    number = threads.get_num_threads()
+    threads.set_num_threads(1)
+    try:
+        with readiness.as_if_all_were_ready(), np.errstate(all="ignore"):
+            warm.call_all()
+    finally:
+        Kernel.__call__ = call
+        threads.set_num_threads(number)
+    return {name: tuple(some) for name, some in found.items()}
+
+
+def compile_for(name: str, wanted: str) -> bool:
+    """Make what machine code there is not of a kernel, for a signature or for all whose tags begin so ("f4-").
+
+    Whether it could be kept.
+    """
+    some = [wanted]
+    if wanted.endswith("-"):
+        some = [signature for signature in signatures().get(name, ()) if tag_of(signature).startswith(wanted)]
+    kept = [get(name).load(tag_of(signature)) or get(name).compile(signature) for signature in some]
+    return all(kept)
+
+
+def compile_all(wanted: str) -> Iterator[None]:
+    """The same for all kernels, pausing after each; at last a mark is set on disk, which `all_were_made` finds."""
+    for name in signatures():
+        compile_for(name, wanted)
+        yield
+    if wanted.rstrip("-") in FILES:
+        FILES[wanted.rstrip("-")].make_missing()
+    recorder.FILE.make_missing()
+    disk_cache.write(readiness.ALL, wanted, registry.modules(), b"")
