@@ -220,6 +220,80 @@ def test_an_import_that_points_down_or_is_only_typed_is_free(module: str, source
     assert upward(source, module) == []
 
 
+# Circles of imports.
+
+# The parts of ferro in whose files some imports go round: the list may only shrink.  Imports in functions and for types
+# count, except that of Tensor's type alone.
+CIRCULAR = frozenset(
+    [
+        "__init__",
+        "_overridable",
+        "array_api",
+        "as_torch",
+        "batched",
+        "compiler",
+        "core",
+        "cpu",
+        "distributions",
+        "nn",
+        "optim",
+        "overrides",
+        "sparse",
+    ]
+)
+
+
+def circles(edges: dict[str, set[str]]) -> list[set[str]]:
+    """The groups of modules that import each other round and round (Tarjan's strongly connected components)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(module: str) -> None:
+        order[module] = low[module] = len(order)
+        path.append(module)
+        for other in sorted(edges.get(module, ())):
+            if other not in order:
+                visit(other)
+            if other in path:
+                low[module] = min(low[module], low[other])
+        if low[module] == order[module]:
+            group = set(path[path.index(module) :])
+            del path[path.index(module) :]
+            if len(group) > 1:
+                found.append(group)
+
+    for module in sorted(edges):
+        if module not in order:
+            visit(module)
+    return found
+
+
+def test_circles_of_imports_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": {"e"}, "e": set()}) == [{"b", "c"}]
+
+
+def test_no_imports_go_round_where_none_did() -> None:
+    """Of native and cpu/kernels above all: files of machine code import each other in one direction."""
+    paths = {module_name(path).removesuffix(".__init__"): path for path in python_files("ferro")}
+    edges: dict[str, set[str]] = {}
+    for module, path in paths.items():
+        tree = ast.parse(path.read_text("utf-8"))
+        for condition in [node for node in ast.walk(tree) if isinstance(node, ast.If) and is_type_checking(node.test)]:
+            condition.test = ast.Constant(value=True)  # so that `imports` counts what is imported for types
+        for _, name in imports(tree, module_name(path)):
+            target = name if name in paths else name.rpartition(".")[0]
+            if target in paths and target != module and not name.endswith(".Tensor"):
+                edges.setdefault(module, set()).add(target)
+    part = {
+        module: ".".join(module.split(".")[1 : 3 if ".cpu.kernels" in module else 2]) or "__init__" for module in paths
+    }
+    parts = {part[module] for circle in circles(edges) for module in circle}
+    assert parts <= CIRCULAR, f"imports go round in {sorted(parts - CIRCULAR)}"
+
+
 def test_the_package_file_defines_nothing() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text("utf-8"))
     defined = [n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
