@@ -94,9 +94,8 @@ def namespace(dotted: str, title: str, known: set[type]) -> str:
 def tensor() -> str:
     """The page of the class Tensor."""
     cls = importlib.import_module("ferro").Tensor
-    public = [
-        name for name in sorted(dir(cls)) if not name.startswith("_") and hasattr(cls, name)
-    ]  # absent names raise
+    # Names of PyTorch's that ferro lacks are listed too, and raise.
+    public = [name for name in sorted(dir(cls)) if not name.startswith("_") and hasattr(cls, name)]
     named = [name for name in public if inspect.getdoc(getattr(cls, name))]
     parts = [
         heading("Tensor", "="),
