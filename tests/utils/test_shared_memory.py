@@ -175,4 +175,4 @@ def test_shared_memory_is_given_back() -> None:
     for _ in range(20):
         ferro.ones(1000).share_memory_()
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
