@@ -21,7 +21,7 @@ from ferro.tensor import Tensor
 __all__ = ["CustomOpDef", "Library", "custom_op", "define", "impl", "impl_abstract", "register_autograd", "register_fake",
            "register_kernel"]  # fmt: skip
 
-_HERE = ("cpu", "CPU", "default", "types", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "")
+_HERE = ("cpu", "CPU", "default", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "")
 
 
 class CustomOpDef:
