@@ -19,8 +19,8 @@ IN_FORMULAS: dict[str, int] = {}
 ON_DATA: dict[str, int] = {"creation": 1, "ctc": 2, "joining": 1, "linear_entropy": 1, "mistakes": 1, "multihead": 1, "pooling": 1,
                            "storage": 1}  # fmt: skip
 # (what asks is about memory: where it lies, or that a batch has several slices)
-ASKING: dict[str, int] = {"activations": 1, "bins": 1, "creation": 1, "items": 1, "pooling": 1, "random": 2, "sampling": 2, "scattering": 1,
-                          "structure": 2}  # fmt: skip
+ASKING: dict[str, int] = {"activations": 1, "bins": 1, "creation": 1, "items": 1, "pooling": 1, "gathering": 1,
+                          "random": 1, "random_filling": 1, "random_likes": 1, "sampling": 2, "structure": 2}  # fmt: skip
 
 ABOUT = {"dtype", "itemsize", "ndim", "shape", "size", "strides"}  # what is known of an array without reading it
 

@@ -16,6 +16,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ferro.core.backend import HOST
 from ferro.cpu.box_muller import BLOCK, fma, normals
 from ferro.cpu.kernels import random as machine_code
 from ferro.cpu.kernels import rejection
@@ -237,7 +238,7 @@ class Twister:
 
     def coins(self, shape: tuple, chance: Any) -> Any:
         """True with a probability, of one number, or an array of a floating dtype that is broadcast to the shape."""
-        if not isinstance(chance, np.ndarray):
+        if not isinstance(chance, HOST):
             return self._uniform(math.prod(shape), _F8).reshape(shape) < chance
         d = _F8 if chance.dtype == f8 else _F4
         return self._uniform(math.prod(shape), d).reshape(shape) < chance.astype(d, copy=False)
