@@ -312,3 +312,11 @@ def test_no_number_is_a_symbol() -> None:
         assert not isinstance(ferro.ones(2).shape[0], kind)
         with pytest.raises(TypeError, match="never symbols"):
             kind(3)
+
+
+def test_members_of_a_kind_by_name(torch: Any) -> None:
+    def names(t: Any) -> list[str]:
+        model = t.nn.Sequential(t.nn.Linear(1, 1), t.nn.BatchNorm1d(1))
+        return [name for name, _ in model._named_members(lambda module: module._parameters.items(), prefix="net")]
+
+    assert names(ferro) == names(torch)

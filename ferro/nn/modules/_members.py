@@ -229,7 +229,7 @@ class Members:
             yield module
 
     def _named_members(
-        self, get_members: Callable[[Any], Any], prefix: str, recurse: bool, remove_duplicate: bool
+        self, get_members: Callable[[Any], Any], prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
