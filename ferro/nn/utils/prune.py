@@ -10,7 +10,7 @@ from ferro.tensor import Tensor
 
 from ..modules.module import Module
 from .convert_parameters import parameters_to_vector
-from .prune_methods import (  # noqa: F401 (where PyTorch has them)
+from .prune_methods import (  # noqa: F401 (private names that PyTorch has here)
     BasePruningMethod,
     CustomFromMask,
     Identity,
@@ -23,6 +23,11 @@ from .prune_methods import (  # noqa: F401 (where PyTorch has them)
     _validate_pruning_amount,
     _validate_pruning_amount_init,
 )
+
+# Errors, pickles and help() name them where PyTorch has them.
+for _method in (BasePruningMethod, CustomFromMask, Identity, L1Unstructured, LnStructured, PruningContainer, RandomStructured,
+                RandomUnstructured):  # fmt: skip
+    _method.__module__ = __name__
 
 M = TypeVar("M", bound=Module)
 
