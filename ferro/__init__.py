@@ -63,7 +63,7 @@ from ferro.conditions import (
     _check_type,
     _check_value,
 )
-from ferro.core import forward as _forward
+from ferro.core import forward_mode as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types
 from ferro.core.base import is_inference

@@ -12,7 +12,7 @@ from ferro.core import backend, dtypes
 from ferro.core.base import LEAF, history, wrap
 from ferro.core.device import CPU
 from ferro.core.mode import current
-from ferro.core.node import Pick
+from ferro.core.node import OutputRef
 from ferro.core.tangents import tangents_of
 
 __all__ = ["get_printoptions", "set_printoptions"]
@@ -183,7 +183,7 @@ def describe(t: Any, name: str = "tensor") -> str:
         node = None
         extra.append("grad_fn=<Invalid>")
     if node is not None and node is not LEAF:
-        extra.append(f"grad_fn=<{(node.node if isinstance(node, Pick) else node).name()}>")
+        extra.append(f"grad_fn=<{(node.node if isinstance(node, OutputRef) else node).name()}>")
     elif extra[-1:] != ["grad_fn=<Invalid>"] and t.requires_grad:
         view = t._meta.view if t._meta is not None else None
         outdated = node is None and view is not None and view.outdated

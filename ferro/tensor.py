@@ -18,7 +18,7 @@ from ferro.core.device import CPU, device
 from ferro.core.inplace import retain
 from ferro.core.layout import Named, strided
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
-from ferro.core.node import Handle, Node, Pick, shown, table
+from ferro.core.node import Handle, Node, OutputRef, shown, table
 from ferro.core.notices import warn_once
 from ferro.core.provenance import departed
 from ferro.core.size import Size
@@ -345,12 +345,12 @@ class Tensor(
         node = history(self)
         if node is None or node is LEAF:
             return None
-        return shown(node.node if isinstance(node, Pick) else node)
+        return shown(node.node if isinstance(node, OutputRef) else node)
 
     @property
     def output_nr(self) -> int:
         """Which output of its ``grad_fn`` the tensor is."""
-        return self._node.index if isinstance(history(self), Pick) else 0
+        return self._node.index if isinstance(history(self), OutputRef) else 0
 
     @property
     def grad(self) -> Tensor | None:
@@ -542,7 +542,7 @@ class Tensor(
             return Handle({}, hook)  # a view made under no_grad: no gradient will come
         if node is LEAF:
             return Handle(table(meta_of(self), "hooks"), hook)
-        if isinstance(node, Pick):
+        if isinstance(node, OutputRef):
             return Handle(node.node._register_hook_dict(node.index), hook)
         return Handle(node._register_hook_dict(0), hook)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.core.base import TensorBase, version_of, wrap
 from ferro.core.dtypes import INEXACT
-from ferro.core.forward import OWN, follow_dual, note_saved, plain, set_tangent, tangents_of, without
+from ferro.core.forward_mode import OWN, follow_dual, note_saved, plain, set_tangent, tangents_of, without
 
 _INPLACE = (
     "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying an input inplace, then the "

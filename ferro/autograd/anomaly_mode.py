@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro.batched.array import plain
+from ferro.core.graph_task import current_run
 from ferro.core.mode import ANOMALY, MODE, changed, pull, push, settle
 from ferro.core.provenance import at
-from ferro.core.run import current_run
 
 __all__ = [
     "detect_anomaly",

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.autograd.graph import GradientEdge
-from ferro.core import adding, backend, engine
+from ferro.core import accumulate, backend, engine
 from ferro.core.base import LEAF, Lost, TensorBase, history, position, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
-from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, Pick, moves_before
+from ferro.core.graph_task import key_of
+from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, OutputRef, moves_before
 from ferro.core.notices import warn_once
 from ferro.core.primitives import CAST
 from ferro.core.provenance import at, caller, departures
-from ferro.core.run import key_of
 from ferro.core.size import Size
 from ferro.cpu.sparse_rows import Rows
 
@@ -86,7 +86,7 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         if key is t or type(t) is _Stand or (t._meta is not None and t._meta.retains):
             continue  # a leaf, or a tensor that retains its gradient: added on the way; an edge has no .grad
         if found.get(key) is not None:
-            adding.accumulate(t, found[key], isinstance(found[key], TensorBase), False, caller())
+            accumulate.accumulate(t, found[key], isinstance(found[key], TensorBase), False, caller())
 
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
@@ -168,7 +168,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         elif isinstance(g, TensorBase):
             result.append(g)
         else:
-            g = backend.sparse_of(g) if type(g) is Rows else wrap(adding.own(g))
+            g = backend.sparse_of(g) if type(g) is Rows else wrap(accumulate.own(g))
             g._meta = mark
             result.append(g)
     return tuple(result)
@@ -276,11 +276,11 @@ def _left_behind(roots: list, given: list, wanted: list) -> set:
 def _nodes(roots: list) -> list:
     """All nodes that the roots lead to."""
     starts = [position(r) for r in roots]
-    found = {n: None for n in [s.node if type(s) is Pick else s for s in starts] if isinstance(n, Node)}
+    found = {n: None for n in [s.node if type(s) is OutputRef else s for s in starts] if isinstance(n, Node)}
     todo = list(found)
     while todo:
         for edge in todo.pop().edges:
-            node = edge.node if type(edge) is Pick else edge
+            node = edge.node if type(edge) is OutputRef else edge
             if isinstance(node, Node) and node not in found:
                 found[node] = None
                 todo.append(node)
@@ -298,7 +298,7 @@ def _stand(edge: GradientEdge) -> Any:
     if isinstance(node, AccumulateGrad):
         return node.variable
     shape, dtype = node.outputs[index] if isinstance(node, MultiNode) else (node.shape, node.dtype)
-    where = Pick(node, index, shape, dtype) if isinstance(node, MultiNode) else node
+    where = OutputRef(node, index, shape, dtype) if isinstance(node, MultiNode) else node
     return wrap(np.broadcast_to(np.zeros((), dtype), shape), where, _Stand)
 
 
@@ -342,7 +342,7 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
 
 def _cuts(roots: list) -> str:
     """Where tensors that the graph keeps lost their history."""
-    todo = [p.node if isinstance(p, Pick) else p for p in map(position, roots)]
+    todo = [p.node if isinstance(p, OutputRef) else p for p in map(position, roots)]
     seen, marks = set(todo), {}
     while todo:
         node = todo.pop()
@@ -352,7 +352,7 @@ def _cuts(roots: list) -> str:
             if isinstance(value, TensorBase) and value._meta is not None and value._meta.lost is not None:
                 marks[str(value._meta.lost)] = None
         for t in node.edges:
-            t = t.node if isinstance(t, Pick) else t
+            t = t.node if isinstance(t, OutputRef) else t
             if t not in seen:
                 seen.add(t)
                 todo.append(t)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ferro.batched.array import levels_of
 from ferro.batched.levels import RUNNING, Level, running_outside
 from ferro.core.base import LEAF, TensorBase, history
-from ferro.core.node import Pick
+from ferro.core.node import OutputRef
 from ferro.core.tangents import tangents_of
 from ferro.core.trees import flatten, spread, unflatten
 
@@ -83,7 +83,7 @@ def _differentiated_inside(x: Any, level: Level) -> bool:
         return True
     if node is None or node is LEAF:
         return False
-    return (node.node if isinstance(node, Pick) else node).seq >= level.begin
+    return (node.node if isinstance(node, OutputRef) else node).seq >= level.begin
 
 
 def _returned(name: str, result: Any, level: Level) -> Any:

@@ -10,7 +10,7 @@ from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT, from_numpy
-from ferro.core.forward import OWN, end_level, laid_out_like, set_tangent, tangents_of, without
+from ferro.core.forward_mode import OWN, end_level, laid_out_like, set_tangent, tangents_of, without
 
 
 class UnpackedDualTensor(NamedTuple):

@@ -17,10 +17,10 @@ from ferro.core import mode as _mode
 from ferro.core.apply import address
 from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
+from ferro.core.graph_task import current_run
 from ferro.core.inplace import before_write, rebase
-from ferro.core.node import Freed, FreedError, MultiNode, Pick, next_sequence, node_meta
+from ferro.core.node import Freed, FreedError, MultiNode, OutputRef, next_sequence, node_meta
 from ferro.core.provenance import caller
-from ferro.core.run import current_run
 from ferro.core.saved import check_registration, freed
 from ferro.core.tangents import tangents_of
 from ferro.core.transforms import INSIDE
@@ -131,7 +131,7 @@ class _Saved:
         """A saved output with its history and, in forward mode, its tangents."""
         node: Any = self.node()
         out = node.outputs[self.index]
-        t = wrap(data, None if out is None else Pick(node, self.index, *out))  # type: ignore[arg-type]
+        t = wrap(data, None if out is None else OutputRef(node, self.index, *out))  # type: ignore[arg-type]
         if node.meta is not None and node.meta.tangents is not None:
             meta_of(t).tangents = node.meta.tangents.get(self.index)
         return t
@@ -520,11 +520,11 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
         )
         if again is not None:  # one tensor for both, which has the cotangent of the last
             fresh.append(fresh[again])
-            fresh[again]._node = Pick(ctx, i, *slots[i])
+            fresh[again]._node = OutputRef(ctx, i, *slots[i])
             continue
         t = _returned(out, args, ctx._dirty)
         if slots[i] is not None:
-            pick = Pick(ctx, i, *slots[i])
+            pick = OutputRef(ctx, i, *slots[i])
             if _contains(ctx._dirty, out):
                 bump(out, cls.__name__)
                 rebase(out, wrap(out._data, pick))

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from ferro.autograd._mutation import Keeper
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, bump, history, position
-from ferro.core.node import AccumulateGrad, Handle, Node, Pick, shown
-from ferro.core.run import current_run
+from ferro.core.graph_task import current_run
+from ferro.core.node import AccumulateGrad, Handle, Node, OutputRef, shown
 from ferro.core.transforms import refuse_hooks
 
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
@@ -32,7 +32,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     if node is LEAF:
         return GradientEdge(AccumulateGrad(tensor), 0)
-    return GradientEdge(shown(node.node), node.index) if isinstance(node, Pick) else GradientEdge(shown(node), 0)
+    return GradientEdge(shown(node.node), node.index) if isinstance(node, OutputRef) else GradientEdge(shown(node), 0)
 
 
 def increment_version(tensor: Any) -> None:
@@ -158,7 +158,7 @@ def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable, *, mode: str 
         raise RuntimeError("register_multi_grad_hook: all tensors must require grad")
     # the hooks hang on the nodes: what holds these, or the tensors, would be a cycle
     ends = [position(t) for t in tensors]
-    places = [weakref.ref(p.node if isinstance(p, Pick) else p) for p in ends]
+    places = [weakref.ref(p.node if isinstance(p, OutputRef) else p) for p in ends]
     key = object()
     del ends
 

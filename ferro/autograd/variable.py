@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.core.base import TensorBase, wrap
-from ferro.core.run import queue_callback
+from ferro.core.graph_task import queue_callback
 
 
 class _Engine:

@@ -28,7 +28,7 @@ from ferro.core.base import (  # fmt: skip
 )
 from ferro.core.casting import cast_inputs
 from ferro.core.mode import ACTIVE, MODE, Mode, current, switched
-from ferro.core.node import MultiNode, Node, Pick, next_sequence, node_meta
+from ferro.core.node import MultiNode, Node, OutputRef, next_sequence, node_meta
 from ferro.core.op import Op, Plan
 from ferro.core.primitives import CAST, CLONE
 from ferro.core.provenance import OUTSIDE, caller, outermost
@@ -434,7 +434,7 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
                 tensors.append(t)
                 continue
         if outputs[i] is not None:
-            pick: Any = new(Pick)
+            pick: Any = new(OutputRef)
             t._node = pick
             pick.node = node
             pick.index = i
@@ -550,7 +550,7 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
         return result
     node = next((t._node for t in outs if t._node is not None), None)
     if node is not None:
-        node = node.node if isinstance(node, Pick) else node
+        node = node.node if isinstance(node, OutputRef) else node
         if mode.pack:
             pack_saved(node, mode.pack[-1])
         if mode.anomaly is not None:

@@ -11,7 +11,7 @@ from ferro.core import backend, dtypes
 from ferro.core import mode as _mode
 from ferro.core.backend import HOST
 from ferro.core.dtypes import INEXACT
-from ferro.core.node import Freed, MultiNode, Node, Pick, node_meta, table
+from ferro.core.node import Freed, MultiNode, Node, OutputRef, node_meta, table
 from ferro.core.provenance import Place, at, caller
 from ferro.core.refusals import refusal
 from ferro.native import locks
@@ -137,7 +137,7 @@ class Lost(Meta):
         self.shape = self.op = None
         if source is not None:
             self.shape = source._data.shape
-            node: Any = source._node.node if type(source._node) is Pick else source._node
+            node: Any = source._node.node if type(source._node) is OutputRef else source._node
             self.op = None if node is None or node is LEAF else node.plan.op  # that made the tensor; None for a leaf
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Lost(Meta):
 
 
 class TensorBase:
-    """The slots of a tensor.  `_node` is None (no grad), LEAF, a Node, or the Pick of a node with several outputs."""
+    """The slots of a tensor.  `_node` is None (no grad), LEAF, a Node, or the OutputRef of a node with several outputs."""
 
     __slots__ = ("__dict__", "__weakref__", "_counter", "_data", "_meta", "_node")
 
@@ -240,7 +240,7 @@ def watch(t: TensorBase, v: Version) -> Version:
     node: Any = t._node
     kept: tuple = ("array",)
     index = 0
-    if type(node) is Pick:
+    if type(node) is OutputRef:
         index = node.index
         kept = (f"array{index}", "arrays") if node.node.plan.keeps_out else ()
         node = node.node
@@ -348,7 +348,7 @@ def _rederive(t: TensorBase, view: View) -> bool:
     base_node = base._node
     if base_node is None or (base_node is LEAF and t._node is not None and view.creation is not None):
         return True
-    made = base_node.node if isinstance(base_node, Pick) else base_node
+    made = base_node.node if isinstance(base_node, OutputRef) else base_node
     recorded = not view.born or (base_node is not LEAF and made.seq > view.born)  # what has been written since
     if view.creation == "inference" or (view.creation == "function" and recorded):
         if not _mode.is_grad_enabled():
@@ -378,7 +378,7 @@ def derived(view: View) -> Any:
 def hooked(node: Any) -> bool:
     """Whether hooks of the user hang on a history."""
     index = 0
-    if type(node) is Pick:
+    if type(node) is OutputRef:
         node, index = node.node, node.index
     meta = node.meta if isinstance(node, Node) else None
     return meta is not None and bool((meta.pre and meta.pre.get(index)) or meta.prehooks or meta.post)
@@ -390,7 +390,7 @@ def retain(t: TensorBase, before: Any = None, node: Any = None) -> None:
         forget(before)
     node = history(t) if node is None else node
     index = 0
-    if isinstance(node, Pick):
+    if isinstance(node, OutputRef):
         node, index = node.node, node.index
     assert isinstance(node, Node)
     meta = node_meta(node)
@@ -399,7 +399,7 @@ def retain(t: TensorBase, before: Any = None, node: Any = None) -> None:
 
 def forget(position: Any) -> None:
     """Ends what `retain` began."""
-    node, index = (position.node, position.index) if isinstance(position, Pick) else (position, 0)
+    node, index = (position.node, position.index) if isinstance(position, OutputRef) else (position, 0)
     if node.meta is not None and node.meta.retained:
         node.meta.retained.pop(index, None)
 
@@ -422,7 +422,7 @@ def requires_grad(t: TensorBase) -> bool:
 
 
 def position(t: TensorBase) -> Any:
-    """Where a gradient for `t` goes: its node, its Pick, or the tensor itself if it is a leaf; None without grad."""
+    """Where a gradient for `t` goes: its node, its OutputRef, or the tensor itself if it is a leaf; None without grad."""
     node = history(t)
     return t if node is LEAF else node
 
@@ -566,9 +566,9 @@ def _result(node: Any, data: Any, where: Any, index: int) -> TensorBase:
     return t
 
 
-def _pick(node: MultiNode, index: int) -> Pick | None:
+def _pick(node: MultiNode, index: int) -> OutputRef | None:
     out = node.outputs[index]
-    return None if out is None else Pick(node, index, *out)
+    return None if out is None else OutputRef(node, index, *out)
 
 
 def check_version(node: Any, t: TensorBase) -> None:

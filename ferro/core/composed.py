@@ -8,8 +8,8 @@ from typing import Any
 from ferro.core import backend, engine
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, meta_of, position, wrap
+from ferro.core.graph_task import key_of
 from ferro.core.primitives import CLONE
-from ferro.core.run import key_of
 from ferro.core.tangents import tangents_of
 
 

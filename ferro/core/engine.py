@@ -19,16 +19,16 @@ from ferro.batched.array import levels_of
 from ferro.batched.levels import ALIVE, RUNNING
 from ferro.core import backend, parallel
 from ferro.core import mode as _mode
-from ferro.core.adding import add, conform, to_buffer
+from ferro.core.accumulate import add, conform, to_buffer
+from ferro.core.accumulate_grad import leaf_ready
 from ferro.core.backend import HOST
 from ferro.core.base import TensorBase, check_guards, position
-from ferro.core.blame import explain, freed_message
+from ferro.core.errors import explain, freed_message
+from ferro.core.graph_task import STATE, Run, wanted
 from ferro.core.hooks import prepare, run_tensor_hooks
-from ferro.core.leaves import leaf_ready
 from ferro.core.nested import in_thread, must_move
-from ferro.core.node import NAMED, FreedError, MultiNode, Node, Pick
+from ferro.core.node import NAMED, FreedError, MultiNode, Node, OutputRef
 from ferro.core.primitives import leave_levels
-from ferro.core.run import STATE, Run, wanted
 from ferro.core.step import absent, cotangent, gradients, together
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.sparse_rows import Rows
@@ -75,7 +75,7 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
         run.mode = _mode.changed(grad=recording, inference=False)
     before = (
         _mode.enter(run.mode) if record and run.mode is not mode else None
-    )  # see Note [Modes of backward] in run.py
+    )  # see Note [Modes of backward] in graph_task.py
     STATE.run = run
     try:
         with np.errstate(all="ignore"):  # like PyTorch, inf and nan pass without a warning
@@ -102,10 +102,10 @@ def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dic
 
 def _begin(run: Run, starts: list, seeds: list, ready: list) -> list:
     """Adds up the seeds of roots, and queues those that nothing leads to; returns the roots that are not to be run."""
-    discover(run, [s.node if type(s) is Pick else s for s in starts])
+    discover(run, [s.node if type(s) is OutputRef else s for s in starts])
     for start, seed in zip(starts, seeds, strict=True):
         g = seed if run.record else seed._data
-        if type(start) is Pick:
+        if type(start) is OutputRef:
             buffer = run.grads.get(start.node)
             if buffer is None:
                 buffer = run.grads[start.node] = [None] * len(start.node.outputs)
@@ -114,7 +114,7 @@ def _begin(run: Run, starts: list, seeds: list, ready: list) -> list:
             run.grads[start] = add(run.grads.get(start), g)
         del g
     lone = []
-    for node in dict.fromkeys([s.node if type(s) is Pick else s for s in starts]):
+    for node in dict.fromkeys([s.node if type(s) is OutputRef else s for s in starts]):
         if run.deps.setdefault(node, 0):
             continue
         if isinstance(node, TensorBase) or (run.needed is not None and node not in run.needed):
@@ -132,7 +132,7 @@ def discover(run: Run, starts: list) -> None:
         run.needed = _needed(stack, run.capture)
         for node in run.needed:
             for t in node.edges if isinstance(node, Node) else ():
-                if type(t) is Pick:
+                if type(t) is OutputRef:
                     t = t.node
                 if t in run.needed:
                     deps[t] = deps.get(t, 0) + 1
@@ -141,7 +141,7 @@ def discover(run: Run, starts: list) -> None:
     pop, push = stack.pop, stack.append
     while stack:
         for t in pop().edges:
-            if type(t) is Pick:
+            if type(t) is OutputRef:
                 t = t.node
             if t in deps:
                 deps[t] += 1
@@ -158,7 +158,7 @@ def _needed(stack: list, capture: dict) -> dict:
     todo = list(stack)
     while todo:
         for t in todo.pop().edges:
-            if type(t) is Pick:
+            if type(t) is OutputRef:
                 t = t.node
             if t not in reached:
                 reached[t] = None
@@ -167,7 +167,7 @@ def _needed(stack: list, capture: dict) -> dict:
     needed: dict = dict.fromkeys(wanted)
     nodes = sorted((n for n in reached if isinstance(n, Node)), key=lambda n: n.seq)
     for node in nodes:
-        if any((t.node if type(t) is Pick else t) in needed for t in node.edges):
+        if any((t.node if type(t) is OutputRef else t) in needed for t in node.edges):
             needed[node] = None
     return {n: None for n in needed if n in reached}
 
@@ -249,7 +249,7 @@ def execute(run: Run, ready: list) -> None:
                 kind = type(t)
                 if kind is not Node and kind in NAMED:
                     kind = NAMED[kind]
-                if kind is Pick:
+                if kind is OutputRef:
                     if ALIVE and gx is not None:
                         gx = leave_levels(run, t.node, gx)
                     gx = to_buffer(grads, t, gx, record)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.core import backend
-from ferro.core.adding import accumulate
+from ferro.core.accumulate import accumulate
 from ferro.core.base import TensorBase, wrap
+from ferro.core.graph_task import Run, wanted
 from ferro.core.node import MultiNode
-from ferro.core.run import Run, wanted
 from ferro.cpu.sparse_rows import Rows
 
 

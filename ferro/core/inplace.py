@@ -23,7 +23,7 @@ from ferro.core.apply import of_array, together
 from ferro.core.backend import HOST
 from ferro.core.base import LEAF, Meta, TensorBase, bump, derived, history, hooked, meta_of, retain, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
-from ferro.core.node import Node, Pick
+from ferro.core.node import Node, OutputRef
 from ferro.core.notices import warn_once
 from ferro.core.outputs import cannot_cast
 from ferro.core.owners import is_shared
@@ -157,7 +157,7 @@ def restride(function: Callable[Concatenate[Any, P], Any]) -> Callable[Concatena
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         node = check(self, name, writes=False)
-        recorded = isinstance(node, (Node, Pick))
+        recorded = isinstance(node, (Node, OutputRef))
         alias = wrap(self._data, node if recorded else None)
         if self._meta is not None and _mode.current().level:
             meta_of(alias).tangents = dict(tangents_of(self)) or None

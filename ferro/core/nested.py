@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
-from ferro.core.run import STATE, Run
+from ferro.core.graph_task import STATE, Run
 from ferro.native.threads import stay_alone
 
 DEEP = 30  # nested backwards per thread; each takes a dozen frames of Python, of which there are a thousand by default

@@ -72,7 +72,7 @@ class NodeMeta:
 class Node:
     """One recorded operation: plan (what to run), edges (where gradients go), saved (what the formulas read).
 
-    An edge is a Node, a `Pick` (one output of a node with several) or a leaf tensor; `shape` and `dtype` are those of
+    An edge is a Node, a `OutputRef` (one output of a node with several) or a leaf tensor; `shape` and `dtype` are those of
     the output, hence of its gradient; `code` and `offset` are the place in the user's program, where it was noted.
     """
 
@@ -100,7 +100,7 @@ class Node:
         """Pairs (node, output number) that the gradients of this node's inputs go to; (None, 0) where none is needed."""
         found: list = [(None, 0)] * self.plan.arity
         for index, edge in zip(self.plan.indices, self.edges, strict=True):
-            if type(edge) is Pick:
+            if type(edge) is OutputRef:
                 found[index] = (shown(edge.node), edge.index)
             elif isinstance(edge, Node):
                 found[index] = (shown(edge), 0)
@@ -206,7 +206,7 @@ class MultiNode(Node):
     outputs: tuple  # (shape, dtype) per output; None where the output is not differentiable
 
 
-class Pick:
+class OutputRef:
     """Output `index` of a MultiNode, as the history of one tensor."""
 
     __slots__ = ("dtype", "index", "node", "shape")

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any
 
 from ferro import cpu
+from ferro.core import codegen
 from ferro.core import samples as _samples
-from ferro.core import straight
 from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
 from ferro.cpu import blocks, fusion, layouts
@@ -115,7 +115,7 @@ class Op:
     @forward.setter
     def forward(self, function: Callable) -> None:
         self._forward = function
-        direct: Any = straight.direct(function, len(self.inputs), len(self.params))
+        direct: Any = codegen.direct(function, len(self.inputs), len(self.params))
         # what the short forms call; of a view, `viewed` in views.py
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
         self.large = None if self.view else _for_large(function, direct)
@@ -242,7 +242,7 @@ class Plan:
         kinds = [_kind(self.op, name) for name in named]
         if "needs" in kinds:
             return otherwise
-        return straight.straight(formula, kinds, list(map(self.names.index, named))) or otherwise
+        return codegen.generate(formula, kinds, list(map(self.names.index, named))) or otherwise
 
     def for_large(self) -> tuple:
         """The formulas of the short form of the engine's loop, for large arrays."""
@@ -308,7 +308,7 @@ def _bind_large(op: Op, formula: Any, names: tuple[str, ...]) -> Callable:
     """`_bind` for large arrays: the formula runs as a program if it can be one."""
     entries = [(_kind(op, n), names.index(n)) for n in argument_names(formula)[2:]]
     plain = [kind == "plain" for kind, _ in entries]
-    direct = straight.direct(formula, 1 + plain.count(False), plain.count(True)) if plain == sorted(plain) else None
+    direct = codegen.direct(formula, 1 + plain.count(False), plain.count(True)) if plain == sorted(plain) else None
     if direct is not None:
         compute = _for_large(formula, direct)
         return lambda xp, g, node: compute(g, *saved_arrays(node, entries, ()))

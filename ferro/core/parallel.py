@@ -13,15 +13,16 @@ from heapq import heappop, heappush, heappushpop
 from typing import Any
 
 from ferro.core import mode as _mode
-from ferro.core.adding import add, conform
+from ferro.core.accumulate import add, conform
+from ferro.core.accumulate_grad import leaf_ready
 from ferro.core.backend import HOST
-from ferro.core.blame import explain, freed_message
+from ferro.core.errors import explain, freed_message
+from ferro.core.graph_task import Run, enter_run, in_turn, wanted
 from ferro.core.hooks import prepare
-from ferro.core.leaves import leaf_ready
-from ferro.core.node import FreedError, Node, Pick
-from ferro.core.run import Run, enter_run, in_turn, wanted
+from ferro.core.node import FreedError, Node, OutputRef
 from ferro.core.step import absent, gradients
 from ferro.native import threads as _threads
+from ferro.native.blas import blas_single
 
 
 def execute(run: Run, ready: list) -> bool:
@@ -30,7 +31,7 @@ def execute(run: Run, ready: list) -> bool:
     if n < 2 or _threads.in_worker() or in_turn():
         return False
     shared = _Shared(run, ready)
-    with _threads.blas_single():
+    with blas_single():
         _threads.run_workers(lambda index: shared.work(), n)
     error, shared.error = shared.error, None  # its traceback leads to `shared`, and to this frame: no cycle must remain
     if error is not None:
@@ -76,14 +77,14 @@ class _Shared:
         todo = list(nodes)
         while todo:
             for t in todo.pop().edges:
-                t = t.node if type(t) is Pick else t
+                t = t.node if type(t) is OutputRef else t
                 if isinstance(t, Node) and t not in nodes and (run.needed is None or t in run.needed):
                     nodes[t] = None
                     todo.append(t)
         for node in sorted(nodes, key=lambda node: -node.seq):
             ranks = []
             for t in node.edges:
-                where: Any = t.node if type(t) is Pick else t
+                where: Any = t.node if type(t) is OutputRef else t
                 if run.needed is not None and where not in run.needed:
                     ranks.append(-1)
                     continue
@@ -93,11 +94,11 @@ class _Shared:
             self.ranks[node] = ranks
 
     def _slot(self, t: Any) -> _Slot:
-        key = (t.node, t.index) if type(t) is Pick else t
+        key = (t.node, t.index) if type(t) is OutputRef else t
         slot = self.slots.get(key)
         if slot is None:
-            so_far = self.run.grads.get(t.node if type(t) is Pick else t)
-            slot = self.slots[key] = _Slot(so_far[t.index] if type(t) is Pick and so_far is not None else so_far)
+            so_far = self.run.grads.get(t.node if type(t) is OutputRef else t)
+            slot = self.slots[key] = _Slot(so_far[t.index] if type(t) is OutputRef and so_far is not None else so_far)
         return slot
 
     def work(self) -> None:
@@ -174,7 +175,7 @@ class _Shared:
             gx = gs[j]
             gs[j] = None
             if gx is not None:
-                at = t if isinstance(t, (Node, Pick)) else t._data
+                at = t if isinstance(t, (Node, OutputRef)) else t._data
                 if gx.shape != at.shape or gx.dtype is not at.dtype or type(gx) is not HOST:
                     gx = conform(gx, at.shape, at.dtype, False)
             if self._deliver(t, rank, gx):
@@ -185,8 +186,8 @@ class _Shared:
 
     def _deliver(self, t: Any, rank: int, gx: Any) -> bool:
         """Adds a contribution when its turn comes; True if this completed all that its target waits for."""
-        slot = self.slots[(t.node, t.index) if type(t) is Pick else t]
-        target = t.node if type(t) is Pick else t
+        slot = self.slots[(t.node, t.index) if type(t) is OutputRef else t]
+        target = t.node if type(t) is OutputRef else t
         with self.lock:
             slot.waiting[rank] = gx
             gx = None
@@ -210,7 +211,7 @@ class _Shared:
 
     def _complete(self, t: Any, made_ready: list) -> None:
         """The gradient of a target is complete: queue the node, or hand the gradient to the leaf."""
-        if isinstance(t, Pick):
+        if isinstance(t, OutputRef):
             node = t.node
             values = list(
                 self.run.grads.get(node) or [None] * len(node.outputs)

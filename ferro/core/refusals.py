@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ferro.core.node import Pick
+from ferro.core.node import OutputRef
 from ferro.core.provenance import at
 
 _AMBIGUOUS = (
@@ -31,7 +31,7 @@ def refusal(name: str, view: Any, node: Any, indirect: bool = False) -> RuntimeE
     """
     what = "its base or another view of its base has been" if indirect else "is being"
     kind = view.creation
-    made, index = (node.node, node.index) if isinstance(node, Pick) else (node, 0)
+    made, index = (node.node, node.index) if isinstance(node, OutputRef) else (node, 0)
     plan = getattr(made, "plan", None)  # (a leaf has none)
     name_of_node = None if plan is None else re.sub(r"Backward\d*$", "", plan.op.backward_name)
     output = None if plan is None else f"Output {index} of {name_of_node} is a view"

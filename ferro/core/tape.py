@@ -14,7 +14,7 @@ from ferro import cpu
 from ferro.core import dtypes, node
 from ferro.core.base import LEAF, Lost, TensorBase, Version, View, version_of
 from ferro.core.mode import ACTIVE, MODE, Mode
-from ferro.core.node import MultiNode, Node, Pick
+from ferro.core.node import MultiNode, Node, OutputRef
 from ferro.core.op import Op, Plan
 from ferro.core.provenance import OUTSIDE, outermost
 from ferro.native.layout import LayoutError, only_place
@@ -22,12 +22,14 @@ from ferro.native.loader import SUPPORTED
 from ferro.native.notices import note
 from ferro.native.slots import FIELDS, TABLE
 
-_CLASSES: dict[str, Any] = {c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node, MultiNode, Pick)}
+_CLASSES: dict[str, Any] = {
+    c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node, MultiNode, OutputRef)
+}
 _OBJECTS: dict[str, Any] = {
     "Op": Op,
     "Node": Node,
     "MultiNode": MultiNode,
-    "Pick": Pick,
+    "OutputRef": OutputRef,
     "cpu": cpu,
     "plan_of": Op.plan,
     "asarray": np.asarray,

@@ -10,7 +10,7 @@ from ferro.core import backend
 from ferro.core.backend import HOST
 from ferro.core.base import LEAF, View, history, new, not_a_tensor, version_of, wrap
 from ferro.core.mode import ACTIVE, MODE, current
-from ferro.core.node import MultiNode, Node, Pick, next_sequence
+from ferro.core.node import MultiNode, Node, OutputRef, next_sequence
 from ferro.core.op import Op
 from ferro.core.provenance import caller
 from ferro.native.recorder import accelerated
@@ -127,7 +127,7 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
         view.lost = mark
         view.dual = None
         if node is not None:
-            pick = t._node = new(Pick)
+            pick = t._node = new(OutputRef)
             pick.node = node
             pick.index = i
             pick.shape = shape = out.shape

@@ -10,8 +10,8 @@ from ferro.cpu.blocks import fused, with_kernel
 from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels.activations import gelu, gelu_vjp, softplus, softplus_vjp
 from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.elementwise import over
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.lines import over
 from ferro.cpu.pointwise import where
 
 __all__ = ["elu", "gelu", "gelu_vjp", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid",

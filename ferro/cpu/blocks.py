@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel, split
-from ferro.cpu.kernels.lines import over
+from ferro.cpu.kernels.elementwise import over
 
 BLOCK = 1 << 15  # elements of a block
 LARGE = 1 << 16  # elements from which arrays are cut

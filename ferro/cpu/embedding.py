@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import HALF
-from ferro.cpu.kernels import along
+from ferro.cpu.kernels import gather_scatter
 from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.moves import zeros
+from ferro.cpu.kernels.strided_copy import zeros
 from ferro.cpu.sparse_rows import Rows
 
 __all__ = ["add_rows", "long_rows", "row_scale", "table_rows", "take_rows"]
@@ -26,7 +26,7 @@ def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
     line = indices if indices.ndim == 1 else indices.reshape(-1)
     try:
-        rows = along.take(table, 0, line)
+        rows = gather_scatter.take(table, 0, line)
     except IndexError:  # the kernel's, of an index out of range: the check below says which
         rows = None
     if rows is not None:
@@ -96,7 +96,7 @@ def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency
         flat, rows = flat[kept], rows[kept] * scale[kept, None]
     table = zeros((count, rows.shape[1]), dtype)
     if has_kernel(rows, "add_slices", "add_slices_rows"):
-        along.add_slices(table[None], 1, flat.astype(np.int64, copy=False), rows[None])
+        gather_scatter.add_slices(table[None], 1, flat.astype(np.int64, copy=False), rows[None])
     else:
         np.add.at(table, flat, rows)
     table = table.astype(g.dtype, copy=False)

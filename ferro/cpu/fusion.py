@@ -20,7 +20,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
-from ferro.cpu.kernels.moves import address
+from ferro.cpu.kernels.strided_copy import address
 from ferro.cpu.pointwise import power, where
 from ferro.cpu.trace import Symbol, conjugate, once, trace
 from ferro.native import workers

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import along, masks
+from ferro.cpu.kernels import gather_scatter, masks
 from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.cpu.kernels.moves import LARGE, assign, contiguous, zeros
+from ferro.cpu.kernels.strided_copy import LARGE, assign, contiguous, zeros
 from ferro.cpu.select import select
 
 __all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
@@ -105,7 +105,7 @@ def _places(shape: tuple, dim: int, index: Any) -> Any:
 
 def finds_wrong_places(x: Any, dim: int, index: Any) -> bool:
     """Whether gather, scatter and scatter_add refuse, with an IndexError by their kernels, an index out of bounds."""
-    return x.ndim > 1 and along.fits(x, dim, index)
+    return x.ndim > 1 and gather_scatter.fits(x, dim, index)
 
 
 def gather(x: Any, dim: int, index: Any) -> Any:
@@ -116,10 +116,10 @@ def gather(x: Any, dim: int, index: Any) -> Any:
         return x[index]
     if x.ndim == 2 and index.size < SMALL:
         return x[index, np.arange(index.shape[1])] if dim == 0 else x[np.arange(index.shape[0])[:, None], index]
-    if along.fits(x, dim, index):
-        line = along.line(x, dim, index)
-        found = None if line is None else along.take(x, dim, line)
-        return along.gather(x, dim, index) if found is None else found
+    if gather_scatter.fits(x, dim, index):
+        line = gather_scatter.line(x, dim, index)
+        found = None if line is None else gather_scatter.take(x, dim, line)
+        return gather_scatter.gather(x, dim, index) if found is None else found
     if x.flags.c_contiguous:
         return x.reshape(-1)[_places(x.shape, dim, index)]
     return x[_mesh(dim, index)]
@@ -133,12 +133,12 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
         wide = out.astype(np.float32)
         _combine(ufunc, wide, dim, index, src.astype(np.float32))
         out[...] = wide
-    elif ufunc is np.add and along.fits(out, dim, index):
-        line = along.line(out, dim, index)
+    elif ufunc is np.add and gather_scatter.fits(out, dim, index):
+        line = gather_scatter.line(out, dim, index)
         if line is None:
-            along.write("scatter_add", out, dim, index, src)
+            gather_scatter.write("scatter_add", out, dim, index, src)
         else:
-            along.add_slices(out, dim, line, np.broadcast_to(src, index.shape))
+            gather_scatter.add_slices(out, dim, line, np.broadcast_to(src, index.shape))
     elif out.ndim == 1:
         ufunc.at(out, index, src)
     elif out.flags.c_contiguous and index.size >= TINY:
@@ -173,8 +173,8 @@ def scatter_(out: Any, dim: int, index: Any, src: Any) -> Any:
     if out.ndim == 0:
         if index.size:
             out[...] = np.asarray(src).reshape(-1)[-1]
-    elif isinstance(src, np.ndarray) and src.ndim and along.fits(out, dim, index):
-        along.write("scatter", out, dim, index, src)
+    elif isinstance(src, np.ndarray) and src.ndim and gather_scatter.fits(out, dim, index):
+        gather_scatter.write("scatter", out, dim, index, src)
     else:
         out[_mesh(dim, index)] = src
     return out
@@ -211,9 +211,9 @@ def _neutral(reduce: str, dtype: Any) -> Any:
 
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """The slices of x along `dim` that `index` names; IndexError where one is not in [0, x.shape[dim])."""
-    found = along.take(x, dim, index)
+    found = gather_scatter.take(x, dim, index)
     if found is None:
-        if not along.within(index, x.shape[dim]):  # NumPy takes negative numbers for places from the end
+        if not gather_scatter.within(index, x.shape[dim]):  # NumPy takes negative numbers for places from the end
             raise IndexError("index_select: the index is out of bounds")
         found = x.take(index, dim)
     return found
@@ -227,7 +227,7 @@ def _spread(dim: int, index: Any, like: Any) -> Any:
 def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Adds the slices of src along `dim` to those of `out` that `index` names."""
     if has_kernel(src, "add_slices", "add_slices_rows") and src.dtype is out.dtype and out.flags.c_contiguous:
-        along.add_slices(out, dim, index, src.copy() if np.may_share_memory(out, src) else src)
+        gather_scatter.add_slices(out, dim, index, src.copy() if np.may_share_memory(out, src) else src)
     elif src.size < TINY and out.ndim and not is_half(out):
         np.add.at(out, (ALL,) * dim + (index,), src)  # type: ignore[arg-type]
     else:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro.cpu import layouts
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.moves import LARGE, assign, contiguous, triangle
+from ferro.cpu.kernels.strided_copy import LARGE, assign, contiguous, triangle
 
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
            "tril", "triu"]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import along
+from ferro.cpu.kernels import gather_scatter
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, share_rows
 from ferro.cpu.reductions import value_gather, wide
 
@@ -306,7 +306,7 @@ def histogram(points: Any, edges: list, by_width: bool, weights: Any) -> Any:
     """
     if by_width and weights is None and points.shape[1] == 1 and has_kernel(points):
         (e,) = edges
-        return along.count_bins(contiguous(points).reshape(-1), e[0], e[-1], len(e) - 1).astype(points.dtype)
+        return gather_scatter.count_bins(contiguous(points).reshape(-1), e[0], e[-1], len(e) - 1).astype(points.dtype)
     inside = np.ones(len(points), np.bool_)
     cell = np.zeros(len(points), np.int64)
     size = 1

@@ -15,8 +15,8 @@ import numpy as np
 from ferro.cpu.blocks import by_blocks, elementwise, float32, fused, with_kernel
 from ferro.cpu.kernels import activations as _kernels
 from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.elementwise import over
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.lines import over
 from ferro.cpu.select import select
 from ferro.native.extensions import special as _special
 from ferro.native.readiness import get

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as _as_strided
 
-from ferro.cpu.kernels.moves import contiguous
+from ferro.cpu.kernels.strided_copy import contiguous
 
 __all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal",
            "expand", "geometry", "memory_bytes", "memory_of", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split",

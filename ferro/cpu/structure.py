@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.moves import copied
+from ferro.cpu.kernels.strided_copy import copied
 
 copy = copied
 

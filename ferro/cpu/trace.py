@@ -3,7 +3,7 @@
 A formula such as ``lambda xp, g, y: g * (1 - y * y)`` leaves ``Symbol(mul, (g, Symbol(sub, (1, Symbol(mul, (y, y))))))``: each
 symbol is a function and its operands, which are symbols, parameters or constants. A formula that decides something, or does
 anything else with its arrays, finds that a symbol has no truth value, no elements and no shape, and has no expression.
-Those who compute with expressions: core/straight.py writes one out in Python, for small arrays; fusion.py lowers it to NumPy's
+Those who compute with expressions: core/codegen.py writes one out in Python, for small arrays; fusion.py lowers it to NumPy's
 inner loops, for large ones.
 """
 

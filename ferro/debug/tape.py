@@ -6,7 +6,7 @@ from typing import Any
 
 from ferro.autograd._observer import arrays_of
 from ferro.core.base import Packed, TensorBase, position
-from ferro.core.node import Freed, Node, Pick
+from ferro.core.node import Freed, Node, OutputRef
 
 
 def start(root: Any) -> Any:
@@ -16,12 +16,12 @@ def start(root: Any) -> Any:
     where = position(root)
     if where is None:
         raise RuntimeError("the tensor does not require grad: there is no graph behind it")
-    return where.node if type(where) is Pick else where
+    return where.node if type(where) is OutputRef else where
 
 
 def inputs_of(node: Any) -> list:
     """The nodes and leaves that the gradients of a node go to."""
-    return [t.node if type(t) is Pick else t for t in node.edges] if isinstance(node, Node) else []
+    return [t.node if type(t) is OutputRef else t for t in node.edges] if isinstance(node, Node) else []
 
 
 def reachable(first: Any) -> list:
@@ -68,7 +68,7 @@ def _opened(value: Any) -> Any:
 
 def _leaf(value: Any) -> Any:
     value = _opened(value)
-    return value if isinstance(value, TensorBase) and not isinstance(value._node, (Node, Pick)) else None
+    return value if isinstance(value, TensorBase) and not isinstance(value._node, (Node, OutputRef)) else None
 
 
 def storage(array: Any) -> Any:

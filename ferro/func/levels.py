@@ -19,7 +19,7 @@ from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, history, meta_of, position, version_of, view_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT, from_numpy
-from ferro.core.node import Pick
+from ferro.core.node import OutputRef
 from ferro.core.tangents import tangents_of
 from ferro.core.transforms import inside
 from ferro.core.trees import flatten
@@ -97,7 +97,7 @@ class Foreign:
         if start is None:
             return False
         seen: dict[int, Any] = {}
-        todo = [start.node if isinstance(start, Pick) else start]
+        todo = [start.node if isinstance(start, OutputRef) else start]
         while todo:
             n = todo.pop()
             if isinstance(n, TensorBase):
@@ -105,7 +105,7 @@ class Foreign:
                     return True
                 continue
             for edge in n.edges:
-                e = edge.node if isinstance(edge, Pick) else edge
+                e = edge.node if isinstance(edge, OutputRef) else edge
                 if e is not None and id(e) not in seen and id(e) not in self.clean:
                     seen[id(e)] = e
                     todo.append(e)

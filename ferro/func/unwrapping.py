@@ -6,7 +6,7 @@ from typing import Any
 
 from ferro.batched.array import plain as unbatched
 from ferro.core.base import TensorBase, history, version_of, wrap
-from ferro.core.forward import tangents_of, without
+from ferro.core.forward_mode import tangents_of, without
 
 
 def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:

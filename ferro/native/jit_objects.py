@@ -89,8 +89,10 @@ _op_plans, op_nondiff, plan_indices = map(_entry, ("Op.plans", "Op.nondiff_indic
 cpu_module, _find_plan, mark_function, asarray_function, inexact_set = map(
     _entry, ("cpu", "plan_of", "_mark_lost", "asarray", "INEXACT")
 )
-multi_node_class, pick_class, n_outputs = map(_entry, ("MultiNode", "Pick", "MultiNode.outputs"))
-p_node, p_index, p_shape, p_dtype = map(_entry, ("Pick.node", "Pick.index", "Pick.shape", "Pick.dtype"))
+multi_node_class, pick_class, n_outputs = map(_entry, ("MultiNode", "OutputRef", "MultiNode.outputs"))
+p_node, p_index, p_shape, p_dtype = map(
+    _entry, ("OutputRef.node", "OutputRef.index", "OutputRef.shape", "OutputRef.dtype")
+)
 file_word, shape_word, view_word = map(_entry, ("'co_filename'", "'shape'", "'view'"))
 t_data, t_node, t_counter, t_meta = map(
     _entry, ("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta")

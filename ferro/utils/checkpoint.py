@@ -24,8 +24,8 @@ from ferro.core import mode as _mode
 from ferro.core.apply import watched
 from ferro.core.base import LEAF, Packed, TensorBase, history, meta_of, version_of, wrap
 from ferro.core.dtypes import FROM_NUMPY
+from ferro.core.graph_task import current_run
 from ferro.core.random import Generator, default
-from ferro.core.run import current_run
 from ferro.core.tangents import tangents_of
 from ferro.tensor import Tensor
 from ferro.utils._selective import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts

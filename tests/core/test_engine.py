@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import ferro
 from ferro.core import engine, parallel
-from ferro.core.run import queue_callback
+from ferro.core.graph_task import queue_callback
 
 
 def leaf(*values: float) -> Any:

@@ -15,7 +15,7 @@ import ferro
 from ferro.core import apply as applying
 from ferro.core import views
 from ferro.core.base import View
-from ferro.core.node import MultiNode, Node, Pick
+from ferro.core.node import MultiNode, Node, OutputRef
 from ferro.core.op import OPS
 from ferro.core.provenance import line_of
 from ferro.native.entries import fallback
@@ -105,7 +105,7 @@ def described(value: Any, seen: dict[int, int]) -> Any:
         if type(value) is MultiNode:
             known["outputs"] = str(value.outputs)
         return known
-    if isinstance(value, Pick):
+    if isinstance(value, OutputRef):
         return (described(value.node, seen), value.index, value.shape, str(value.dtype))
     if isinstance(value, ferro.Tensor):
         view = value._meta if isinstance(value._meta, View) else None
@@ -117,7 +117,7 @@ def described(value: Any, seen: dict[int, int]) -> Any:
         else:
             about = (type(value._meta), str(value._meta) if value._meta is not None else None)
         counter = value._counter
-        history = described(value._node, seen) if isinstance(value._node, (Node, Pick)) else str(type(value._node))
+        history = described(value._node, seen) if isinstance(value._node, (Node, OutputRef)) else str(type(value._node))
         return (type(value), value.tolist(), str(value.dtype), history, about, counter and counter.n)
     return str(type(value))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ferro import cpu
-from ferro.cpu.kernels import moves
+from ferro.cpu.kernels import strided_copy
 
 CODES = ("f4", "f8", "i8", "i4", "i2", "?", "c8", "c16")
 
@@ -18,7 +18,7 @@ def test_permuted_arrays_are_copied(code: str, rng: np.random.Generator) -> None
     x = rng.integers(-100, 100, (5, 9, 33, 4)).astype(code)
     for order in permutations(range(4)):
         for view in (x.transpose(order), x[:, ::-1].transpose(order)):
-            got = moves.contiguous(view)
+            got = strided_copy.contiguous(view)
             assert got.flags.c_contiguous
             assert got.dtype == view.dtype
             assert not np.shares_memory(got, x)
@@ -29,7 +29,7 @@ def test_bits_of_nan_are_moved_as_they_are() -> None:
     bits = np.arange(0x7F800000, 0x7F800000 + 90_000, dtype=np.uint32).reshape(300, 300)
     x = bits.view(np.float32)
     for view, want in ((x.T, bits.T), (x[:, ::-1], bits[:, ::-1]), (x[::-1, ::2], bits[::-1, ::2])):
-        np.testing.assert_array_equal(moves.contiguous(view).view(np.uint32), want)
+        np.testing.assert_array_equal(strided_copy.contiguous(view).view(np.uint32), want)
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -73,10 +73,10 @@ def test_views_are_copied_into_views(code: str, rng: np.random.Generator) -> Non
                 source = x.transpose(order)[key]
             except IndexError:
                 continue
-            moves.assign((got[key], source))
+            strided_copy.assign((got[key], source))
             want[key] = source
             np.testing.assert_array_equal(got, want)
-            np.testing.assert_array_equal(moves.contiguous(source), source)
+            np.testing.assert_array_equal(strided_copy.contiguous(source), source)
 
 
 @pytest.mark.parametrize("code", [*CODES, "f2"])
@@ -91,7 +91,7 @@ def test_several_views_and_numbers_at_once(code: str, rng: np.random.Generator) 
         (np.s_[:50, 690:], 0),
         (np.s_[:, 5:5], 7),
     ]
-    moves.assign(*[(got[key], source) for key, source in pairs])
+    strided_copy.assign(*[(got[key], source) for key, source in pairs])
     for key, source in pairs:
         want[key] = source
     np.testing.assert_array_equal(got, want)
@@ -108,9 +108,9 @@ def test_copies_lie_like_what_is_copied(rng: np.random.Generator) -> None:
 
 def test_fills_keep_the_sign_of_zero() -> None:
     out = np.ones((300, 300), np.float32)
-    moves.assign((out, -0.0))
+    strided_copy.assign((out, -0.0))
     assert np.signbit(out).all()
-    assert not np.signbit(moves.zeros((300, 300), np.float32)).any()
+    assert not np.signbit(strided_copy.zeros((300, 300), np.float32)).any()
 
 
 @pytest.mark.parametrize("code", ["f4", "f8", "i8", "c8", "?", "f2"])

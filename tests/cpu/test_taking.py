@@ -7,7 +7,7 @@ import pytest
 
 import ferro
 from ferro import cpu
-from ferro.cpu.kernels import along, moves
+from ferro.cpu.kernels import gather_scatter, strided_copy
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -36,25 +36,25 @@ def test_places_out_of_bounds_are_refused(count: int, wrong: int, dtype: type) -
             cpu.index_select(x, 0, index[::step])
         with pytest.raises(RuntimeError, match=r"out of (bounds|range)"):  # as in PyTorch, of several dimensions
             ferro.tensor(x).index_select(0, ferro.tensor(index[::step].copy()))
-        assert not along.within(index[::step], 300)
-    assert along.within(np.zeros(0, np.int64), 0)
+        assert not gather_scatter.within(index[::step], 300)
+    assert gather_scatter.within(np.zeros(0, np.int64), 0)
 
 
 def test_several_copies_at_once(rng: np.random.Generator) -> None:
     out = np.zeros((4, 300, 200), np.float32)
     matrix, row = rng.uniform(-1, 1, (300, 200)).astype(np.float32), np.arange(200, dtype=np.float32)
-    moves.assign((out[0], matrix), (out[1], row), (out[2], 2.5), (out[3], matrix[:, :1]))
+    strided_copy.assign((out[0], matrix), (out[1], row), (out[2], 2.5), (out[3], matrix[:, :1]))
     for got, want in zip(out, (matrix, row, 2.5, matrix[:, :1]), strict=True):
         np.testing.assert_array_equal(got, np.broadcast_to(np.float32(want), got.shape))
-    moves.assign((out[0], matrix.astype(np.float64)), (out[1], matrix[::-1]))  # of two dtypes
+    strided_copy.assign((out[0], matrix.astype(np.float64)), (out[1], matrix[::-1]))  # of two dtypes
     np.testing.assert_array_equal(out[0], matrix)
     np.testing.assert_array_equal(out[1], matrix[::-1])
     half = np.zeros((2, 300, 200), np.float16)
-    moves.assign((half[0], half[1] + np.float16(1)), (half[1], np.full((300, 200), 3, np.float16)[:, ::-1]))
+    strided_copy.assign((half[0], half[1] + np.float16(1)), (half[1], np.full((300, 200), 3, np.float16)[:, ::-1]))
     assert (half[0] == 1).all()
     assert (half[1] == 3).all()
     with pytest.raises(ValueError, match="broadcast"):
-        moves.assign((out[0], matrix[:, :7]))
+        strided_copy.assign((out[0], matrix[:, :7]))
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
@@ -65,5 +65,5 @@ def test_stacked_views(dim: int, rng: np.random.Generator) -> None:
 
 
 def test_many_numbers_stacked() -> None:
-    numbers = [np.asarray(k, np.float32) for k in range(moves.LARGE)]
-    np.testing.assert_array_equal(cpu.stack(numbers, 0), np.arange(moves.LARGE))
+    numbers = [np.asarray(k, np.float32) for k in range(strided_copy.LARGE)]
+    np.testing.assert_array_equal(cpu.stack(numbers, 0), np.arange(strided_copy.LARGE))

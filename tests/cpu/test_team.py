@@ -24,8 +24,9 @@ def _two_threads(monkeypatch):
     before, told = threads.get_num_threads(), SHARED.copy()
     threads.set_num_threads(2)
     monkeypatch.setattr(workers, "_MOST", 2)
+    monkeypatch.setattr(workers, "_made", workers._made)  # it and the numbers of its queue belong together
     yield
-    SHARED[:] = told  # the pools made here are no longer there
+    SHARED[:] = told
     threads.set_num_threads(before)
 
 

@@ -19,8 +19,8 @@ from ferro.autograd.graph import saved_tensors_hooks
 from ferro.core import apply as apply_module
 from ferro.core import mode, views
 from ferro.core.base import LEAF, TensorBase
+from ferro.core.graph_task import STATE
 from ferro.core.node import Node
-from ferro.core.run import STATE
 from ferro.utils.checkpoint import checkpoint
 from tests.hostile.calls import calls
 from tests.hostile.child import Options, note

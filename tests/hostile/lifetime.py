@@ -20,7 +20,7 @@ import numpy as np
 import ferro
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import mode
-from ferro.core.run import STATE
+from ferro.core.graph_task import STATE
 from ferro.utils.checkpoint import checkpoint
 from tests.hostile.child import Options, Raised, outcome
 

@@ -12,7 +12,7 @@ import ferro
 from ferro import nn
 from ferro.autograd.graph import saved_tensors_hooks
 from ferro.core.base import LEAF, Lost, Meta, TensorBase, Version, View
-from ferro.core.node import MultiNode, Node, NodeMeta, Pick
+from ferro.core.node import MultiNode, Node, NodeMeta, OutputRef
 from tests.hostile.calls import Call, calls, places
 from tests.hostile.child import Options, Raised, outcome
 
@@ -96,7 +96,7 @@ def wrongs() -> dict[str, Any]:
         "{}": {}, "object": object(), "type": int, "function": len, "another tensor": x, "a node": y.grad_fn, "LEAF": LEAF, "dtype": x.dtype,
         "NumPy's dtype": np.dtype("f4"), "scalar": np.float32(1), "Version": v, "half a Version": x_of(Version), "half a View": x_of(View),
         "half a Lost": x_of(Lost), "half a Meta": x_of(Meta), "half a Node": x_of(Node), "half a MultiNode": x_of(MultiNode),
-        "half a Pick": x_of(Pick), "half a tensor": x_of(ferro.Tensor),
+        "half a OutputRef": x_of(OutputRef), "half a tensor": x_of(ferro.Tensor),
         "array": np.ones(3, "f4"), "array of objects": np.array([None, 1, "x"], dtype=object), "array of text": np.array(["a", "b"]),
         "array of records": np.zeros(3, dtype=[("a", "f4"), ("b", "i8")]), "array of dates": np.array(["2000-01-01"], dtype="M8[D]"),
         "swapped array": np.ones((2, 3), ">f4"), "array of halves": np.ones((2, 3), "f2"), "long doubles": np.ones((2, 3), "g"),
@@ -134,12 +134,12 @@ def wrongs() -> dict[str, Any]:
                 if kind is Node:
                     found[f"Node {worded(slot, what)}"] = kept
                 else:
-                    found[f"Pick of a MultiNode {worded(slot, what)}"] = node._node
+                    found[f"OutputRef of a MultiNode {worded(slot, what)}"] = node._node
     for slot in ("dtype", "index", "node", "shape"):
         for what, value in (("", NOTHING), ("None", None), ("5", 5), ("-7", -7), ("()", ()), ("a tensor", x)):
             pick = picked()._node
             spoil(pick, slot, value)
-            found[f"Pick {worded(slot, what)}"] = pick
+            found[f"OutputRef {worded(slot, what)}"] = pick
     meta = Meta()
     meta.view, meta.grad, meta.hooks, meta.tangents = 5, 5, 5, 5  # type: ignore[assignment]
     found["Meta of wrong things"] = meta
@@ -193,7 +193,7 @@ def _slots_for(wrong: str) -> tuple:
         ("Version", "_counter"),
         ("View", "_meta"),
         ("Node", "_node"),
-        ("Pick", "_node"),
+        ("OutputRef", "_node"),
         ("Meta", "_meta"),
     ):
         if wrong.startswith(f"{kind} "):

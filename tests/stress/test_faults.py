@@ -30,10 +30,10 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
-from ferro.core import adding, base, engine, mode
+from ferro.core import accumulate, base, engine, mode
+from ferro.core.graph_task import STATE, queue_callback
 from ferro.core.node import Node
 from ferro.core.op import OPS
-from ferro.core.run import STATE, queue_callback
 from ferro.native import blas
 from ferro.native import threads as _threads
 from ferro.utils.checkpoint import checkpoint
@@ -77,7 +77,7 @@ def no_lock_is_held() -> None:
     free: list = []
 
     def look() -> None:
-        for lock in (*adding.LEAF_LOCKS.locks, base._refreshing, _threads._pool.lock, blas._blas._lock):
+        for lock in (*accumulate.LEAF_LOCKS.locks, base._refreshing, _threads._pool.lock, blas._blas._lock):
             free.append(lock.acquire(timeout=5))
             lock.release()
 
@@ -85,7 +85,7 @@ def no_lock_is_held() -> None:
     thread.start()
     thread.join()
     assert all(free)
-    assert len(free) == len(adding.LEAF_LOCKS.locks) + 3
+    assert len(free) == len(accumulate.LEAF_LOCKS.locks) + 3
     assert not _threads._pool.runs
     assert len(_threads._pool.idle) == _threads._pool.created
 

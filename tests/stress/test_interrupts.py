@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.core import adding, base, leaves
-from ferro.core import run as run_module
+from ferro.core import accumulate, accumulate_grad, base
+from ferro.core import graph_task as run_module
 from ferro.native import locks
 
 pytestmark = pytest.mark.timeout(120)
 
 
-MODULES = (adding, leaves, run_module, locks)
+MODULES = (accumulate, accumulate_grad, run_module, locks)
 
 
 def _codes(thing: Any) -> Any:
@@ -204,9 +204,9 @@ def test_hooks_and_custom_functions_run_without_recording() -> None:
 def test_finalisers_of_two_threads_that_add_to_each_others_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is interrupted while it holds the lock of its leaf, and adds to the leaf of the other."""
     a, b = (_with_grad(leaf(70_000)) for _ in range(2))
-    monkeypatch.setattr(adding, "id", lambda t: 0 if t is a else 64, raising=False)
+    monkeypatch.setattr(accumulate, "id", lambda t: 0 if t is a else 64, raising=False)
     both, inside = threading.Barrier(2, timeout=30), threading.local()
-    right = adding.fusion.evaluate
+    right = accumulate.fusion.evaluate
 
     def evaluate(formula: Any, *args: Any, out: Any = None) -> Any:
         if out is not None and not getattr(inside, "depth", 0):
@@ -215,12 +215,12 @@ def test_finalisers_of_two_threads_that_add_to_each_others_leaves(monkeypatch: p
             inside.other.sum().backward()
         return right(formula, *args, out=out)
 
-    monkeypatch.setattr(adding.fusion, "evaluate", evaluate)
+    monkeypatch.setattr(accumulate.fusion, "evaluate", evaluate)
     g = np.ones(70_000, np.float32)
 
     def work(mine: Any, other: Any) -> None:
         inside.other = other
-        adding.accumulate(mine, g.copy(), False, True, None)
+        accumulate.accumulate(mine, g.copy(), False, True, None)
 
     threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in ((a, b), (b, a))]
     for thread in threads:
@@ -230,7 +230,7 @@ def test_finalisers_of_two_threads_that_add_to_each_others_leaves(monkeypatch: p
     assert not any(thread.is_alive() for thread in threads)
     assert (a.grad.numpy() == 3).all()
     assert (b.grad.numpy() == 3).all()
-    assert not adding.LEAF_LOCKS.held
+    assert not accumulate.LEAF_LOCKS.held
 
 
 def run(program: str, *flags: str) -> str:

@@ -20,14 +20,14 @@ from ferro.autograd import forward_ad, functional
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import apply, engine
 from ferro.core.base import Meta, Packed, TensorBase, Version, View
-from ferro.core.node import Handle, Node, NodeMeta, Pick
-from ferro.core.run import Run, queue_callback
+from ferro.core.graph_task import Run, queue_callback
+from ferro.core.node import Handle, Node, NodeMeta, OutputRef
 from ferro.utils.checkpoint import checkpoint, checkpoint_sequential
 from ferro.utils.data import DataLoader, TensorDataset
 from ferro.utils.offload import save_in_bfloat16, save_on_disk
 
 pytestmark = pytest.mark.timeout(120)
-KINDS = (TensorBase, Node, Pick, NodeMeta, Meta, Version, View, Packed, Handle, Run)
+KINDS = (TensorBase, Node, OutputRef, NodeMeta, Meta, Version, View, Packed, Handle, Run)
 DEPTH = 100_000
 
 

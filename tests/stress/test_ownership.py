@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.core import adding, inplace, leaves, owners
+from ferro.core import accumulate, accumulate_grad, inplace, owners
 
 pytestmark = pytest.mark.timeout(60)
 SIZES = (3, 5000, 70_000)
@@ -234,18 +234,18 @@ def test_counts_tell_sole_from_shared_in_this_python() -> None:
 def test_sole_and_shared_arrays_on_the_ways_of_the_engine(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sole = np.ones(size, np.float32)
     at = sole.ctypes.data
-    assert adding.own(sole).ctypes.data == at
+    assert accumulate.own(sole).ctypes.data == at
     for hold in (lambda a: [a], lambda a: a[:], lambda a: {"a": a}, lambda a: iter((a,))):
         holder = hold(sole)
-        assert adding.own(sole).ctypes.data != at, holder
+        assert accumulate.own(sole).ctypes.data != at, holder
         del holder
     g = np.ones(size, np.float32)
     before, kept = np.ones(size, np.float32), []
     kept.append(before)
-    adding.add(before, g)
+    accumulate.add(before, g)
     assert (kept[0] == 1).all()
     seen: list = []
-    monkeypatch.setattr(leaves, "accumulate", lambda leaf, gx, record, owned, place: seen.append(owned))
+    monkeypatch.setattr(accumulate_grad, "accumulate", lambda leaf, gx, record, owned, place: seen.append(owned))
     x = ferro.ones(size, requires_grad=True)
     x.sin().sum().backward()
     (x.sin() + x).sum().backward(ferro.ones(()))
@@ -263,7 +263,7 @@ def test_large_gradients_are_added_in_place_where_the_engine_alone_holds_them() 
         return array
 
     before, g = made(), np.ones(5000)
-    assert adding.add(before, g).ctypes.data == found[0]
+    assert accumulate.add(before, g).ctypes.data == found[0]
     if owners.SOLE:
         assert before[0] == 2
 
@@ -272,7 +272,7 @@ def test_where_counts_tell_nothing_everything_is_copied(monkeypatch: pytest.Monk
     monkeypatch.setattr(owners, "SOLE", 0)
     monkeypatch.setattr(owners, "SOLE_HERE", 0)
     array = np.ones(5000)
-    assert adding.own(array) is not array
+    assert accumulate.own(array) is not array
     x = ferro.ones(5000, requires_grad=True)
     y = x * 2
     y.mul_(3)

@@ -25,7 +25,7 @@ _MODULES = {
         "softmax_columns logsumexp_columns softmax_vjp_columns log_softmax_columns log_softmax_vjp_columns "
         "cross_entropy cross_entropy_vjp"
     ),
-    "jit_along": (
+    "jit_gather_scatter": (
         "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows take_rows add_slices_rows "
         "count_bins"
     ),
@@ -40,7 +40,7 @@ _MODULES = {
     "jit_lstm": "lstm",
     "jit_broadcast": "combine",
     "jit_masks": "choose pick place",
-    "jit_moves": "move transposed triangle",
+    "jit_strided_copy": "move transposed triangle",
     "jit_norm": (
         "layer_norm layer_norm_vjp "
         "channel_moments channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "

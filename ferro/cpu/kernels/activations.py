@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels.common import has_kernel, in_float32, is_half
-from ferro.cpu.kernels.lines import over
+from ferro.cpu.kernels.elementwise import over
 from ferro.native.extensions import special
 
 _ROOT_HALF = 0.7071067811865476  # 1 / √2

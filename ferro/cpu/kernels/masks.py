@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, share_rows
-from ferro.cpu.kernels.moves import NUMBERS
+from ferro.cpu.kernels.strided_copy import NUMBERS
 from ferro.native import readiness, workers
 
 _SOME = 1 << 14  # elements of a part

@@ -6,18 +6,17 @@ import numpy as np
 
 from ferro.cpu.kernels import (
     activations,
-    along,
     attention,
     broadcast,
     conv,
     ctc,
     factor,
+    gather_scatter,
     gemm,
     grids,
     interpolation,
     loss,
     masks,
-    moves,
     norm,
     optim,
     pool,
@@ -25,6 +24,7 @@ from ferro.cpu.kernels import (
     reduce,
     scan,
     softmax,
+    strided_copy,
     triangle,
     winograd,
 )
@@ -66,7 +66,7 @@ def _call_workers() -> None:
 
 
 def _call_moves(x: np.ndarray) -> None:
-    moves.triangle(x, 0, True)
+    strided_copy.triangle(x, 0, True)
     broadcast.combine(0, x, x[0], 64, x.copy())
     mask = x > 0
     masks.choose(mask, x, x, x.copy())
@@ -245,12 +245,12 @@ def _call_optim_and_along(x: np.ndarray) -> None:
     p, m, v = x.copy(), x.copy(), x.copy()
     fallback(optim.sgd_step)(p, m, x, 0.1, 0.9, 0.0, 0.0, False, False)
     optim.adam_step(p, m, v, None, x, 1.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
-    along.gather(x, 0, np.zeros(x.shape, np.int64))
-    along.gather(x, 1, np.zeros(x.shape, np.int64))
+    gather_scatter.gather(x, 0, np.zeros(x.shape, np.int64))
+    gather_scatter.gather(x, 1, np.zeros(x.shape, np.int64))
     for dim in (0, 1):
         for name in ("scatter", "scatter_add"):
-            along.write(name, x.copy(), dim, np.zeros(x.shape, np.int64), x)
-        along.add_slices(x.copy(), dim, np.arange(64), x)
+            gather_scatter.write(name, x.copy(), dim, np.zeros(x.shape, np.int64), x)
+        gather_scatter.add_slices(x.copy(), dim, np.arange(64), x)
     run_rows("take", 1, 64, (0, 64, 64, x, np.arange(64), x.copy()), -1, 0)
     run_rows("take_rows", 1, 64, (x, np.arange(64), x.copy()), 0b010)
-    along.count_bins(x.reshape(-1), x[0, 0], x[0, 1], 2)
+    gather_scatter.count_bins(x.reshape(-1), x[0, 0], x[0, 1], 2)

@@ -51,7 +51,7 @@ def direct(formula: Callable, count: int, parameters: int) -> Callable | None:
     return _FRONTS.get(function, function)
 
 
-def straight(formula: Callable, kinds: list[str], places: list[int]) -> Callable | None:
+def generate(formula: Callable, kinds: list[str], places: list[int]) -> Callable | None:
     """A formula as a function (xp, g, node) that reads what it names from ``node.saved``, at these places.
 
     `kinds` are those of `saved_arrays`. None for formulas that cannot be traced.
@@ -89,10 +89,10 @@ class _Writer:
     def function(self, parameters: list[str], lines: list[str], result: Symbol) -> Callable:
         """The function of these parameters that runs the lines given, and returns the result."""
         last = self.name(result)
-        text = [f"def straight({', '.join(parameters)}):", *lines, *self.lines, f"return {last}"]
+        text = [f"def generated({', '.join(parameters)}):", *lines, *self.lines, f"return {last}"]
         # (Under the name of this file it counts as the library's, see provenance.py.)
         exec(compile("\n    ".join(text), __file__, "exec"), self.scope)
-        return self.scope["straight"]
+        return self.scope["generated"]
 
     def name(self, value: Any) -> str:
         """The name under which a value stands in the text; a step that has none yet is written."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferro.core.node import Freed, Node, Pick
+from ferro.core.graph_task import Run
+from ferro.core.node import Freed, Node, OutputRef
 from ferro.core.provenance import at
-from ferro.core.run import Run
 
 
 def freed_message(node: Any, run: Run) -> str:
@@ -41,14 +41,14 @@ def _shape_of(node: Any) -> str:
 
 def _joint(target: Any, run: Run, seq: int) -> tuple | None:
     """The edge on a way from the roots to `target` where what is older than `seq` begins; None if the roots are older."""
-    came: dict = {s.node if type(s) is Pick else s: None for s in run.starts}
+    came: dict = {s.node if type(s) is OutputRef else s: None for s in run.starts}
     todo = list(came)
     while todo:
         node = todo.pop()
         if node is target:
             break
         for t in node.edges if isinstance(node, Node) else ():
-            t = t.node if type(t) is Pick else t
+            t = t.node if type(t) is OutputRef else t
             if t not in came:
                 came[t] = node
                 todo.append(t)

@@ -13,15 +13,15 @@ import numpy as np
 
 from ferro.core import backend, engine
 from ferro.core import mode as _mode
-from ferro.core.adding import conform
+from ferro.core.accumulate import conform
 from ferro.core.apply import _special
 from ferro.core.backend import HOST
 from ferro.core.base import LEAF, meta_of, position, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
-from ferro.core.node import Node, Pick, node_meta
+from ferro.core.graph_task import key_of
+from ferro.core.node import Node, OutputRef, node_meta
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
 from ferro.core.primitives import CLONE
-from ferro.core.run import key_of
 from ferro.core.tangents import OWN, or_zero, set_tangent, tangents_of
 from ferro.cpu.shape import geometry, storage_bytes
 
@@ -117,7 +117,7 @@ def follow_dual(x: Any, outs: tuple) -> None:
 
 def note_saved(out: Any) -> None:
     """A node that saved its result as an array is told of the tangents, for a backward recorded in this level."""
-    node, index = (out._node.node, out._node.index) if isinstance(out._node, Pick) else (out._node, 0)
+    node, index = (out._node.node, out._node.index) if isinstance(out._node, OutputRef) else (out._node, 0)
     if isinstance(node, Node) and (node.plan.keeps_out or node.plan.user):
         meta = node_meta(node)
         tangents = tangents_of(out)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ferro.batched.levels import ALIVE, RUNNING
 from ferro.core import mode as _mode
-from ferro.core.node import Freed, Pick
+from ferro.core.node import Freed, OutputRef
 from ferro.core.provenance import caller
 
 # Note [Modes of backward].  Formulas on arrays need no mode.  So, as in PyTorch, a backward that is not recorded runs in
@@ -55,7 +55,7 @@ class Run:
 
     def reaches(self, where: Any) -> bool:
         """Whether this backward computes the gradient at a position."""
-        node = where.node if type(where) is Pick else where
+        node = where.node if type(where) is OutputRef else where
         return node in self.deps if self.needed is None else node in self.needed
 
 
@@ -108,9 +108,9 @@ def queue_callback(callback: Any) -> None:
 
 def key_of(where: Any) -> Any:
     """The dictionary key of a position: equal for the Picks of one output."""
-    return (where.node, where.index) if type(where) is Pick else where
+    return (where.node, where.index) if type(where) is OutputRef else where
 
 
 def wanted(run: Run, node: Any) -> list:
     """Which of a node's edges lead to a gradient that is asked for, where only some are."""
-    return [(t.node if type(t) is Pick else t) in run.needed for t in node.edges]
+    return [(t.node if type(t) is OutputRef else t) in run.needed for t in node.edges]

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from ferro.cpu.kernels.jit_moves import copy_bytes
+from ferro.cpu.kernels.jit_strided_copy import copy_bytes
 from ferro.native.jit import kernel
 
 u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it

@@ -17,12 +17,12 @@ from ferro import cpu
 from ferro.core import backend
 from ferro.core.backend import HOST
 from ferro.core.base import LEAF, bump, meta_of, wrap
-from ferro.core.node import Pick
+from ferro.core.node import OutputRef
 from ferro.core.owners import is_sole
 from ferro.core.primitives import CAST
 from ferro.cpu import fusion
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.moves import copied
+from ferro.cpu.kernels.strided_copy import copied
 from ferro.cpu.sparse_rows import Rows
 from ferro.native import locks
 
@@ -64,7 +64,7 @@ def own(array: Any) -> Any:
     return copied(array) if type(array) is HOST else backend.xp_of(array).copy(array)
 
 
-def to_buffer(grads: dict, pick: Pick, gx: Any, record: bool) -> Any:
+def to_buffer(grads: dict, pick: OutputRef, gx: Any, record: bool) -> Any:
     """Adds a gradient to its place in the list of a node with several outputs; returns the list."""
     node = pick.node
     buffer = grads.get(node)
