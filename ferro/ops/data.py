@@ -242,7 +242,7 @@ def new_tensor(
     """
     if isinstance(data, TensorBase):
         _advise_clone("tensor.new_tensor(sourceTensor)")
-        data = data.detach()._data
+        data = data._data
     return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
 
 
