@@ -270,8 +270,10 @@ def test_whole_modules_cross(name: str, torch: Any, rng: np.random.Generator) ->
 
 
 def test_a_class_that_ferro_has_not_is_named(torch: Any) -> None:
-    with pytest.raises(AttributeError, match=r"torch\.fx\.graph\.Graph, and ferro has nothing of this name"):
-        ferro.load(file_of(torch, torch.fx.Graph), weights_only=False)
+    with pytest.raises(
+        AttributeError, match=r"torch\.fx\.proxy\.GraphAppendingTracer, and ferro has nothing of this name"
+    ):
+        ferro.load(file_of(torch, torch.fx.proxy.GraphAppendingTracer), weights_only=False)
 
 
 # -- where storages go

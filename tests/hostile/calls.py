@@ -71,7 +71,7 @@ def paths() -> list[str]:
         owner = lookup(ferro, module) if module else ferro
         names = getattr(owner, "__all__", None) or [n for n in dir(owner) if not n.startswith("_")]
         found += [f"{module}.{n}".lstrip(".") for n in names if _is_function(getattr(owner, n))]
-    found += [f"Tensor.{n}" for n in dir(ferro.Tensor) if callable(getattr(ferro.Tensor, n))]
+    found += [f"Tensor.{n}" for n in dir(ferro.Tensor) if callable(getattr(ferro.Tensor, n, None))]
     return sorted({path for path in found if path not in LEFT_OUT})
 
 

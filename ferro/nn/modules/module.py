@@ -105,7 +105,8 @@ class Module(Conversions, State):
         """
         super().__init_subclass__(**kwargs)
         for name, value in vars(cls).copy().items():
-            if type(value) is FunctionType and (value.__module__ or "").startswith("ferro.ops."):
+            function = getattr(value, "__wrapped__", value)  # (that of a function which asks for overrides)
+            if type(function) is FunctionType and (function.__module__ or "").startswith("ferro.ops."):
                 setattr(cls, name, staticmethod(value))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
