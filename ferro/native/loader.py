@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.native import layout
+from ferro.native import layout, slots
 from ferro.native.extensions import extension
 from ferro.native.layout import numpy_interface
 from ferro.native.notices import note
@@ -134,14 +134,8 @@ OBJECTS: dict[str, Any] = {
     "type.float64": np.float64,
 }
 # Arrays of whose numbers it knows the address: where objects keep what, and what is known of the workers.
-TABLES = {"ferro.layout": layout.TABLE, "ferro.workers": SHARED}
+TABLES = {"ferro.layout": layout.TABLE, "ferro.tape": slots.TABLE, "ferro.workers": SHARED}
 _kept.append(TABLES)
-
-
-def provide(name: str, table: np.ndarray) -> None:
-    """Have machine code find an array under a name, for as long as the process lives; before code that refers to it is loaded."""
-    TABLES[name] = table
-
 
 # Which of Numba's libraries the functions come from that kernels call to allocate and to reshape.
 _LIBRARIES = {"NRT_": "core/runtime/_nrt_python", "numba_": "_helperlib"}

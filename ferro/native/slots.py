@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.native import loader
-
 # Names of objects, and of slots as Class.slot.
 FIELDS = (
     *(
@@ -67,4 +65,3 @@ FIELDS = (
 )
 
 TABLE = np.zeros(len(FIELDS), np.int64)  # addresses of the objects, and offsets of the slots in theirs
-loader.provide("ferro.tape", TABLE)
