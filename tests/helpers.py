@@ -26,14 +26,14 @@ def rng_of(path: str) -> np.random.Generator:
     return np.random.default_rng(zlib.crc32(path.encode()))
 
 
-def run_python(code: str, **environment: str) -> str:
+def run_python(code: str, limit: int = 250, **environment: str) -> str:
     """What a program prints in a process of its own, which must end well, and say nothing else. Warnings are errors."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=limit,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr

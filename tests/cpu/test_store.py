@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ferro.native import disk_cache, notices
+from tests.configuration import with_machine_code
 from tests.helpers import run_python
 
 posix = pytest.mark.skipif(not disk_cache._POSIX, reason="rights are kept otherwise there")
@@ -319,3 +320,13 @@ def test_numbas_damaged_cache_costs_time_only(tmp_path):
         assert not [*tmp_path.rglob("*.nb?")]
     finally:
         os.umask(before)
+
+
+@pytest.mark.slow
+@with_machine_code
+@pytest.mark.timeout(900)
+def test_with_an_empty_cache_what_is_waited_for_is_made_at_import(tmp_path):
+    program = "import ferro; x = ferro.ones(2, requires_grad=True); x.exp().sum().backward(); print(ferro.show_config('dicts'))"
+    found = run_python(program, 800, FERRO_KERNELS="wait", FERRO_CACHE_DIR=str(tmp_path))
+    assert "'functions of arrays': 'on', 'tape': 'on'" in found
+    assert any(tmp_path.iterdir())
