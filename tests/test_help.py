@@ -122,6 +122,8 @@ def lacks(value: Any) -> list[str]:
     text = own_docstring(value)
     lines = described(text)
     wrong = [] if ">>> " in text else ["an example"]
+    written = [name for line in LINE.finditer(text) for name in re.findall(r"\w+", line["names"])]
+    wrong += [f"a single line for `{name}`" for name in dict.fromkeys(written) if written.count(name) > 1]
     for parameter in wanted:
         if parameter.name not in lines:
             wrong.append(f"a line for `{parameter.name}`")
@@ -203,6 +205,7 @@ def complete(a: int, b: int = 2, c: float = 1e-5, *, d: Any = None) -> None:
         ("2 and 1e-5", "2 and 1e-6", "the default of `c`"),
         ("(default None)", "(int)", "the default of `d`"),
         (">>> 1", "1", "an example"),
+        ("- `a` (int): one", "- `a` (int): one\n    - `a` (int): once more", "a single line for `a`"),
     ],
 )
 def test_a_docstring_that_lacks_something_is_found(

@@ -15,7 +15,7 @@ from ferro.core.base import check_version
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.trace import Parameter, Symbol, conjugate, once, trace_any
 
-_FRONTS: dict[Any, Any] = {
+_ENTRIES: dict[Any, Any] = {
     f: entry(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
 }
 
@@ -48,7 +48,7 @@ def direct(formula: Callable, count: int, parameters: int) -> Callable | None:
     function, operands = _without_conjugate(found)
     if len(operands) != len(symbols) or not all(map(operator.is_, operands, symbols)):
         return None
-    return _FRONTS.get(function, function)
+    return _ENTRIES.get(function, function)
 
 
 def generate(formula: Callable, kinds: list[str], places: list[int]) -> Callable | None:
@@ -103,7 +103,7 @@ class _Writer:
         if value not in self.names:
             function, operands = _without_conjugate(value)
             given = ", ".join([self.name(operand) for operand in operands])
-            line = f"{self._held('f', _FRONTS.get(function, function))}({given})"
+            line = f"{self._held('f', _ENTRIES.get(function, function))}({given})"
             self.names[value] = name = f"t{len(self.lines)}"
             self.lines.append(f"{name} = {line}")
         return self.names[value]

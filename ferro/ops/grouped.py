@@ -34,16 +34,6 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias
     - `bias` (Tensor, default None): must be None
     - `out_dtype` (dtype, default None): that of mat_a, or None
 
-    - `mat_a`, `mat_b` (Tensor): the factors
-    - `offs` (Tensor, default None): where the groups end, int32
-    - `bias` (Tensor, default None): must be None
-    - `out_dtype` (dtype, default None): that of mat_a, or None
-
-    - `mat_a`, `mat_b` (Tensor): the factors
-    - `offs` (Tensor, default None): where the groups end, int32
-    - `bias` (Tensor, default None): must be None
-    - `out_dtype` (dtype, default None): that of mat_a, or None
-
     Example::
 
         >>> import ferro

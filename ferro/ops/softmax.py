@@ -61,34 +61,7 @@ def softmax(
 ) -> Tensor:
     """Positive numbers whose sum along `dim` is 1: p = exp(x) / sum exp(x), without overflow.
 
-    - `dim`: the dimension over which the sum is 1
-    - `dtype`: elements are cast to it first
-
     dp = p (dx - sum p dx).  A slice that is -inf throughout gives nan, as in PyTorch.
-
-    The result has the shape of `input`.
-
-    - `input` (Tensor): x, any shape
-    - `dim` (int, default None): the dimension over which the sum is 1; None warns and takes 0, or 1 for two and four or
-      more dimensions
-    - `dtype` (dtype, default None): elements are cast to it first
-    - `out` (Tensor, default None): where to write the result
-
-    The result has the shape of `input`.
-
-    - `input` (Tensor): x, any shape
-    - `dim` (int, default None): the dimension over which the sum is 1; None warns and takes 0, or 1 for two and four or
-      more dimensions
-    - `dtype` (dtype, default None): elements are cast to it first
-    - `out` (Tensor, default None): where to write the result
-
-    The result has the shape of `input`.
-
-    - `input` (Tensor): x, any shape
-    - `dim` (int, default None): the dimension over which the sum is 1; None warns and takes 0, or 1 for two and four or
-      more dimensions
-    - `dtype` (dtype, default None): elements are cast to it first
-    - `out` (Tensor, default None): where to write the result
 
     The result has the shape of `input`.
 
